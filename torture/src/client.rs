@@ -13,7 +13,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Class;
 use semel::core::record::StateName;
 use semel::core::time::Time;
-use semel::{Answer, Attempt, Ended, Engine, Error, Told};
+use semel::{Answer, Attempt, Ended, Engine, Error, RequestOutcome};
 use std::sync::Arc;
 
 /// A client on one engine.
@@ -77,7 +77,7 @@ impl Client {
             Ended::from(Ending::NotApplied(None))
         };
         let told = self.engine.execute(intent, work).await;
-        let refused = matches!(&told, Ok(Answer { told: Told::Mismatch, .. }) | Err(_));
+        let refused = matches!(&told, Ok(Answer { outcome: RequestOutcome::Mismatch, .. }) | Err(_));
         if !refused {
             let line = Line::new(Kind::Wrong, &self.run, key);
             self.answers.note(&Line { what: "answered-another-payload".to_owned(), ..line })?;
@@ -142,9 +142,9 @@ impl Client {
 
     fn line(&self, key: &str, answer: Result<Answer<Origin>, Error>) -> Line {
         let line = |kind, what: &str| Line { what: what.to_owned(), ..Line::new(kind, &self.run, key) };
-        let Ok(Answer { operation_id, told }) = answer else { return line(Kind::Nothing, "-") };
+        let Ok(Answer { operation_id, outcome: told }) = answer else { return line(Kind::Nothing, "-") };
         let told = match told {
-            Told::Ran(ran) => {
+            RequestOutcome::Ran(ran) => {
                 let Origin { attempt, fence } = ran.local;
                 let told = match (&ran.ending, ran.stored) {
                     (Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome), Some(stored)) => {
@@ -154,20 +154,20 @@ impl Client {
                 };
                 Line { attempt, fence, ..told }
             }
-            Told::Replayed(replayed) if replayed.stored.state == StateName::FailedNotReplayable => {
+            RequestOutcome::Replayed(replayed) if replayed.stored.state == StateName::FailedNotReplayable => {
                 line(Kind::Open, "-")
             }
-            Told::Replayed(replayed) => {
+            RequestOutcome::Replayed(replayed) => {
                 acknowledged(line(Kind::Replay, "-"), &replayed.outcome, replayed.stored.expires_at)
             }
-            Told::InProgress { .. } => line(Kind::InProgress, "-"),
-            Told::Unknown { .. } => line(Kind::Unknown, "-"),
-            Told::Expired => line(Kind::Expired, "-"),
-            Told::Mismatch => line(Kind::Wrong, "mismatch"),
-            Told::AttemptsExhausted => line(Kind::Wrong, "attempts-exhausted"),
-            Told::Unreadable => line(Kind::Wrong, "unreadable"),
+            RequestOutcome::InProgress { .. } => line(Kind::InProgress, "-"),
+            RequestOutcome::Unknown { .. } => line(Kind::Unknown, "-"),
+            RequestOutcome::Expired => line(Kind::Expired, "-"),
+            RequestOutcome::Mismatch => line(Kind::Wrong, "mismatch"),
+            RequestOutcome::AttemptsExhausted => line(Kind::Wrong, "attempts-exhausted"),
+            RequestOutcome::Unreadable => line(Kind::Wrong, "unreadable"),
             // A node that has just started expires nothing: ask again.
-            Told::ClockNotTrusted { .. } => line(Kind::Nothing, "-"),
+            RequestOutcome::ClockNotTrusted { .. } => line(Kind::Nothing, "-"),
         };
         Line { operation_id: operation_id.to_string(), at: clock::now(), ..told }
     }

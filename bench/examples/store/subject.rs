@@ -1,6 +1,6 @@
 //! What is measured: the same command, claimed and finished by whatever there is to do it.
 
-use semel::{Ended, Engine, Intent, Settings, Told, payload};
+use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_core::classify::Ending;
@@ -66,24 +66,24 @@ impl Subject {
             }
             Self::Engine(_, engine, policy) => {
                 let answer = execute(engine, policy, number).await;
-                assert!(matches!(&answer, Told::Ran(ran) if ran.stored.is_some()), "{answer:?}");
+                assert!(matches!(&answer, RequestOutcome::Ran(ran) if ran.stored.is_some()), "{answer:?}");
             }
             Self::Replay(_, first, keys, engine) => {
                 let Self::Engine(_, engine, policy) = &**engine else {
                     panic!("only an engine replays");
                 };
                 let answer = execute(engine, policy, first + number % keys).await;
-                assert!(matches!(answer, Told::Replayed(_)), "{answer:?}");
+                assert!(matches!(answer, RequestOutcome::Replayed(_)), "{answer:?}");
             }
         }
     }
 }
 
-async fn execute(engine: &Engine, policy: &Arc<Policy>, number: u64) -> Told {
+async fn execute(engine: &Engine, policy: &Arc<Policy>, number: u64) -> RequestOutcome {
     let caller = format!("caller-{}", number % lifecycle::CALLERS);
     let scope = Scope::new(Identity::api_key(caller), Operation::route("POST", "/v1/payments"));
     let key = Key::from_source(&format!("order-{number:016}")).expect("a proper key");
     let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
     let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
-    engine.execute(intent, work).await.expect("the store is well").told
+    engine.execute(intent, work).await.expect("the store is well").outcome
 }

@@ -5,7 +5,7 @@ use crate::by_hand::Pgbench;
 use crate::client;
 use crate::report::Run;
 use crate::server::Server;
-use semel::{Ended, Engine, Intent, Settings, Told, payload};
+use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_bench::meter;
@@ -118,8 +118,8 @@ impl Subject {
                 let key = Key::from_source(&format!("order-{number:020}")).expect("a proper key");
                 let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
                 let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
-                let told = engine.execute(intent, work).await.expect("the store is well").told;
-                assert!(matches!(&told, Told::Ran(ran) if ran.stored.is_some()), "{told:?}");
+                let told = engine.execute(intent, work).await.expect("the store is well").outcome;
+                assert!(matches!(&told, RequestOutcome::Ran(ran) if ran.stored.is_some()), "{told:?}");
             }
         }
     }

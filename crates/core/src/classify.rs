@@ -1,7 +1,7 @@
-//! What an answer says about the effect: it happened, it was refused, it did not happen, or nobody can tell.
+//! What an answer says about the effect: it happened, was refused, did not happen, or nobody knows.
 //!
-//! What lives here: the one table from class, status and the answering system's own word to an ending.
-//! What must never: reading headers or bodies; whoever speaks the protocol hands over an [`Answer`].
+//! Contents: the table from class, status and the service's own statement to an ending. Never here: reading headers
+//! or bodies. The protocol's adapter builds an [`Answer`].
 
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
@@ -10,24 +10,24 @@ use std::fmt;
 /// What an answer means for the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// The effect happened; the answer is replayed from now on.
+    /// The effect happened. The answer will be replayed.
     Succeeded,
-    /// The command was refused for good; the answer is replayed from now on.
+    /// The command was refused permanently. The answer will be replayed.
     FailedReplayable,
     /// Nothing took effect; the next request may try again.
     NotApplied,
-    /// Nobody can tell whether the effect happened.
+    /// Nobody knows whether the effect happened.
     InDoubt,
 }
 
-/// What the answering system itself says about the effect, which outranks every rule about its status.
+/// The service's own statement about the effect. It overrides every rule about the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Steer {
     /// The effect happened, whatever the status says.
     Applied,
     /// Nothing took effect, whatever the status says.
     NotApplied,
-    /// It does not know either.
+    /// The service does not know either.
     Unknown,
 }
 
@@ -36,29 +36,29 @@ pub enum Steer {
 pub struct Answer {
     /// Its status.
     pub status: Status,
-    /// Whether it invites a retry by naming a time for it, in a form that a client can read.
+    /// Whether it has a readable `Retry-After`.
     pub retry_after: bool,
-    /// The answering system's own word, where it gave one.
+    /// The service's own statement, if it made one.
     pub steer: Option<Steer>,
 }
 
 impl Answer {
-    /// An answer with this status, no invitation to retry and no word of its own.
+    /// An answer with this status, no `Retry-After` and no statement.
     pub const fn new(status: Status) -> Self {
         Self { status, retry_after: false, steer: None }
     }
 }
 
-/// How an operation reads answers.
+/// How an operation interprets answers.
 ///
-/// The default rests on one assumption about the answering system: that it gives the statuses listed in
-/// `not_applied` only when nothing took effect. An operation that cannot assume it empties the list. Rules that read a
-/// success so are no rules: see [`check`](Self::check).
+/// The default assumes one thing about the service: it answers with a status in `not_applied` only if nothing took
+/// effect. If an operation cannot rely on that, empty the list. Successes are not allowed in it: see
+/// [`check`](Self::check).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Statuses that promise that nothing took effect. (503 counts only when it invites a retry.) No successes.
+    /// Statuses that promise that nothing took effect. (503 counts only with `Retry-After`.) No successes.
     pub not_applied: Vec<Status>,
-    /// Statuses with a meaning of their own for this operation. No success means [`NotApplied`](Meaning::NotApplied).
+    /// Statuses with a special meaning for this operation. A success cannot mean [`NotApplied`](Meaning::NotApplied).
     pub overrides: Vec<(Status, Meaning)>,
     /// Whether an answer that took no effect lets the next request try again (`true`), or is stored and
     /// replayed like any other refusal (`false`).
@@ -74,8 +74,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Refuses rules that take a success for "nothing took effect": every retry would run again, and each would succeed.
-    /// A system that answers so all the same says it by its own word ([`Steer::NotApplied`]), response by response.
+    /// Rejects rules that treat a success as "nothing took effect": every retry would run again, and each would
+    /// succeed. A service that answers like this must say so in each response ([`Steer::NotApplied`]).
     pub fn check(&self) -> Result<(), RulesError> {
         let overridden = self.overrides.iter().filter(|(_, meaning)| *meaning == Meaning::NotApplied);
         let mut statuses = self.not_applied.iter().chain(overridden.map(|(status, _)| status));
@@ -86,7 +86,8 @@ impl Rules {
     }
 }
 
-/// Whether a status says that the command was carried out, or is being: HTTP 1xx, 2xx and 3xx, gRPC 0, and a returned value.
+/// Whether a status means that the command was or is being carried out: HTTP 1xx, 2xx and 3xx, gRPC 0, and a returned
+/// value.
 pub fn is_success(status: Status) -> bool {
     match status {
         Status::Http(code) => code < 400,
@@ -95,11 +96,11 @@ pub fn is_success(status: Status) -> bool {
     }
 }
 
-/// Why rules cannot be put to use.
+/// Why rules are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RulesError {
-    /// They take this status, a success, for "nothing took effect".
+    /// They treat this success status as "nothing took effect".
     SuccessNotApplied(Status),
 }
 
@@ -112,14 +113,14 @@ impl fmt::Display for RulesError {
             Status::Value => f.write_str("a returned value is a success")?,
         }
         f.write_str(
-            " and cannot mean that nothing took effect: every retry would run again. List errors only",
+            " and cannot mean that nothing took effect: every retry would run again; list only errors",
         )
     }
 }
 
 impl std::error::Error for RulesError {}
 
-/// The gRPC status codes that the table names.
+/// The gRPC status codes in the table.
 mod grpc {
     pub(super) const OK: u32 = 0;
     pub(super) const INVALID_ARGUMENT: u32 = 3;
@@ -143,11 +144,11 @@ mod grpc {
 /// assert_eq!(read(&Answer::new(Status::Http(201))), Meaning::Succeeded);
 /// assert_eq!(read(&Answer::new(Status::Http(422))), Meaning::FailedReplayable);
 /// assert_eq!(read(&Answer::new(Status::Http(429))), Meaning::NotApplied);
-/// // A bare 500 says nothing about what happened before it:
+/// // A plain 500 leaves the outcome open,
 /// assert_eq!(read(&Answer::new(Status::Http(500))), Meaning::InDoubt);
-/// // unless the system says so itself:
-/// let word = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
-/// assert_eq!(read(&word), Meaning::NotApplied);
+/// // unless the service itself states it:
+/// let stated = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
+/// assert_eq!(read(&stated), Meaning::NotApplied);
 /// ```
 pub fn classify(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
     let meaning = match answer.steer {
@@ -156,7 +157,7 @@ pub fn classify(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
         Some(Steer::Unknown) => Meaning::InDoubt,
         None => by_status(class, answer, rules),
     };
-    // A local effect commits with its record or not at all: there is nothing to be in doubt about.
+    // A local effect commits with its record or not at all, so there is no doubt.
     if meaning == Meaning::InDoubt && class == Class::Local { Meaning::NotApplied } else { meaning }
 }
 
@@ -164,11 +165,11 @@ fn by_status(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
     if let Some((_, meaning)) = rules.overrides.iter().find(|(status, _)| *status == answer.status) {
         return *meaning;
     }
-    // A plain 503 promises nothing; one that names a time for the retry does.
+    // A 503 counts only with `Retry-After`.
     let promised = rules.not_applied.contains(&answer.status)
         && (answer.status != Status::Http(503) || answer.retry_after);
     match answer.status {
-        // A provider that deduplicates answers 409 while its own first attempt still runs: not an outcome.
+        // A provider that deduplicates answers 409 while the first attempt still runs there: this is not an outcome.
         Status::Http(409) if class == Class::Downstream || answer.retry_after => Meaning::InDoubt,
         _ if promised => Meaning::NotApplied,
         Status::Value | Status::Http(200..=399) | Status::Grpc(grpc::OK) => Meaning::Succeeded,
@@ -184,25 +185,25 @@ fn by_status(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
     }
 }
 
-/// How an attempt ended, as its owner tells it.
+/// How an attempt ended, as its owner reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The effect happened.
     Succeeded(Outcome),
-    /// The command was refused for good.
+    /// The command was refused permanently.
     FailedReplayable(Outcome),
-    /// Nothing took effect, and the next request may try again. The answer, where there was one, is handed to
-    /// twins that were waiting for it.
+    /// Nothing took effect, and the next request may try again. The answer, if there was one, is handed to duplicates
+    /// that were waiting for it.
     NotApplied(Option<Outcome>),
-    /// Nothing took effect, and the operation wants such an answer kept and replayed ([`Rules::rerun`]). It is
-    /// final only where no earlier attempt is in doubt.
+    /// Nothing took effect, and the operation stores and replays such an answer ([`Rules::rerun`]). It is final only
+    /// if no earlier attempt is in doubt.
     NotAppliedForGood(Outcome),
-    /// Nobody can tell whether the effect happened.
+    /// Nobody knows whether the effect happened.
     InDoubt,
 }
 
 impl Ending {
-    /// The ending that an answer stands for: [`classify`], with the outcome put where it belongs.
+    /// The ending that an answer means: [`classify`], with the outcome inside.
     pub fn of(class: Class, answer: &Answer, rules: &Rules, outcome: Outcome) -> Self {
         match classify(class, answer, rules) {
             Meaning::Succeeded => Self::Succeeded(outcome),
@@ -214,8 +215,8 @@ impl Ending {
     }
 }
 
-/// Whether an answer refuses for want of permission: remembered for a short time only, since the same client
-/// may be allowed a moment later.
+/// Whether an answer denies permission. Such a refusal is stored only briefly, because the client may get permission
+/// soon.
 pub(crate) fn denies(status: Status) -> bool {
     matches!(status, Status::Http(401 | 403))
 }

@@ -1,28 +1,28 @@
-//! The short memory of how a record came to be what it is.
+//! The latest changes of a record.
 //!
-//! What lives here: a bounded list of what happened to a record, for the person who has to settle it.
-//! What must never: anything that a decision depends on. A record without history behaves the same.
+//! Contents: a bounded list of what happened to a record, for operators who have to resolve it. Never here: anything
+//! that a decision depends on. A record without history behaves the same.
 
 use crate::record::StateName;
 use crate::time::Time;
 
-/// The longest name of a worker or operator that is kept; the rest is cut off.
+/// The longest name of a worker or operator that is stored; longer text is truncated.
 pub const WHO_BYTES_MAX: usize = 64;
 /// The longest reason that is kept; the rest is cut off. It has room for what an operator did and 256 bytes of why.
 pub const WHY_BYTES_MAX: usize = 320;
 
-/// One thing that happened to a record.
+/// One change of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// The attempt that the record was at afterwards.
+    /// The record's attempt after the change.
     pub attempt: u32,
-    /// The state that the record was in afterwards.
+    /// The record's state after the change.
     pub to: StateName,
     /// When, by the store's clock.
     pub at: Time,
     /// Which worker, sweeper, reconciler or operator did it.
     pub who: Box<str>,
-    /// Why, in a few words; empty where the state says it all.
+    /// Why, in a few words; empty if the state explains itself.
     pub why: Box<str>,
 }
 
@@ -34,7 +34,7 @@ pub struct History {
 }
 
 impl History {
-    /// The entries that were kept, oldest first.
+    /// The stored entries, oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -44,8 +44,8 @@ impl History {
         self.dropped
     }
 
-    /// Adds an entry and drops the oldest ones beyond `entries_max`. The very first entry goes last of all:
-    /// how a command began explains more than its seventh renewal of doubt.
+    /// Adds an entry and drops the oldest ones beyond `entries_max`. The first entry is dropped last: how a command
+    /// began explains more than its seventh renewed doubt.
     pub(crate) fn push(&mut self, mut entry: Entry, entries_max: u8) {
         if entries_max == 0 {
             return;
@@ -60,7 +60,7 @@ impl History {
         }
     }
 
-    /// Puts an entry in the place of the last one, which tells of something that was never stored.
+    /// Replaces the last entry, whose change was never stored.
     pub(crate) fn replace_last(&mut self, entry: Entry, entries_max: u8) {
         self.entries.pop();
         self.push(entry, entries_max);

@@ -1,7 +1,7 @@
 //! Identifiers and keyed hashes, as plain bytes.
 //!
-//! What lives here: the types that name a command, an operation, a key and a caller, and how they are written
-//! as text. What must never: how they are derived (that is [`scope`](crate::scope)), nor a raw key or caller.
+//! Contents: the IDs of a command, an operation, a key and a caller, and their text forms. Never here: how they are
+//! derived (that is [`scope`](crate::scope)), nor a raw key or caller.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,19 +29,19 @@ macro_rules! digest {
                 &self.0
             }
 
-            /// All 64 hexadecimal digits, for a query or an API. Deliberately not `Display`: a log line that
-            /// formats an id in passing must not show the whole of it.
+            /// All 64 hexadecimal digits, for a query or an API. Deliberately not `Display`, so that no log line
+            /// shows a complete ID by accident.
             pub fn to_hex(&self) -> String {
                 hex(&self.0)
             }
 
-            /// The first eight hexadecimal digits: as much as a log line or a metric may show.
+            /// The first eight hexadecimal digits: all that a log line or a metric may show.
             pub fn prefix(&self) -> String {
                 self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
             }
         }
 
-        /// The type and the [`prefix`](Self::prefix) only, so that debug output is fit for a log.
+        /// The type and the [`prefix`](Self::prefix) only, so debug output is safe to log.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!(stringify!($name), "({}…)"), self.prefix())
@@ -55,15 +55,15 @@ digest! {
     CommandId
 }
 digest! {
-    /// The keyed hash of a key alone, for finding a record by its key without storing the key.
+    /// The keyed hash of a key alone. Finds records by key without storing the key.
     KeyHash
 }
 digest! {
-    /// The keyed hash of a caller (within its tenant), for finding a caller's records.
+    /// The keyed hash of a caller within its tenant. Finds a caller's records.
     CallerHash
 }
 
-/// Which secret made a hash, without the secret: 16 bytes that a store can keep.
+/// Identifies the secret that made a hash, without revealing it: 16 bytes that a store can keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretId([u8; 16]);
 
@@ -79,7 +79,7 @@ impl SecretId {
     }
 }
 
-/// All 32 hexadecimal digits; nothing about the secret can be learnt from them.
+/// All 32 hexadecimal digits. They reveal nothing about the secret.
 impl fmt::Display for SecretId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
@@ -92,7 +92,7 @@ impl fmt::Debug for SecretId {
     }
 }
 
-/// The id of something that an operation creates: a UUID that is the same on every attempt.
+/// The ID of a resource that an operation creates: a UUID, the same on every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(uuid::Uuid);
 
@@ -122,7 +122,7 @@ impl fmt::Debug for ResourceId {
 
 /// The public name of one command: a UUID that is the same on every attempt and every replay.
 ///
-/// Safe to show, to pass downstream and to build event ids and resource ids from.
+/// Safe to show, to pass downstream, and to derive event IDs and resource IDs from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(uuid::Uuid);
 
@@ -156,7 +156,7 @@ pub struct ParseOperationIdError;
 
 impl fmt::Display for ParseOperationIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an operation id is a UUID such as 0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35")
+        f.write_str("not an operation ID; expected a UUID such as 0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35")
     }
 }
 
@@ -166,7 +166,7 @@ impl FromStr for OperationId {
     type Err = ParseOperationIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Hyphenated only, in either case. Braces, URNs and the run-together form are other people's UUIDs.
+        // Hyphenated only, in either case: one operation ID has one text form, apart from letter case.
         if text.len() != 36 {
             return Err(ParseOperationIdError);
         }

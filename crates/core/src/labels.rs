@@ -1,14 +1,14 @@
-//! What a handler says about its outcome, for whoever looks for the record later.
+//! Labels that a handler attaches to its outcome, so that operators find the record.
 //!
-//! What lives here: three short texts that are never sealed and never part of a replay. What must never: anything that decides.
+//! Contents: three short texts that are never sealed and never part of a replay. They decide nothing.
 
 use std::sync::Arc;
 
-/// The most bytes of each. What is longer is cut at the end of a character.
+/// The most bytes of each label. Longer text is truncated at a character boundary.
 pub const LABEL_BYTES_MAX: usize = 255;
 
-/// What an outcome is about, in the words of the service. Shown and searched by operators, and readable by whoever may read the store:
-/// no secrets, and no personal data.
+/// What an outcome is about, in the service's own terms. Operators see and search labels, and everyone with access to
+/// the store can read them. Put no secrets and no personal data into them.
 ///
 /// ```
 /// use semel_core::labels::Labels;
@@ -21,28 +21,28 @@ pub const LABEL_BYTES_MAX: usize = 255;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Labels {
-    /// What kind of thing the command created or changed: `order`.
+    /// The type of the resource that was created or changed: `order`.
     pub resource_type: Option<Arc<str>>,
-    /// Which one.
+    /// Its ID.
     pub resource_id: Option<Arc<str>>,
-    /// Why it was refused, as a word that programs compare: `OUT_OF_STOCK`.
+    /// Why the command was refused, as a code for programs: `OUT_OF_STOCK`.
     pub error_code: Option<Arc<str>>,
 }
 
 impl Labels {
-    /// Whether nothing is said.
+    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What it takes besides itself.
+    /// The heap bytes it uses.
     pub(crate) fn memory_bytes(&self) -> usize {
         let texts = [&self.resource_type, &self.resource_id, &self.error_code];
         texts.into_iter().flatten().map(|text| text.len() + 2 * size_of::<usize>()).sum()
     }
 }
 
-/// A label of this text; none for an empty one.
+/// A label with this text; `None` for an empty one.
 pub(crate) fn label(text: &str) -> Option<Arc<str>> {
     let text = &text[..text.floor_char_boundary(LABEL_BYTES_MAX)];
     (!text.is_empty()).then(|| text.into())

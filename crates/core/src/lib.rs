@@ -1,14 +1,14 @@
-//! The pure half of Semel: what makes a side effect happen once, without any of the machinery that runs it.
+//! The pure core of Semel: the rules by which a side effect happens once, without I/O.
 //!
-//! A request that timed out may have charged the card or not. The client retries, the queue redelivers, the
-//! operator runs the job again. Semel recognises that it is the same command, lets it run once, remembers what
-//! came of it and replays that; and where nobody can prove what happened, it says so.
+//! A request that timed out may or may not have charged the card. The client retries, the queue redelivers, the
+//! operator runs the job again. Semel recognises the same command, runs it once, stores its result and replays it. If
+//! nobody can prove what happened, it reports `UNKNOWN`.
 //!
-//! **What lives here**: the meaning of all that, as data and pure functions. How a command is recognised
-//! ([`key`], [`scope`], [`fingerprint`](mod@fingerprint)), what is kept of it ([`record`], [`policy`],
-//! [`outcome`], [`codec`], [`store`]), and every way it may change ([`machine`], [`classify`](mod@classify)).
-//! **What must never**: I/O, an async runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so
-//! that a model checker can walk through every order of events with the code that runs in production.
+//! **Contents**: data and pure functions. How a command is recognised ([`key`], [`scope`],
+//! [`fingerprint`](mod@fingerprint)), what is stored for it ([`record`], [`policy`], [`outcome`], [`codec`],
+//! [`store`]), and how it may change ([`machine`], [`classify`](mod@classify)). **Never here**: I/O, an async
+//! runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so a model checker can explore every order
+//! of events with the production code.
 //!
 //! # Three guarantees
 //!
@@ -17,8 +17,8 @@
 //! | class | the effect happens | what is promised |
 //! |---|---|---|
 //! | `local` | in the same database transaction as the record | exactly once, always |
-//! | `downstream` | in a system that deduplicates by the id it is handed | exactly once, while that system keeps its word; an attempt in doubt is made again |
-//! | `external` | anywhere else | at most once for a key and its retention; an attempt in doubt becomes `UNKNOWN` and waits for a verdict |
+//! | `downstream` | in a system that deduplicates by the ID we pass on | exactly once, as long as that system deduplicates; an attempt in doubt is repeated |
+//! | `external` | anywhere else | at most once per key within its retention; an attempt in doubt becomes `UNKNOWN` and waits for a verdict |
 //!
 //! # The states
 //!
@@ -41,9 +41,9 @@
 //!                                             └─purge─► (nothing)
 //! ```
 //!
-//! - `SUCCEEDED` and `FAILED_REPLAYABLE` are final until they expire, and replayed to every retry.
+//! - `SUCCEEDED` and `FAILED_REPLAYABLE` are final until they expire. Every retry gets a replay.
 //! - `FAILED_NOT_REPLAYABLE` means that *no* attempt took effect: the next request is the next attempt.
-//! - `UNKNOWN` is what cannot be proven. It never expires by itself and is never purged.
+//! - `UNKNOWN` means that nobody can prove what happened. It never expires by itself and is never purged.
 //!
 //! # From a request to a decision
 //!
@@ -59,7 +59,7 @@
 //! use semel_core::time::Time;
 //! use std::time::Duration;
 //!
-//! // Who asks for what, under which key?
+//! // Who asks for what, and with which key?
 //! let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
 //! let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
 //! let header = b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice();
@@ -71,9 +71,9 @@
 //! let payload = (request, Limits::default());
 //! let command = Command::new(&secret, &scope, &key, policy.clone(), &payload)?;
 //!
-//! // Nothing is known of it: this request is to run it.
+//! // The key is new: this request runs the command.
 //! // A store would now insert `claim.next` under `command.id`.
-//! let token = Token::from_random(0x5eed); // 128 fresh random bits in real life
+//! let token = Token::from_random(0x5eed); // in production: 128 fresh random bits
 //! let ticket = Ticket { token, begin: Begin::Processing };
 //! let stamp = Stamp::new(Time::from_millis(1_000), "worker-1", "");
 //! let decision = machine::decide(Found::Nothing, &command, ticket, stamp);
@@ -87,7 +87,7 @@
 //! let ending = Ending::of(Class::External, &answer, &Rules::default(), outcome.clone());
 //! let done = machine::finish(&claim.next, token, ending, stamp)?;
 //!
-//! // The retry, spelt differently, gets the very same answer.
+//! // The retry, written differently, gets the same answer.
 //! let body = br#"{"currency":"EUR","amount":5.0}"#;
 //! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());
@@ -99,8 +99,8 @@
 //!
 //! # Where to read on
 //!
-//! [`machine`] first: it is the heart, and short. Then [`record`] for what is kept, [`policy`] for what is
-//! promised, and [`fingerprint`](mod@fingerprint) for what makes two payloads the same.
+//! Start with [`machine`]: it is the centre, and short. Then read [`record`] for what is stored, [`policy`] for what
+//! is promised, and [`fingerprint`](mod@fingerprint) for what makes two payloads the same.
 
 pub mod classify;
 pub mod codec;

@@ -1,8 +1,8 @@
-//! What an operation was promised: its guarantee class and the spans of time it lives by.
+//! What an operation was promised: its guarantee class and its durations.
 //!
-//! What lives here: the policy that a record is claimed under and carries with it for good, so that neither an
-//! upgrade nor a changed configuration alters the promise made to a client that is still retrying.
-//! What must never: anything that concerns one node only (how long a twin waits, how large a body may be).
+//! Contents: the policy that a record is claimed under and keeps. An upgrade or a changed configuration does not
+//! alter the promise to a client that is still retrying. Never here: anything that concerns one node only (how long a
+//! duplicate waits, how large a body may be).
 
 use crate::fingerprint::Selection;
 use std::fmt;
@@ -12,21 +12,21 @@ use std::time::Duration;
 /// How the effect happens, and therefore what can be promised about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The effect commits in the same database transaction as the record: exactly once, always. Only for whoever writes
-    /// both in that transaction, as the crate `semel-tx` does: the engine itself, the HTTP layer, the claims API and the
-    /// gateway refuse it.
+    /// The effect commits in the same database transaction as the record: exactly once, always. Only for code that
+    /// writes both in that transaction, as the crate `semel-tx` does. The engine, the HTTP layer, the claims API and
+    /// the gateway refuse this class.
     Local,
-    /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
-    /// exactly once, as long as that system keeps its word. To deduplicate is to give a second request the
-    /// first one's answer, a refusal included, for the length of [`PolicySettings::dedup_window`].
+    /// The effect happens in a system that deduplicates by the operation ID or the key we pass on: exactly once, as
+    /// long as that system deduplicates. That means: for [`PolicySettings::dedup_window`], it answers a second
+    /// request with the first answer, also if that was a refusal.
     Downstream,
-    /// The effect happens anywhere else: at most once for a key within its retention. An attempt that ended in
-    /// doubt becomes unknown and waits for a verdict.
+    /// The effect happens anywhere else: at most once per key within its retention. An attempt that ended in doubt
+    /// becomes unknown and waits for a verdict.
     External,
 }
 
 impl Class {
-    /// The class as it is written in configuration, documentation and dashboards.
+    /// The name in configuration, documentation and dashboards.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -42,16 +42,16 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a key comes to once its stored outcome is past its time.
+/// What happens to a key after its outcome has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AfterExpiry {
-    /// A tombstone is kept, and a retry that comes this late is refused as expired.
+    /// A tombstone is kept, and a late retry is refused as expired.
     Refuse,
     /// The key is free again: a late retry runs the command a second time. For effects where that is harmless.
     RunAsNew,
 }
 
-/// The terms that a record is claimed under. Whoever has one has one that is fit for use.
+/// The policy that a record is claimed under. Valid by construction.
 ///
 /// ```
 /// use semel_core::policy::{Class, Policy, PolicyError};
@@ -59,7 +59,7 @@ pub enum AfterExpiry {
 ///
 /// let week = Duration::from_hours(7 * 24);
 /// let policy = Policy::new(Class::External).with(|policy| policy.ttl = week)?;
-/// // "It is not there" proves nothing before this long after the owner's last sign of life:
+/// // "Not found" proves nothing until this long after the owner's last write:
 /// assert_eq!(policy.quiet(), policy.lease + policy.work_deadline + policy.skew);
 ///
 /// let forgetful = policy.with(|policy| policy.ttl = Duration::from_secs(1));
@@ -69,38 +69,40 @@ pub enum AfterExpiry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Policy(PolicySettings);
 
-/// What a policy consists of, as it is written down. [`Policy::with`] changes it, and [`Policy::try_from`] makes one of it.
+/// The settings of a policy, not yet validated. [`Policy::with`] changes them, and [`Policy::try_from`] validates
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PolicySettings {
     /// How the effect happens.
     pub class: Class,
-    /// How long a claim holds without renewal. Far shorter than `ttl`: a crash holds a key up for this long.
+    /// How long a claim is valid without renewal. Far shorter than `ttl`: after a crash, the key is blocked for this
+    /// long.
     pub lease: Duration,
-    /// The longest an attempt's effect can still be under way after it was sent.
+    /// The longest time that an effect can still be in flight after it was sent.
     pub work_deadline: Duration,
-    /// By how much clocks may disagree. Zero where the store's own clock judges every lease.
+    /// How much clocks may differ. Zero if the store's own clock judges every lease.
     pub skew: Duration,
     /// How long a stored outcome is replayed, counted from when it became final.
     pub ttl: Duration,
-    /// How long a refusal for want of permission is remembered (a client that logs in again may retry sooner).
+    /// How long a denial of permission is stored. Short, because the client may log in and retry.
     pub denied_ttl: Duration,
     /// How long after `ttl` a late retry is still recognised and refused.
     pub tombstone: Duration,
-    /// How long the downstream system remembers what it has done. Only read under [`Class::Downstream`].
+    /// How long the downstream system deduplicates. Only used in [`Class::Downstream`].
     pub dedup_window: Duration,
-    /// After how many attempts that took no effect a key is given up. `None`: never.
+    /// The maximum number of attempts without effect; more are refused. `None`: no limit.
     pub attempts_max: Option<u32>,
-    /// What a key comes to once its outcome is past its time.
+    /// What happens to the key after its outcome has expired.
     pub after_expiry: AfterExpiry,
     /// How many history entries a record keeps.
     pub history_entries_max: u8,
-    /// What counts in a payload's fingerprint.
+    /// Which parts of a payload are fingerprinted.
     pub selection: Selection,
 }
 
 impl Policy {
-    /// The defaults for a class: lease 30 s, work deadline 65 s (5 s to connect, 60 s to answer), outcomes kept
-    /// 24 h, tombstones 30 days, downstream memory 24 h, any number of attempts, 16 history entries.
+    /// The defaults for a class: lease 30 s, work deadline 65 s (5 s to connect, 60 s to answer), ttl 24 h,
+    /// tombstones 30 days, deduplication window 24 h, any number of attempts, 16 history entries.
     pub fn new(class: Class) -> Self {
         const DAY: Duration = Duration::from_hours(24);
         Self(PolicySettings {
@@ -119,26 +121,26 @@ impl Policy {
         })
     }
 
-    /// The same policy with something changed. An error where it would not be fit for use then.
+    /// The same policy with changes. Fails if the result is invalid.
     pub fn with(self, change: impl FnOnce(&mut PolicySettings)) -> Result<Self, PolicyError> {
         let mut settings = self.0;
         change(&mut settings);
         settings.try_into()
     }
 
-    /// How many bytes of memory it takes, with what it refers to.
+    /// How many bytes of memory it uses, including what it refers to.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.selection.memory_bytes()
     }
 
-    /// The policy of a record that stands in a store. Whoever claimed it has checked it, perhaps by the rules of an older version.
+    /// The policy of a stored record. It was validated when it was claimed, perhaps by an older version's rules.
     #[doc(hidden)]
     pub const fn as_stored(settings: PolicySettings) -> Self {
         Self(settings)
     }
 
-    /// How long nothing must have been heard of an owner before the absence of its effect proves anything:
-    /// a paused owner may still send until its lease lapses, and what it sends may take until its deadline.
+    /// How long an owner must be silent before the absence of its effect proves anything. A paused owner may send
+    /// until its lease expires, and the effect may be in flight until its deadline.
     pub fn quiet(&self) -> Duration {
         self.lease.saturating_add(self.work_deadline).saturating_add(self.skew)
     }
@@ -167,7 +169,7 @@ impl TryFrom<PolicySettings> for Policy {
 }
 
 impl PolicySettings {
-    /// Says what is wrong, if anything is.
+    /// Validates the settings.
     pub fn check(&self) -> Result<(), PolicyError> {
         let longest_attempt = self.work_deadline.saturating_add(self.skew);
         let spans = [
@@ -199,23 +201,23 @@ impl PolicySettings {
     }
 }
 
-/// Why a policy cannot be put to use.
+/// Why a policy is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyError {
-    /// A span of time is not a whole number of milliseconds, which is all that a store's clock tells.
+    /// A duration is not a whole number of milliseconds, the resolution of store clocks.
     FinerThanMilliseconds,
     /// There is no lease.
     NoLease,
-    /// The work has no deadline, so that no absence of its effect could ever prove anything.
+    /// The work has no deadline, so the absence of its effect could never prove anything.
     NoWorkDeadline,
-    /// Outcomes would be forgotten before a claim's lease is over.
+    /// Outcomes would expire before a claim's lease.
     TtlWithinLease,
-    /// A refusal for want of permission would be forgotten before a claim's lease is over: an older claim that was long
-    /// under way could then come after it, with a lower fence.
+    /// A denial of permission would expire before a claim's lease: an older, long-running claim could follow it with
+    /// a lower fence.
     DeniedTtlWithinLease,
     /// No attempt would be allowed at all.
     NoAttempts,
-    /// The downstream system forgets within the time that one attempt may take.
+    /// The downstream system forgets an effect before one attempt is over.
     WindowWithinAttempt,
 }
 
@@ -223,23 +225,23 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::FinerThanMilliseconds => {
-                "every span of time must be a whole number of milliseconds: a store's clock tells no finer"
+                "every duration must be a whole number of milliseconds, the resolution of store clocks"
             }
             Self::NoLease => "the lease must be at least one millisecond",
             Self::NoWorkDeadline => {
-                "the work deadline must be longer than zero: without it an unknown outcome could never be \
-                 settled by \"not found\""
+                "the work deadline must be longer than zero; without it, \"not found\" could never resolve \
+                 an unknown outcome"
             }
             Self::TtlWithinLease => {
-                "the ttl must be longer than the lease: a lease is not a retention period"
+                "the ttl must be longer than the lease; otherwise an outcome could expire during its own attempt"
             }
             Self::DeniedTtlWithinLease => {
-                "the denied ttl must be longer than the lease: a claim that was long under way must not outlive \
-                 what came after it"
+                "the denied ttl must be longer than the lease; otherwise a slow claim could outlive the denial \
+                 that followed it"
             }
             Self::NoAttempts => "attempts_max must be at least 1; leave it out for no limit",
             Self::WindowWithinAttempt => {
-                "dedup_window must be longer than the work deadline plus the clock skew: otherwise the \
+                "dedup_window must be longer than the work deadline plus the clock skew; otherwise the \
                  downstream system may forget an effect before a second attempt reaches it"
             }
         })
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_every_class_are_fit_for_use() {
+    fn the_defaults_of_every_class_are_valid() {
         for class in [Class::Local, Class::Downstream, Class::External] {
             assert_eq!(Policy::new(class).check(), Ok(()), "{class}");
         }
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unfit_policy_is_told_apart() {
+    fn each_invalid_policy_has_its_own_error() {
         let ms = Duration::from_millis;
         let fine = Duration::from_micros(5_000_999);
         let spans: [fn(&mut PolicySettings) -> &mut Duration; 7] = [

@@ -1,7 +1,7 @@
 //! What a store keeps for one command.
 //!
-//! What lives here: the record, whose data depends on its state, and the marker that a moved command leaves.
-//! What must never: how a record changes. Only [`machine`](crate::machine) makes a new one.
+//! Contents: the record, whose data depends on its state, and the marker that a moved command leaves. Never here: how
+//! a record changes. Only [`machine`](crate::machine) makes a new one.
 
 use crate::fingerprint::Fingerprint;
 use crate::history::{self, History};
@@ -13,12 +13,12 @@ use crate::time::Time;
 use std::fmt;
 use std::sync::Arc;
 
-/// 128 random bits, new for every attempt: how an owner is recognised, and nobody else.
+/// 128 random bits, new for every attempt: identifies the owner of that attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u128);
 
 impl Token {
-    /// A token from 128 freshly drawn random bits.
+    /// A token from 128 fresh random bits.
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
     }
@@ -29,7 +29,7 @@ impl Token {
     }
 }
 
-/// The first eight digits only: whoever knows a token can finish its attempt.
+/// The first eight digits only: anyone who knows a token can finish its attempt.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:08x}…)", self.0 >> 96)
@@ -39,20 +39,20 @@ impl fmt::Debug for Token {
 /// What proves that no attempt of a `FAILED_NOT_REPLAYABLE` record took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
-    /// The owner said so.
+    /// The owner reported it.
     Owner,
-    /// A reconciler or an operator said so. The owner, should it still come, knows better.
+    /// A reconciler or an operator reported it. The owner's own report, if it comes later, overrides it.
     Verdict,
-    /// The attempt's lease died before it had begun, or before its transaction was committed.
+    /// The lease expired before the effect began, or before its transaction committed.
     NeverBegan,
 }
 
-/// How a record came to be `UNKNOWN`.
+/// Why a record is `UNKNOWN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Doubt {
-    /// The owner's lease died while the effect may have been under way.
+    /// The owner's lease expired while the effect may have been running.
     Lapsed,
-    /// The owner ended the attempt itself and could not tell.
+    /// The owner ended the attempt and did not know whether it took effect.
     Owner,
 }
 
@@ -61,12 +61,12 @@ pub enum Doubt {
 pub enum State {
     /// Reserved; the effect has not begun.
     Claimed {
-        /// Until when nobody else may take it over.
+        /// Nobody else may take over the claim before this moment.
         lease_until: Time,
     },
     /// The effect may have begun.
     Processing {
-        /// Until when the owner is taken to be alive.
+        /// The owner is presumed alive until this moment.
         lease_until: Time,
     },
     /// The effect happened. Final until it expires.
@@ -76,7 +76,7 @@ pub enum State {
         /// When it stops being replayed.
         expires_at: Time,
     },
-    /// The command was refused for good. Final until it expires.
+    /// The command was refused permanently. Final until it expires.
     FailedReplayable {
         /// What is replayed.
         outcome: Outcome,
@@ -85,37 +85,37 @@ pub enum State {
     },
     /// No attempt took effect; the next request is the next attempt.
     FailedNotReplayable {
-        /// The answer of the last attempt, for twins that were waiting for it.
+        /// The answer of the last attempt, for duplicates that waited for it.
         outcome: Option<Outcome>,
         /// What proves that nothing took effect.
         proof: Proof,
-        /// Whether the payload still binds the next attempt; an operator's release lets go of it.
+        /// Whether the next attempt must have the same payload. An operator's release clears this.
         bound: bool,
-        /// When the record is as good as gone.
+        /// From this moment the record counts as absent.
         expires_at: Time,
     },
     /// Nobody can prove whether the effect happened. Never expires by itself.
     Unknown {
-        /// How it came to this.
+        /// Why.
         doubt: Doubt,
         /// Since when.
         since: Time,
-        /// How many times a reconciler has asked in vain.
+        /// How many probes were inconclusive.
         probes: u32,
-        /// When it should ask next; `None` when only an operator can help.
+        /// When to probe next; `None` if only an operator can help.
         next_probe_at: Option<Time>,
     },
-    /// A tombstone: there was an outcome, and it is past its time.
+    /// A tombstone: the outcome has expired.
     Expired {
-        /// When the tombstone goes too.
+        /// When the tombstone can be removed.
         until: Time,
     },
 }
 
-/// The name of a state, as it stands in APIs, metrics, history and indexes.
+/// The name of a state in APIs, metrics, history and indexes.
 ///
-/// This is the table of the numbers that states are stored by, in the codec and in the columns of every store. A number
-/// that was ever stored never changes its meaning.
+/// The discriminants are the numbers by which the codec and every store's columns store states. A number never
+/// changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is explained at the variant of State that it names")]
 #[repr(u8)]
@@ -130,7 +130,7 @@ pub enum StateName {
 }
 
 impl StateName {
-    /// Every state there is.
+    /// Every state.
     pub const ALL: [Self; 7] = [
         Self::Claimed,
         Self::Processing,
@@ -141,17 +141,17 @@ impl StateName {
         Self::Expired,
     ];
 
-    /// The number that this state is stored by.
+    /// The number of this state in stores.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The state that is stored by `number`; `None` where no state of this version is.
+    /// The state with this number; `None` if this version does not know it.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|name| name.number() == number)
     }
 
-    /// The name in capitals, as every API and metric writes it.
+    /// The name in capitals, as APIs and metrics show it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Claimed => "CLAIMED",
@@ -171,18 +171,19 @@ impl fmt::Display for StateName {
     }
 }
 
-/// What counting the references to a value takes.
+/// The bytes of an `Arc`'s two counters.
 const COUNTED_BYTES: usize = 2 * size_of::<usize>();
 
 /// What a store keeps for one command.
 ///
-/// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each
-/// yields a new record whose [`version`](Self::version) is one higher. Debug output is fit for a log: prefixes of hashes, lengths of
-/// bodies.
+/// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each yields a
+/// new record whose [`version`](Self::version) is one higher. Debug output is safe to log: prefixes of hashes,
+/// lengths of bodies.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(crate) operation_id: OperationId,
-    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each after.
+    /// The generation of the hashing secret that made this record's ID: 0 for a store's first secret, one more for
+    /// each after.
     pub(crate) generation: u32,
     pub(crate) key_hash: KeyHash,
     pub(crate) caller_hash: CallerHash,
@@ -197,13 +198,13 @@ pub struct Record {
     pub(crate) updated_at: Time,
     /// When the owner last wrote: its claim, a renewal, or its own ending. The quiet period counts from here.
     pub(crate) owner_wrote_at: Time,
-    /// An earlier attempt ended in doubt, and neither an outcome nor a verdict has settled that since.
+    /// An earlier attempt ended in doubt, and no outcome or verdict has resolved it since.
     pub(crate) earlier_doubt: bool,
     pub(crate) state: State,
     pub(crate) history: History,
-    /// What the handler said about the outcome.
+    /// The handler's labels for the outcome.
     pub(crate) labels: Labels,
-    /// What a newer node added and this one may ignore, kept so that writing the record back loses nothing.
+    /// Extensions of a newer version that this one may ignore; kept so that writing the record back loses nothing.
     pub(crate) extensions: bytes::Bytes,
 }
 
@@ -213,8 +214,8 @@ impl Record {
         self.operation_id
     }
 
-    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each
-    /// that replaced it. A secret can be dropped once no record of its generation is left.
+    /// The generation of the hashing secret that made this record's ID: 0 for a store's first secret, one more for
+    /// each that replaced it. A secret can be dropped as soon as no record of its generation is left.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -234,7 +235,7 @@ impl Record {
         &self.operation
     }
 
-    /// The terms that this record was claimed under, which judge every retry.
+    /// The policy that this record was claimed under. It applies to every retry.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
@@ -249,7 +250,7 @@ impl Record {
         self.version
     }
 
-    /// The token of the attempt that this record is about.
+    /// The token of the current attempt.
     pub fn token(&self) -> Token {
         self.token
     }
@@ -259,7 +260,7 @@ impl Record {
         self.attempt
     }
 
-    /// A number that grows with every attempt, by which the effect's own system can refuse a late one.
+    /// Grows with every attempt. The system that runs the effect can use it to refuse a late attempt.
     pub fn fence(&self) -> u64 {
         self.fence
     }
@@ -279,7 +280,7 @@ impl Record {
         self.owner_wrote_at
     }
 
-    /// Whether an earlier attempt ended in doubt that nothing has settled since.
+    /// Whether an earlier attempt ended in doubt that nothing has resolved since.
     pub fn earlier_doubt(&self) -> bool {
         self.earlier_doubt
     }
@@ -289,15 +290,15 @@ impl Record {
         &self.state
     }
 
-    /// How the record came to be what it is.
+    /// The record's latest changes.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Puts the record in a state. What its outcome says about itself is kept beside it, once that is final: an earlier attempt's words
-    /// are never those of a later one.
+    /// Sets the state. The labels of a final outcome move to the record. Those of an attempt without effect are
+    /// dropped.
     pub(crate) fn set_state_with_labels(&mut self, mut state: State) {
-        let said = match &mut state {
+        let labels = match &mut state {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
                 Some(std::mem::take(&mut outcome.labels))
             }
@@ -307,13 +308,13 @@ impl Record {
             }
             _ => None,
         };
-        if let Some(labels) = said.filter(|labels| !labels.is_empty()) {
+        if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
             self.labels = labels;
         }
         self.state = state;
     }
 
-    /// What the handler said about the outcome.
+    /// The handler's labels for the outcome.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
@@ -331,12 +332,12 @@ impl Record {
         }
     }
 
-    /// Whether the outcome is final: nothing but the end of its retention changes it.
+    /// Whether the outcome is final: only the end of its retention changes it.
     pub fn is_terminal(&self) -> bool {
         matches!(self.state, State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. })
     }
 
-    /// How many bytes of memory it takes, itself and all that it refers to included. What it shares with others counts as its own.
+    /// How many bytes of memory the record uses, including everything it refers to. Shared data is counted in full.
     pub fn memory_bytes(&self) -> usize {
         let entry = |entry: &history::Entry| size_of::<history::Entry>() + entry.who.len() + entry.why.len();
         let outcome = match &self.state {
@@ -354,8 +355,8 @@ impl Record {
             + self.extensions.len()
     }
 
-    /// The same in memory of its own. A record that was read shares the bytes of its answer with all that was read at once, and
-    /// keeps them there.
+    /// A deep copy. A record that was read shares a buffer with everything read in the same batch, and keeps that
+    /// whole buffer alive.
     #[must_use]
     pub fn detached(&self) -> Self {
         let mut record = self.clone();
@@ -369,7 +370,7 @@ impl Record {
         record
     }
 
-    /// When a sweeper or reconciler should look at this record; what a store's due-index holds.
+    /// When a sweeper or reconciler should next look at this record: what a store's index of due records holds.
     pub fn due_at(&self) -> Option<Time> {
         match self.state {
             State::Claimed { lease_until } | State::Processing { lease_until } => {
@@ -383,8 +384,8 @@ impl Record {
         }
     }
 
-    /// Until when the owner may act, where there is one. Whether others may take it for gone is for
-    /// [`machine::is_lease_dead`](crate::machine::is_lease_dead) to say.
+    /// When the owner's lease ends, if there is an owner. [`machine::is_lease_dead`](crate::machine::is_lease_dead)
+    /// decides whether others may treat the lease as expired.
     pub fn lease_until(&self) -> Option<Time> {
         match self.state {
             State::Claimed { lease_until } | State::Processing { lease_until } => Some(lease_until),
@@ -392,7 +393,7 @@ impl Record {
         }
     }
 
-    /// Until when the stored outcome is promised to be replayed, once there is one.
+    /// Until when the stored outcome is replayed, if there is one.
     pub fn expires_at(&self) -> Option<Time> {
         match self.state {
             State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
@@ -402,7 +403,7 @@ impl Record {
         }
     }
 
-    /// From when on the key is as free as one never seen, whether or not a sweeper has been by.
+    /// From when the key counts as unused, even if no sweeper has removed the record yet.
     pub fn gone_at(&self) -> Option<Time> {
         match self.state {
             State::FailedNotReplayable { expires_at, .. } => Some(expires_at),
@@ -414,7 +415,7 @@ impl Record {
         }
     }
 
-    /// When the tombstone of an outcome that expired at `expires_at` goes.
+    /// When the tombstone of an outcome that expired at `expires_at` can be removed.
     pub(crate) fn tombstone_until(&self, expires_at: Time) -> Time {
         match self.policy.after_expiry {
             AfterExpiry::Refuse => expires_at + self.policy.tombstone,
@@ -423,7 +424,7 @@ impl Record {
     }
 }
 
-/// Records that no transition leads to, for tests that must show what would go wrong.
+/// Builds records that no transition produces, for tests of faults.
 #[cfg(feature = "tamper")]
 #[expect(missing_docs, reason = "each sets the field that it names")]
 impl Record {
@@ -448,7 +449,7 @@ impl Record {
     }
 }
 
-/// What a newer node added is bytes that this one knows nothing about, and so not for a log.
+/// Extensions of a newer version are opaque bytes, so they are left out.
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")
@@ -475,13 +476,13 @@ impl fmt::Debug for Record {
     }
 }
 
-/// What stands in a store under one command id.
+/// What is in a store under one command id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// The record of a command.
     Record(Box<Record>),
-    /// The command is kept under the id that the next hashing secret gives it. Never expires while the
-    /// secret that it was planted under is known to any node.
+    /// The command is stored under the ID that the next hashing secret gives it. Never expires while any node knows
+    /// the old secret.
     Moved,
 }
 

@@ -1,4 +1,4 @@
-//! Content encodings at their edges: exact limits, several members, damage, and what is told about it.
+//! Content encodings at their edges: exact limits, several members, damage, and their errors.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::Write as _;
@@ -78,7 +78,7 @@ fn several_gzip_members_and_zstd_frames_are_one_body() {
 }
 
 #[test]
-fn four_thousand_and_ninety_six_members_pass_and_the_next_one_is_refused_where_it_starts() {
+fn four_thousand_and_ninety_six_members_pass_and_one_more_is_refused() {
     // Each member sets a decoder up, whatever it holds.
     for (coding, member) in [("gzip", gzip(b"")), ("zstd", hex("502a4d1800000000"))] {
         assert_eq!(decoded(coding, &member.repeat(4096), 1 << 20).unwrap(), b"", "{coding}");
@@ -121,11 +121,11 @@ fn deflate_of_any_size_is_read_piece_by_piece() {
 fn what_follows_a_deflate_stream_is_refused_where_it_starts() {
     let whole = bare_deflate(b"one");
     let error = decoded("deflate", &[&whole[..], b"more"].concat(), 100).unwrap_err();
-    let told = "Content-Encoding: something follows the deflate stream";
-    assert_eq!(error.to_string(), format!("{told} (byte {})", whole.len()));
+    let expected = "Content-Encoding: unexpected data after the deflate stream";
+    assert_eq!(error.to_string(), format!("{expected} (byte {})", whole.len()));
     let error = decoded("deflate", &whole[..whole.len() - 1], 100).unwrap_err();
-    let told = "Content-Encoding: the deflate stream is cut short";
-    assert_eq!(error.to_string(), format!("{told} (byte {})", whole.len() - 1));
+    let expected = "Content-Encoding: the deflate stream is cut short";
+    assert_eq!(error.to_string(), format!("{expected} (byte {})", whole.len() - 1));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn zlib_that_comes_to_too_much_is_not_read_as_a_bare_stream_instead() {
     let stored: Vec<u8> = hex("c071").into_iter().chain(repeats).collect();
     let body = [&hex("78010afef5")[..], &stored, &hex("010000ffff")].concat();
     assert_eq!(refused("deflate", &body, 100_000), (ErrorKind::TooLarge, Some(100_000)));
-    // Where all of it fits, it turns out to be no whole zlib stream.
+    // If all of it fits, it turns out to be no whole zlib stream.
     assert_eq!(decoded("deflate", &body, 1 << 20).unwrap(), stored);
 }
 

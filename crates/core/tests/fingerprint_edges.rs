@@ -121,10 +121,13 @@ fn the_head_of_a_part_ends_at_sixteen_kibibytes() {
 fn a_multipart_body_that_is_refused_is_told_where_and_why() {
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
     for (body, told) in [
-        ("--b", "a boundary line goes on behind the boundary, or is cut short (byte 3)"),
-        ("--b\r\nContent-Disposition: form-data", "the body ends in the head of a part (byte 5)"),
-        (&format!("{part}--b"), "a boundary line goes on behind the boundary, or is cut short (byte 55)"),
-        (&format!("{part}--b--\r\n \t\r\nx"), "something follows the last boundary line (byte 63)"),
+        ("--b", "a boundary line has other text after the boundary, or is cut short (byte 3)"),
+        ("--b\r\nContent-Disposition: form-data", "the body ends in the header of a part (byte 5)"),
+        (
+            &format!("{part}--b"),
+            "a boundary line has other text after the boundary, or is cut short (byte 55)",
+        ),
+        (&format!("{part}--b--\r\n \t\r\nx"), "unexpected data after the last boundary line (byte 63)"),
     ] {
         let error = fingerprint("multipart/form-data; boundary=b", body.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), format!("multipart body: {told}"), "{body}");

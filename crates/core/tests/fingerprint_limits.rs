@@ -74,22 +74,22 @@ fn above_a_mebibyte_a_body_may_expand_a_hundred_times_and_no_more() {
     let body = gzip(0, 2 * mebibyte);
     let request = Request { content_encoding: &[b"gzip"], ..Request::new("POST", "op", "/", &body) };
     let limits = Limits { decoded_body_bytes_max: limit };
-    let told = request.fingerprint(&Selection::default(), &limits).unwrap_err().to_string();
-    assert!(told.contains("more than a hundred times as long"), "{told}");
+    let error_text = request.fingerprint(&Selection::default(), &limits).unwrap_err().to_string();
+    assert!(error_text.contains("more than a hundred times as long"), "{error_text}");
 }
 
 #[test]
 fn an_error_tells_the_limit_or_the_place() {
-    let told = |content_type: &[&[u8]], body: &[u8]| {
+    let error_text = |content_type: &[&[u8]], body: &[u8]| {
         let request = Request { content_type, ..Request::new("POST", "op", "/", body) };
         let limits = Limits { decoded_body_bytes_max: 10 };
         let error = request.fingerprint(&Selection::default(), &limits).unwrap_err();
         (error.position(), error.to_string())
     };
-    let (position, text) = told(&[], &[0; 11]);
+    let (position, text) = error_text(&[], &[0; 11]);
     assert_eq!(position, Some(10));
     assert!(text.ends_with("(the limit is 10 bytes)"), "{text}");
-    let (position, text) = told(&[b"application/json"], b"[1,]");
+    let (position, text) = error_text(&[b"application/json"], b"[1,]");
     assert_eq!(position, Some(3));
     assert!(text.ends_with("(byte 3)"), "{text}");
 }

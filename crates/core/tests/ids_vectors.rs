@@ -17,7 +17,7 @@ struct Case {
     secret: String,
     tenant: Option<String>,
     caller: Option<Who>,
-    operation: What,
+    operation: OperationKind,
     key: KeyForm,
     secret_id: String,
     command_id: String,
@@ -49,7 +49,7 @@ struct Name {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum What {
+enum OperationKind {
     Named { name: String },
     Route { method: String, path: String },
 }
@@ -123,8 +123,8 @@ fn scope(case: &Case) -> Scope {
         })
     });
     let operation = match &case.operation {
-        What::Named { name } => Operation::named(name.as_str()),
-        What::Route { method, path } => Operation::route(method.as_str(), path.as_str()),
+        OperationKind::Named { name } => Operation::named(name.as_str()),
+        OperationKind::Route { method, path } => Operation::route(method.as_str(), path.as_str()),
     };
     let scope = Scope::new(caller, operation);
     match &case.tenant {

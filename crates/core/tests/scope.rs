@@ -172,7 +172,9 @@ fn a_caller_hash_ignores_the_operation_and_a_key_hash_the_scope() {
 #[test]
 fn a_secret_has_at_least_32_bytes_and_every_one_of_them_counts() {
     assert_eq!(Secret::from_bytes(&SECRET[..31]).unwrap_err(), SecretTooShort { length: 31 });
-    assert!(SecretTooShort { length: 31 }.to_string().contains("31 bytes; it needs at least 32"));
+    assert!(
+        SecretTooShort { length: 31 }.to_string().contains("31 bytes; at least 32 random bytes are required")
+    );
     let scope = Scope::new(Caller::Anonymous, charges());
     for at in [0, 31, 99] {
         let mut bytes = [7; 100];

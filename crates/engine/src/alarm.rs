@@ -1,8 +1,7 @@
-//! Naps that end in time, whatever the threads of a runtime are doing.
+//! Timers that fire even if the threads of a runtime are blocked.
 //!
-//! What lives here: one thread for the whole process, which wakes whoever has slept enough. A runtime's own timer stands
-//! still for as long as the thread that last looked at it is held up by work that blocks, even while others are idle. What
-//! must never: anything but waking on that thread.
+//! Contents: one timer thread for the whole process. A runtime's own timer does not fire while the thread that drives
+//! it is blocked, even if others are idle. The thread only wakes tasks.
 
 use crate::clock::{Clock as _, SystemClock};
 use std::collections::BTreeMap;
@@ -12,81 +11,81 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-static BEDROOM: Bedroom = Bedroom { sleepers: Mutex::new(Sleepers::new()), sooner: Condvar::new() };
+static TIMERS: Timers = Timers { pending: Mutex::new(Pending::new()), sooner: Condvar::new() };
 
-/// Everybody who sleeps, and how the thread learns of somebody who wants to be woken before all others.
-struct Bedroom {
-    sleepers: Mutex<Sleepers>,
+/// All pending timers, and a condition variable to notify the thread of an earlier one.
+struct Timers {
+    pending: Mutex<Pending>,
     sooner: Condvar,
 }
 
-struct Sleepers {
-    /// By the end of the nap, by the uptime, and by its number.
+struct Pending {
+    /// By the uptime at which the timer fires, and by its number.
     by_end: BTreeMap<(Duration, u64), Waker>,
     begun: u64,
     is_watched: bool,
 }
 
-impl Sleepers {
+impl Pending {
     const fn new() -> Self {
         Self { by_end: BTreeMap::new(), begun: 0, is_watched: false }
     }
 }
 
-impl Bedroom {
-    /// What the lock holds is whole even after a panic: nobody is woken under it.
-    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+impl Timers {
+    /// The data is consistent even after a panic: no waker runs under the lock.
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn watch(&self) {
-        let mut sleepers = self.sleepers();
+        let mut pending = self.pending();
         loop {
             let now = SystemClock.uptime();
-            let asleep = sleepers.by_end.split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
-            let rested = std::mem::replace(&mut sleepers.by_end, asleep);
+            let asleep = pending.by_end.split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
+            let rested = std::mem::replace(&mut pending.by_end, asleep);
             if !rested.is_empty() {
-                drop(sleepers);
+                drop(pending);
                 for waker in rested.into_values() {
-                    // Somebody else's code, and others are still to be woken.
+                    // A waker is foreign code, and other timers still have to fire.
                     drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
                 }
-                sleepers = self.sleepers();
+                pending = self.pending();
                 continue;
             }
-            let first = sleepers.by_end.keys().next().map(|(end, _)| end.saturating_sub(now));
-            sleepers = match first {
+            let first = pending.by_end.keys().next().map(|(end, _)| end.saturating_sub(now));
+            pending = match first {
                 Some(span) => {
-                    let waited = self.sooner.wait_timeout(sleepers, span);
+                    let waited = self.sooner.wait_timeout(pending, span);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => self.sooner.wait(sleepers).unwrap_or_else(PoisonError::into_inner),
+                None => self.sooner.wait(pending).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
 }
 
-/// A nap by the machine's uptime.
-pub(crate) struct Nap {
+/// A timer by the machine's uptime.
+pub(crate) struct Timer {
     end: Duration,
     number: u64,
 }
 
-impl Nap {
-    /// A nap of this span. `None` where the machine has no thread to spare for the one that wakes.
+impl Timer {
+    /// A timer that fires after `span`. `None` if the timer thread could not be started.
     pub(crate) fn of(span: Duration) -> Option<Self> {
-        let mut sleepers = BEDROOM.sleepers();
-        if !sleepers.is_watched {
+        let mut pending = TIMERS.pending();
+        if !pending.is_watched {
             let thread = std::thread::Builder::new().name("semel-alarm".to_owned());
-            drop(thread.spawn(|| BEDROOM.watch()).ok()?);
-            sleepers.is_watched = true;
+            drop(thread.spawn(|| TIMERS.watch()).ok()?);
+            pending.is_watched = true;
         }
-        sleepers.begun += 1;
-        Some(Self { end: SystemClock.uptime().saturating_add(span), number: sleepers.begun })
+        pending.begun += 1;
+        Some(Self { end: SystemClock.uptime().saturating_add(span), number: pending.begun })
     }
 }
 
-impl Future for Nap {
+impl Future for Timer {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -94,18 +93,18 @@ impl Future for Nap {
             return Poll::Ready(());
         }
         let place = (self.end, self.number);
-        let mut sleepers = BEDROOM.sleepers();
-        sleepers.by_end.insert(place, context.waker().clone());
-        if sleepers.by_end.keys().next() == Some(&place) {
-            BEDROOM.sooner.notify_one();
+        let mut pending = TIMERS.pending();
+        pending.by_end.insert(place, context.waker().clone());
+        if pending.by_end.keys().next() == Some(&place) {
+            TIMERS.sooner.notify_one();
         }
         Poll::Pending
     }
 }
 
-impl Drop for Nap {
+impl Drop for Timer {
     fn drop(&mut self) {
-        BEDROOM.sleepers().by_end.remove(&(self.end, self.number));
+        TIMERS.pending().by_end.remove(&(self.end, self.number));
     }
 }
 
@@ -118,8 +117,8 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
     }
 
-    fn millis(span: u64) -> Nap {
-        Nap::of(Duration::from_millis(span)).expect("a thread")
+    fn millis(span: u64) -> Timer {
+        Timer::of(Duration::from_millis(span)).expect("a thread")
     }
 
     #[test]
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lies_down_last_and_wants_to_be_woken_first_is() {
+    fn a_later_timer_with_an_earlier_deadline_fires_first() {
         runtime().block_on(async {
             tokio::select! {
                 biased;
@@ -141,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_that_is_given_up_is_forgotten() {
+    fn a_dropped_timer_is_removed() {
         let mut nap = millis(3_600_000);
         let place = (nap.end, nap.number);
         assert!(Pin::new(&mut nap).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(BEDROOM.sleepers().by_end.contains_key(&place));
+        assert!(TIMERS.pending().by_end.contains_key(&place));
         drop(nap);
-        assert!(!BEDROOM.sleepers().by_end.contains_key(&place));
+        assert!(!TIMERS.pending().by_end.contains_key(&place));
     }
 }

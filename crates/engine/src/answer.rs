@@ -1,6 +1,6 @@
-//! What a caller is told.
+//! The answer to a call.
 //!
-//! What lives here: the answer to one call, and why there may be none. What must never: how it is said over HTTP.
+//! Contents: the answer to one call, and why there may be none. Never here: HTTP.
 
 use crate::quota::Exceeded;
 use crate::secrets;
@@ -15,44 +15,44 @@ use semel_core::time::Time;
 use std::fmt;
 use std::time::Duration;
 
-/// What one call came to. `L` is whatever the work handed out besides its ending, for the call that ran it.
+/// The answer to one call. `L` is what the work returned besides its ending, for the call that ran it.
 #[derive(Debug, Clone)]
 pub struct Answer<L = ()> {
     /// The public name of the command.
     pub operation_id: OperationId,
-    /// What the caller is told.
-    pub told: Told<L>,
+    /// The outcome for the caller.
+    pub outcome: RequestOutcome<L>,
 }
 
-/// What a caller is told.
+/// The outcome of a call.
 #[derive(Debug, Clone)]
-pub enum Told<L = ()> {
-    /// This call ran the attempt, and this is how it ended.
+pub enum RequestOutcome<L = ()> {
+    /// This call ran the attempt.
     Ran(Ran<L>),
-    /// The stored outcome of the attempt that ran before, or that this call waited for.
+    /// The stored outcome of an earlier attempt, or of one that this call waited for.
     Replayed(Replayed),
-    /// Another attempt is under way.
+    /// Another attempt is running.
     InProgress {
-        /// When it is worth asking again: not before this long.
+        /// Wait at least this long before a retry.
         retry_after: Duration,
     },
     /// Nobody can prove whether the effect happened.
     Unknown {
-        /// Whether a retry may settle it, because it may be the next attempt: by the record's own class, and as long as its
-        /// window is open. Not where only a reconciler or an operator can.
+        /// Whether a retry can resolve it, because it may be the next attempt (depends on the record's class and its
+        /// window). `false` if only a reconciler or an operator can.
         repeatable: bool,
     },
     /// The key is bound to another payload.
     Mismatch,
-    /// There was an outcome, and it is past its time.
+    /// The outcome has expired.
     Expired,
-    /// Every attempt that the policy allows took no effect.
+    /// All attempts that the policy allows ended without effect.
     AttemptsExhausted,
-    /// What stands in the store cannot be read by this node. To be answered like [`Told::Unknown`].
+    /// This node cannot read the record. Answer it like [`RequestOutcome::Unknown`].
     Unreadable,
-    /// What the call needs depends on the time, and the clock is not trusted. Nothing was run.
+    /// The decision depends on the time, and the clock is not trusted. Nothing was run.
     ClockNotTrusted {
-        /// When it is worth asking again: not before this long.
+        /// Wait at least this long before a retry.
         retry_after: Duration,
     },
 }
@@ -62,71 +62,71 @@ pub enum Told<L = ()> {
 pub struct Ran<L = ()> {
     /// How it ended.
     pub ending: Ending,
-    /// Whether that is stored. Where it is not, nothing is acknowledged: the engine goes on trying, and a crash before it
-    /// succeeds leaves the outcome unknown.
+    /// What was stored. `None` if it is not stored yet: the engine keeps trying, and a crash before it succeeds
+    /// leaves the outcome unknown.
     pub stored: Option<Stored>,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// Whether another attempt may follow, should this one have ended in doubt; see [`Told::Unknown`].
+    /// Whether another attempt may follow if this one ended in doubt; see [`RequestOutcome::Unknown`].
     pub repeatable: bool,
-    /// What else the work handed out.
+    /// What else the work returned.
     pub local: L,
 }
 
-/// What was stored of an ending.
+/// What was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
-    /// The state that it led to.
+    /// The record's state.
     pub state: StateName,
-    /// Until when it is replayed, where it is final.
+    /// Until when it is replayed, if it is final.
     pub expires_at: Option<Time>,
 }
 
-/// A stored outcome, once more.
+/// A replayed outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replayed {
     /// The outcome, byte for byte as it was stored.
     pub outcome: Outcome,
-    /// What the record says about it.
+    /// The record's state and expiry.
     pub stored: Stored,
 }
 
-/// Why a call got no answer. It has had no effect.
+/// Why a call got no answer. It had no effect.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The payload cannot be fingerprinted.
     Fingerprint(fingerprint::Error),
-    /// The policy is not fit for use.
+    /// The policy is invalid.
     Policy(PolicyError),
-    /// The policy's class is `local`, which an effect has only inside of the transaction that stores its record. The engine runs
-    /// work outside of every transaction, so that a crash between the two would run it again.
+    /// The policy's class is `local`, but the engine runs work outside of any transaction. A crash between the effect
+    /// and the record would run it again.
     LocalClass,
-    /// The command has a record of class `local` that the next attempt would follow: one that was claimed inside of a transaction, or
-    /// by a version that still took that class. Whether its effect happened is not known here; an operator has to settle it.
+    /// The command has a record of class `local`, which only an attempt in its own transaction may follow. Whether
+    /// its effect happened is not known here; an operator has to resolve it.
     LocalRecord(OperationId),
-    /// The policy's class is not `local`, and the command was to run in a transaction with its record.
+    /// The command should run in a transaction with its record, but the policy's class is not `local`.
     NotLocalClass(Class),
-    /// The command has a record of another class than `local` that the next attempt would follow: an earlier attempt had its
-    /// effect, if any, outside of the transaction.
+    /// The command has a record of another class than `local`: an earlier attempt may have had its effect outside of
+    /// the transaction.
     NotLocalRecord(OperationId),
-    /// The engine was called from inside the work of a local command, on the thread that it would have to wait for.
+    /// The engine was called from inside the work of a local command, on the thread that it would wait for.
     InsideLocalWork,
-    /// The handler that the command was handed to has returned, and its caller has been answered: nobody can join it any more.
+    /// The handler of the command has returned, and its caller was answered: the command can no longer be joined.
     HandlerReturned,
-    /// The store did not answer. Failing closed: without a claim nothing runs.
+    /// The store did not answer. Without a claim, nothing runs.
     Store(store::Error),
-    /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
-    /// taken effect; or after it was sent a claim of this very call, which may stand there. Nothing runs under such a claim,
-    /// and it is given back once the store answers again.
+    /// The store stopped answering after it had shown another attempt of the same command, or after this call had
+    /// sent a claim. The other attempt may be running or have taken effect. Nothing runs under this call's claim, and
+    /// it is given back as soon as the store answers again.
     LostSight(store::Error),
-    /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
+    /// The attempt was given up before its effect began, and its claim was given back. A retry may help.
     GivenUp(GivenUp),
-    /// The hashing secret is not to be had, or this node may be behind in its replacement. Failing closed.
+    /// The hashing secret is not available, or this node may be behind in its rotation. Nothing runs.
     Secrets(secrets::Error),
-    /// The caller mints too many new keys.
+    /// The caller uses too many new keys.
     Quota(Exceeded),
-    /// Its outcome [must be sealed](crate::sealing::Seal::Required), and the engine has no key to seal it with.
+    /// The outcome [must be sealed](crate::sealing::Seal::Required), and the engine has no sealing key.
     NoSealingKey,
     /// The engine is shutting down.
     Closing,
@@ -135,13 +135,13 @@ pub enum Error {
 /// Why an attempt was given up before its effect began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GivenUp {
-    /// Storing the claim took longer than its lease holds.
+    /// Storing the claim took longer than its lease.
     Lapsed,
-    /// The work panicked before it had started.
+    /// The work panicked before its effect began.
     Panicked,
-    /// The work had not started within its deadline.
+    /// The effect had not begun at the deadline.
     Overran,
-    /// The engine shut down before the work had started.
+    /// The engine was shut down before the effect began.
     Closing,
 }
 
@@ -149,7 +149,7 @@ impl GivenUp {
     /// The reason in a few words.
     pub const fn reason(self) -> &'static str {
         match self {
-            Self::Lapsed => "the lease lapsed before the effect began",
+            Self::Lapsed => "the lease expired before the effect began",
             Self::Panicked => "the work panicked before the effect began",
             Self::Overran => "the effect had not begun by the work's deadline",
             Self::Closing => "the process was shut down before the effect began",
@@ -158,7 +158,7 @@ impl GivenUp {
 }
 
 impl Error {
-    /// The same error, where another attempt is known to have begun.
+    /// The same error if another attempt is known to have begun.
     pub(crate) fn after_another(self) -> Self {
         match self {
             Self::Store(error) => Self::LostSight(error),
@@ -189,21 +189,21 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fingerprint(error) => write!(f, "the payload cannot be fingerprinted: {error}"),
-            Self::Policy(error) => write!(f, "the policy is not fit for use: {error}"),
+            Self::Policy(error) => write!(f, "the policy is invalid: {error}"),
             Self::LocalClass => f.write_str(
-                "nothing was run: class `local` is for an effect that commits in the same transaction as its record, and the \
+                "nothing was run: in class `local`, the effect commits in the same transaction as its record, and the \
                  engine runs work outside of every transaction. The crate `semel-tx` joins yours; without it use class \
                  `downstream` where the effect happens in a system that deduplicates by the operation ID, otherwise `external`",
             ),
             Self::LocalRecord(operation_id) => write!(
                 f,
                 "nothing was run: the record of operation {operation_id} has class `local`, so another attempt is safe only \
-                 inside of its own transaction. Find out whether the effect happened, then resolve the record \
+                 in its own transaction. Find out whether the effect happened, then resolve the record \
                  (Engine::resolve, `semel records resolve`)"
             ),
             Self::NotLocalClass(class) => write!(
                 f,
-                "nothing was run: the policy's class is `{class}`, and only a command of class `local` runs in the transaction \
+                "nothing was run: the policy's class is `{class}`, and only commands of class `local` run in the transaction \
                  that its record is written in. Use Policy::new(Class::Local)"
             ),
             Self::NotLocalRecord(operation_id) => write!(
@@ -220,20 +220,20 @@ impl fmt::Display for Error {
                 "nothing was run: the handler of this request has returned, and its client was answered. Join before the handler \
                  returns",
             ),
-            Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
+            Self::Store(error) => write!(f, "nothing was run, because the store did not answer: {error}"),
             Self::LostSight(error) => {
                 write!(
                     f,
-                    "nothing was run, and what became of an earlier attempt the store does not tell: {error}"
+                    "nothing was run; an earlier attempt may have taken effect, and the store did not answer: {error}"
                 )
             }
             Self::GivenUp(why) => {
-                write!(f, "nothing took effect, and the key can be tried again: {}", why.reason())
+                write!(f, "nothing took effect, and you can retry with the same key: {}", why.reason())
             }
             Self::Secrets(error) => write!(f, "nothing was run: {error}"),
             Self::Quota(exceeded) => write!(f, "nothing was run: {exceeded}"),
             Self::NoSealingKey => f.write_str(
-                "nothing was run: the outcome is to be sealed, and the engine has no key: give it one by Builder::sealing",
+                "nothing was run: the outcome must be sealed, and the engine has no key; set one with Builder::sealing",
             ),
             Self::Closing => f.write_str("nothing was run: the engine is shutting down"),
         }

@@ -1,7 +1,7 @@
-//! The attempt, as the work sees it.
+//! The running attempt, for the work.
 //!
-//! What lives here: its names, its fence, and the check before the effect's first byte. What must never: a way to end it
-//! twice, or from outside the work.
+//! Contents: its IDs, its fence, and the check before the effect is sent. Never here: a way to end it twice, or from
+//! outside the work.
 
 use crate::ownership::{Ownership, Unwritten};
 use semel_core::id::OperationId;
@@ -11,14 +11,14 @@ use semel_core::store;
 use std::fmt;
 use std::sync::Arc;
 
-/// An attempt under way, handed to the work that makes it.
+/// A running attempt, passed to its work.
 #[derive(Clone)]
 pub struct Attempt {
     pub(crate) ownership: Arc<Ownership>,
 }
 
 impl Attempt {
-    /// The public name of the command: the same on every attempt. Hand it to whatever system the effect happens in.
+    /// The operation ID: the same on every attempt. Pass it to the system that runs the effect.
     pub fn operation_id(&self) -> OperationId {
         self.ownership.record().operation_id()
     }
@@ -28,44 +28,43 @@ impl Attempt {
         Arc::clone(self.ownership.record().operation())
     }
 
-    /// The id of an event that this command causes: the same on every attempt.
+    /// The ID of an event that this command causes: the same on every attempt.
     pub fn event_id(&self, name: &str) -> Result<EventId, NameError> {
         self.operation_id().event_id(name)
     }
 
-    /// Which attempt this is: 1, 2, 3 …
+    /// The number of this attempt: 1, 2, 3 …
     pub fn number(&self) -> u32 {
         self.ownership.record().attempt()
     }
 
-    /// The guarantee that the command was claimed under. It stays that of the first attempt, whatever later calls ask for.
+    /// The guarantee that the command was claimed under. Later calls with another class do not change it.
     pub fn class(&self) -> Class {
         self.ownership.record().policy().class
     }
 
-    /// Grows with every attempt: a system that remembers the highest fence it has seen can refuse a late worker.
+    /// Grows with every attempt: a system that stores the highest fence it has seen can refuse a late worker.
     pub fn fence(&self) -> u64 {
         self.ownership.record().fence()
     }
 
-    /// The effect is about to begin, of an intent that was [reserved](crate::Intent::reserved): stored before this
-    /// returns. On an error nothing may be sent: end the attempt as not applied.
-    pub async fn start(&self) -> Result<(), NotYours> {
+    /// Starts the effect of an intent that was [reserved](crate::Intent::reserved): this is stored before the call
+    /// returns. On an error, send nothing and end the attempt as not applied.
+    pub async fn start(&self) -> Result<(), LeaseError> {
         self.ownership.start().await.map_err(|unwritten| match unwritten {
-            Unwritten::Refused(_) => NotYours::Lost,
-            Unwritten::Store(error) => NotYours::Store(error),
-            Unwritten::Clock => NotYours::ClockNotTrusted,
+            Unwritten::Refused(_) => LeaseError::Lost,
+            Unwritten::Store(error) => LeaseError::Store(error),
+            Unwritten::Clock => LeaseError::ClockNotTrusted,
         })?;
         self.ownership.begin_deadline();
         self.check()
     }
 
-    /// Whether the effect may be sent *now*. To be asked right before its first byte leaves, where the work does other
-    /// things first; the engine itself asks before the work begins. Fails for good once the attempt is over, whatever a
-    /// clone of it may still be doing. On an error nothing may be sent: end the attempt as
-    /// not applied.
-    pub fn check(&self) -> Result<(), NotYours> {
-        if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
+    /// Checks that the effect may be sent *now*. Call it right before you send, if the work does other things first;
+    /// the engine itself checks before the work begins. Always fails after the attempt is over, also for clones. On
+    /// an error, send nothing and end the attempt as not applied.
+    pub fn check(&self) -> Result<(), LeaseError> {
+        if self.ownership.may_send() { Ok(()) } else { Err(LeaseError::Lost) }
     }
 }
 
@@ -81,23 +80,23 @@ impl fmt::Debug for Attempt {
 
 /// Why the effect must not be sent.
 #[derive(Debug)]
-pub enum NotYours {
-    /// The lease has lapsed, or the record is another attempt's by now.
+pub enum LeaseError {
+    /// The lease has expired, or the record belongs to another attempt.
     Lost,
-    /// The store did not take the start.
+    /// The store did not accept the start.
     Store(store::Error),
-    /// The clock is not trusted, so that nothing can be dated.
+    /// The clock is not trusted, so nothing can be dated.
     ClockNotTrusted,
 }
 
-impl fmt::Display for NotYours {
+impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost => f.write_str("the attempt's lease is lost; nothing may be sent"),
-            Self::Store(error) => write!(f, "the attempt could not be started; nothing may be sent: {error}"),
-            Self::ClockNotTrusted => f.write_str("the clock is not trusted; nothing may be sent"),
+            Self::Lost => f.write_str("the lease of the attempt is lost; send nothing"),
+            Self::Store(error) => write!(f, "the attempt could not be started; send nothing: {error}"),
+            Self::ClockNotTrusted => f.write_str("the clock is not trusted; send nothing"),
         }
     }
 }
 
-impl std::error::Error for NotYours {}
+impl std::error::Error for LeaseError {}

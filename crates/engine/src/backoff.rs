@@ -1,22 +1,22 @@
 //! How long to wait before trying again.
 //!
-//! What lives here: spans that double up to a ceiling, each drawn at random below it. What must never: drawing the random
-//! bits, or sleeping.
+//! Contents: durations with a random value below a ceiling that doubles. Never here: generating random bits, or
+//! sleeping.
 
 use std::time::Duration;
 
 /// Exponential back-off with full jitter above a floor.
 ///
-/// The n-th span is drawn evenly between `min` and a ceiling that is twice `min` at first, doubles every time and ends
-/// at `max`. Drawn over the whole range, because many waiters that were started by one event must not come back in
-/// step; never below `min`, because a chance of zero would be a busy loop.
+/// The n-th pause is uniform between `min` and a ceiling that starts at twice `min`, doubles every time and ends at
+/// `max`. The full range keeps waiters of one event from retrying at the same time; never below `min`, because zero
+/// would be a busy loop.
 ///
 /// ```
 /// use semel::backoff::Backoff;
 /// use std::time::Duration;
 ///
 /// let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
-/// let span = backoff.next_span(0x5eed); // 128 fresh random bits in real life
+/// let span = backoff.next_span(0x5eed); // in production: 128 fresh random bits
 /// assert!((Duration::from_millis(50)..=Duration::from_millis(100)).contains(&span));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,27 +27,27 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `min` up to `max` (or `min`, where that is longer).
+    /// From `min` up to `max` (at least `min`).
     pub fn new(min: Duration, max: Duration) -> Self {
         let max = max.max(min);
         Self { min, max, ceiling: min.saturating_mul(2).min(max) }
     }
 
-    /// The next span, drawn by `bits`: 128 random ones.
+    /// The next pause, chosen by 128 random `bits`.
     pub fn next_span(&mut self, bits: u128) -> Duration {
         let ceiling = self.ceiling;
         self.ceiling = ceiling.saturating_mul(2).min(self.max);
         let choices = ceiling.saturating_sub(self.min).as_nanos() + 1;
-        // The bias of the remainder is below one in 2^32 for any span, since no span has more than 2^94 nanoseconds.
+        // The bias of the remainder is below one in 2^32, because no duration has more than 2^94 nanoseconds.
         self.min.saturating_add(Duration::from_nanos_u128(bits % choices))
     }
 
-    /// The spans one after the other, each drawn by what `bits` gives. Never ends.
+    /// An endless iterator over the pauses, each chosen by a call of `bits`.
     pub fn spans(mut self, mut bits: impl FnMut() -> u128) -> impl Iterator<Item = Duration> {
         std::iter::repeat_with(move || self.next_span(bits()))
     }
 
-    /// Begins anew: something worked.
+    /// Starts again from `min`, after a success.
     pub fn reset(&mut self) {
         *self = Self::new(self.min, self.max);
     }

@@ -1,7 +1,6 @@
-//! How an engine is built.
+//! Building an engine.
 //!
-//! What lives here: what can be handed in, and what is taken otherwise. What must never: an engine that has not spoken
-//! with its store.
+//! Contents: the options and their defaults. An engine exists only after its store has answered.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -31,7 +30,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// How many times as long as for a single call a new engine waits for its store.
+/// How long a new engine waits for its store, in multiples of the timeout of a single call.
 const PATIENCE: u32 = 3;
 
 /// Builds an [`Engine`].
@@ -73,36 +72,35 @@ impl Builder {
         }
     }
 
-    /// Spans and bounds other than the default.
+    /// Durations and limits.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The name of this node in the history of what it writes. Drawn at random otherwise.
+    /// The name of this node in the history of records. Random by default.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Who watches.
+    /// The observer.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(observer);
         self
     }
 
-    /// Who is asked what became of an operation's effect, where nobody can tell.
+    /// The reconciler for unknown outcomes of an operation.
     pub fn reconciler(mut self, operation: impl Into<String>, reconcile: impl Reconcile) -> Self {
         self.reconcilers.register(operation.into(), Arc::new(reconcile));
         self
     }
 
-    /// Where to look whom to ask about an operation that nobody was [named](Self::reconciler) for. It is looked into anew for
-    /// each question, so that those who stand there can change while the engine runs.
+    /// Finds the reconciler for an operation without a [fixed](Self::reconciler) one. Called for every probe, so the
+    /// result can change while the engine runs.
     ///
-    /// Hand out the same `Arc` for whatever is to share one [bound](crate::Probe::at_once_max) on the questions under way: two
-    /// are told apart by it. Where each question gets a new one, only twice the
-    /// [total](crate::Probe::at_once_total_max) bounds them.
+    /// Return the same `Arc` for operations that share one [limit](crate::Probe::at_once_max) on concurrent probes.
+    /// If every call returns a new `Arc`, the only limit is twice the [total](crate::Probe::at_once_total_max).
     pub fn reconcilers(
         mut self,
         directory: impl Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync + 'static,
@@ -111,46 +109,46 @@ impl Builder {
         self
     }
 
-    /// The hashing secret, at least 32 random bytes. Without it the store has one of its own, which every node uses.
+    /// The hashing secret, at least 32 random bytes. By default, the store has its own secret, which all nodes use.
     ///
-    /// A secret other than the store's is refused: under another secret every key would be new.
+    /// A secret other than the store's is refused, because every key would be new under it.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// The secret that the store's is being replaced with; see [`secrets::rotation`](crate::secrets::rotation).
+    /// The secret to rotate to; see [`secrets::rotation`](crate::secrets::rotation).
     pub fn rotate_to(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.rotate_to = Some(secret.into());
         self
     }
 
-    /// How this node keeps up with a change of the hashing secret.
+    /// How this node keeps up with a rotation of the hashing secret.
     pub fn secret_terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
     }
 
-    /// The keys that stored outcomes are sealed with, but for those of [intents](crate::Intent::sealed) that say otherwise.
-    /// Stored as they are without keys.
+    /// The keys that seal stored outcomes, unless an [intent](crate::Intent::sealed) says otherwise. Without keys,
+    /// outcomes are stored unsealed.
     pub fn sealing(mut self, ring: KeyRing) -> Self {
         self.sealing = Some(ring);
         self
     }
 
-    /// Limits on new keys and on records. None otherwise.
+    /// Limits on new keys and on records. None by default.
     pub fn quotas(mut self, quotas: Quotas) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// Where records are kept before the sweeper deletes them, or drops their outcomes. Nowhere otherwise.
+    /// An archive for records before the sweeper deletes them or drops their outcomes. None by default.
     pub fn archive(mut self, archive: impl Archive) -> Self {
         self.archive = Some(Arc::new(archive));
         self
     }
 
-    /// Another clock, randomness or place for tasks to run: for simulations, and runtimes other than the current.
+    /// Another clock, random source or task spawner: for simulations, and for runtimes other than the current one.
     pub fn on(mut self, clock: Arc<dyn Clock>, random: Arc<dyn Random>, spawn: Arc<dyn Spawn>) -> Self {
         self.clock = clock;
         self.random = random;
@@ -158,10 +156,10 @@ impl Builder {
         self
     }
 
-    /// Speaks with the store, and begins to sweep and to reconcile.
+    /// Connects to the store, and starts the sweeper and the reconciler.
     ///
     /// # Panics
-    /// Outside a tokio runtime, unless another place for tasks was handed in.
+    /// Outside a tokio runtime, unless another spawner was given.
     pub async fn build(self) -> Result<Engine, BuildError> {
         let quota = Keepers::new(&self.quotas).map_err(BuildError::Quotas)?;
         if self.store.capabilities().counts != Counting::Exact
@@ -169,7 +167,7 @@ impl Builder {
         {
             return Err(BuildError::Quotas(QuotasError::NotCounted(cap)));
         }
-        // The argument that no node claims under a secret that was replaced rests on this.
+        // The proof that no node claims under a replaced secret depends on this.
         if self.terms.in_flight <= self.settings.store_timeout {
             return Err(BuildError::Secrets(secrets::Error::Terms));
         }
@@ -180,18 +178,18 @@ impl Builder {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
         let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
-        // Before the time is asked for: what others write meanwhile would look like a time that has not come.
+        // Before the time is read: what others write meanwhile would look like a date in the future.
         let run = format!("{name} {:016x}", self.random.bits() >> 64);
         let read = Heartbeat::read(&*self.store, run, self.clock.uptime());
         let (heartbeat, remembered) =
             bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
         let asked = self.clock.uptime();
         let first = self.store.get(CommandId::from_bytes([0; 32]));
-        let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
+        let shown = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
         let received = self.clock.uptime();
         let boot = self.clock.boot();
         let clock = self.settings.clock.clone();
-        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (told, asked, received));
+        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (shown, asked, received));
         let cache = Cache::new(self.settings.cache_bytes_max);
         let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {
@@ -234,7 +232,7 @@ impl Builder {
     }
 }
 
-/// What comes of `answer`, unless the store takes longer than `patience`.
+/// Waits for `answer`, at most for `patience`.
 async fn bounded<T>(
     clock: &dyn Clock,
     patience: Duration,
@@ -250,15 +248,15 @@ async fn bounded<T>(
     }
 }
 
-/// Why there is no engine.
+/// Why the engine could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The store did not answer.
     Store(store::Error),
-    /// The quotas make no sense.
+    /// The quotas are invalid.
     Quotas(QuotasError),
-    /// The hashing secret is not to be had.
+    /// The hashing secret is not available.
     Secrets(secrets::Error),
 }
 
@@ -266,7 +264,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => write!(f, "the store did not answer: {error}"),
-            Self::Quotas(error) => write!(f, "the quotas make no sense: {error}"),
+            Self::Quotas(error) => write!(f, "the quotas are invalid: {error}"),
             Self::Secrets(error) => error.fmt(f),
         }
     }

@@ -1,35 +1,34 @@
-//! Outcomes that this process has seen and that cannot change.
+//! A cache of final outcomes.
 //!
-//! What lives here: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped.
-//! What must never: any other state, or an answer that was not judged anew: fingerprint and expiry are checked by the
-//! state machine on every hit.
+//! Contents: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped first. No
+//! other states. The state machine checks fingerprint and expiry on every hit.
 
 use semel_core::id::CommandId;
 use semel_core::record::{Record, State};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// What a record takes besides itself: its places in the two maps, which are half full at worst, and counting its references.
+/// The overhead of an entry: its places in the two maps, which are at least half full, and its reference counts.
 const PLACE_BYTES: usize =
-    2 * size_of::<(CommandId, Held)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
+    2 * size_of::<(CommandId, Entry)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
 
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    records: HashMap<CommandId, Held>,
-    /// When each was last used, the longest ago first.
+struct Entries {
+    records: HashMap<CommandId, Entry>,
+    /// By last use, the oldest first.
     uses: BTreeMap<u64, CommandId>,
     tick: u64,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Entry {
     record: Arc<Record>,
     used: u64,
     bytes: usize,
@@ -40,17 +39,17 @@ impl Cache {
         Self { bytes_max, kept: Mutex::default() }
     }
 
-    /// Keeps a record, if it is one that cannot change before it expires and is small enough.
+    /// Adds a record, if it is final and small enough.
     pub(crate) fn keep(&self, id: CommandId, record: &Record) {
         if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
             return;
         }
         let bytes = PLACE_BYTES + record.memory_bytes();
-        // One large outcome must not drive out all the small ones.
+        // One large outcome must not evict all small ones.
         if bytes > self.bytes_max / 8 {
             return;
         }
-        // What it was read from may be far longer.
+        // The buffer that it shares may be far larger.
         let record = Arc::new(record.detached());
         let mut kept = self.kept();
         kept.drop_one(id);
@@ -63,7 +62,7 @@ impl Cache {
         let used = kept.tick;
         kept.uses.insert(used, id);
         kept.bytes += bytes;
-        kept.records.insert(id, Held { record, used, bytes });
+        kept.records.insert(id, Entry { record, used, bytes });
     }
 
     pub(crate) fn get(&self, id: CommandId) -> Option<Arc<Record>> {
@@ -78,17 +77,17 @@ impl Cache {
         Some(record)
     }
 
-    /// Forgets a record whose time is over.
+    /// Removes an expired record.
     pub(crate) fn forget(&self, id: CommandId) {
         self.kept().drop_one(id);
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Entries> {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl Entries {
     fn drop_one(&mut self, id: CommandId) {
         if let Some(held) = self.records.remove(&id) {
             self.uses.remove(&held.used);

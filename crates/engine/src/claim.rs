@@ -1,8 +1,7 @@
-//! How a command is claimed.
+//! Claiming a command.
 //!
-//! What lives here: the way from a recognised intent to an attempt of one's own, or to what its record says. A first
-//! claim costs one round trip: it is inserted at once, as if nothing stood there. What must never: an attempt that is
-//! not known to be stored.
+//! Contents: from a recognised intent to an attempt, or to the answer from its record. A first claim needs one round
+//! trip: it is inserted without reading first. No attempt runs before its claim is known to be stored.
 
 use crate::answer::Error;
 use crate::backoff::Backoff;
@@ -26,66 +25,66 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 
-/// The pause between two looks for a claim that may still arrive, at first and at most.
+/// The first and the longest pause between two reads for a claim that may still arrive.
 const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// The same once the claim's lease is over and the store has still not answered.
+/// The same after the claim's lease has expired without an answer of the store.
 const LATE_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
-/// How many such claims of one node are looked for at once: an outage loses many in one moment, and the store that has just
-/// come back has others to serve.
+/// How many such claims a node looks for concurrently: an outage loses many at once, and the recovering store has
+/// other clients.
 pub(crate) const GIVE_BACK_AT_ONCE_MAX: usize = 16;
 
-/// How often a claim is decided anew from what the store shows: every round somebody else has written the record.
+/// How often a claim is decided again: in every round, somebody else has written the record.
 const ROUNDS_MAX: usize = 32;
 
-/// What a claim came to.
+/// The result of a claim.
 pub(crate) enum Claim {
-    /// The attempt is this node's.
+    /// This node owns the attempt.
     Owned(Ownership),
-    /// Nothing is to be run: this stands under that id, and the machine has judged it.
+    /// Nothing to run: the entry under that ID, which the machine has judged.
     Judged(CommandId, Reading),
-    /// The owner was gone and the effect in doubt: the record under that id now says so.
+    /// The owner was gone and the effect in doubt: the record under that ID is now `UNKNOWN`.
     MarkedUnknown(CommandId),
-    /// It was claimed too late to be begun. Nothing was sent; it is to be [abandoned](Ownership::abandon).
+    /// It was claimed too late to begin. Nothing was sent; it has to be [abandoned](Ownership::abandon).
     Lapsed(Ownership),
 }
 
-/// Why a claim that came too late is given back.
+/// The reason for giving back a late claim.
 pub(crate) const LAPSED: &str =
     "the claim was not known to be stored before its lease was over, and nothing was sent";
 
-/// A claim of which the store could not tell, and which may still arrive.
-pub(crate) struct Loose {
+/// A claim whose answer was lost, and which may still arrive.
+pub(crate) struct LostClaim {
     id: CommandId,
     write: Box<Write>,
 }
 
-/// Why there is no claim.
+/// Why the claim failed.
 pub(crate) struct Unclaimed {
     pub(crate) error: Error,
-    /// Claims that may stand in the store all the same, or still arrive there.
-    pub(crate) loose: Vec<Loose>,
+    /// Claims that may still be in the store, or arrive there later.
+    pub(crate) loose: Vec<LostClaim>,
 }
 
-/// What one try came to, where it did not settle the matter.
-enum Again {
-    /// Decide again, from this.
+/// The result of a try that did not decide.
+enum Retry {
+    /// Decide again from this reading.
     From(Reading),
-    /// Find out anew where the command is kept.
+    /// Locate the command again.
     Locate,
 }
 
-/// Who claims what.
+/// The node and the command of a claim.
 #[derive(Clone, Copy)]
 struct Claiming<'a> {
     node: &'a Arc<Node>,
     recognised: &'a Recognised,
-    /// Every claim was dated after this, by the uptime.
+    /// The uptime before all claims were dated.
     begun: Duration,
 }
 
-/// Claims what was recognised, or tells what stands in its way.
+/// Claims a recognised intent, or returns why it cannot be claimed.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
     if let Err(error) = time::catch_up(node).await {
         return Err(Unclaimed { error: error.into(), loose: Vec::new() });
@@ -102,7 +101,7 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
             };
         match again {
             Ok(again) => recognised = again,
-            // Where a claim may stand in the store, nobody is to think that the store was never reached.
+            // If a claim may be in the store, the error must not say that the store was never reached.
             Err(error) if !loose.is_empty() => {
                 return Err(Unclaimed { error: error.after_another(), loose });
             }
@@ -112,21 +111,21 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
     Err(Unclaimed { error: contended(), loose })
 }
 
-/// Claims the command where it is kept at this moment. `None` where that has changed meanwhile.
-async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<Option<Claim>, Error> {
+/// Claims the command at its current location. `None` if the location has changed meanwhile.
+async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let command = located.command;
-    // Where nothing had to be read, the claim is tried as if nothing stood there.
+    // If nothing was read, try an insert first.
     let mut looked = located.reading.is_some();
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
-        // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
+        // Check all of them: a claim whose answer was lost may have arrived and caused the next refusal.
         if let Some(claim) = landed(by, loose, command.id, &reading) {
             return Ok(Some(claim));
         }
-        // Again: the very answer that is judged may have shown that the clock can be trusted.
+        // Again, because this answer may have shown that the clock can be trusted.
         time::catch_up(node).await?;
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
         let mut stamp = node.stamp(reading.now, "");
@@ -137,13 +136,13 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         let (write, run) = match decision {
             Decision::Run(write) => (write, true),
             Decision::MarkUnknown(write) => (write, false),
-            // Only a claim is refused, and nobody has looked yet whether one is needed.
+            // Only a claim is refused; read first whether one is needed.
             Decision::Answer(Reply::ClockNotTrusted) if !looked => {
                 (reading, looked) = (node.get(command.id).await?, true);
                 continue;
             }
             Decision::Answer(_) => return Ok(Some(Claim::Judged(command.id, reading))),
-            // A marker that this view knows nothing of: others have moved on.
+            // A marker that this view does not know: other nodes have moved on.
             Decision::Follow if recognised.view.outgoing.is_none() => {
                 node.secrets.refresh_in_time().await?;
                 return Ok(None);
@@ -153,11 +152,11 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         if !located.permits(&write.expect) {
             return Ok(None);
         }
-        // The next attempt keeps its record's class, whatever class this intent asks for.
+        // The next attempt keeps its record's class, not the intent's.
         if run && recognised.intent.has_effect && write.next.policy().class == Class::Local {
             return Err(Error::LocalRecord(write.next.operation_id()));
         }
-        // One key costs once: a claim that may still arrive has stayed charged.
+        // One key is charged once: a claim that may still arrive has stayed charged.
         let is_charged = loose.iter().any(|loose| loose.write.expect == Expect::Absent);
         let needs_permit = write.expect == Expect::Absent && !is_charged;
         let permit = match admit(node, command, recognised, needs_permit, looked).await? {
@@ -168,7 +167,7 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
             }
         };
         if write.expect == Expect::Absent && recognised.view.check(node.clock.uptime()).is_err() {
-            // Waited for too long since: by a fresh view, if this node has one.
+            // The view has expired meanwhile: try again with a fresh one.
             permit.into_iter().for_each(Permit::refund);
             return Ok(None);
         }
@@ -176,9 +175,9 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         let put = put(by, command.id, write, run, permit, loose).await;
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
-            Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
-            Err(Again::Locate) => reading = Reading::nothing(node.now()),
-            Err(Again::From(shown)) => reading = shown,
+            Err(Retry::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
+            Err(Retry::Locate) => reading = Reading::nothing(node.now()),
+            Err(Retry::From(shown)) => reading = shown,
         }
     }
     Err(contended())
@@ -191,7 +190,7 @@ fn contended() -> Error {
 
 enum Admitted {
     Yes(Option<Permit>),
-    /// Only a new key is refused, and nobody has looked yet whether it is one.
+    /// Only a new key is refused; read first whether it is new.
     LookFirst,
 }
 
@@ -218,15 +217,15 @@ async fn admit(
     }
 }
 
-/// Stores a claim, or the mark that a dead owner's attempt is in doubt.
+/// Stores a claim, or marks a dead owner's attempt as unknown.
 async fn put(
     by: Claiming<'_>,
     id: CommandId,
     write: Box<Write>,
     run: bool,
     permit: Option<Permit>,
-    loose: &mut Vec<Loose>,
-) -> Result<Result<Claim, Again>, Error> {
+    loose: &mut Vec<LostClaim>,
+) -> Result<Result<Claim, Retry>, Error> {
     let written = by.node.write(id, &*write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
@@ -240,7 +239,7 @@ async fn put(
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
             if run {
-                loose.push(Loose { id, write });
+                loose.push(LostClaim { id, write });
             }
             let reading = by.node.get(id).await?;
             let landed = landed(by, loose, id, &reading);
@@ -254,18 +253,18 @@ async fn put(
     }
 }
 
-/// A claim that stood in the store at `now`.
+/// A claim that was in the store at `now`.
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
-    // Where the time was replaced while the claim was under way, its dates are another time's.
+    // If the time was replaced during the claim, its dates are invalid.
     let is_held = machine::is_held(&record, by.node.at(now));
     let ownership = Ownership::new(Arc::clone(by.node), id, record, by.begun, by.recognised.intent.seal);
-    // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
-    // was higher. And where somebody has taken the owner for dead, it knows better: nothing was sent.
+    // If the claim took so long that its lease is over, a later attempt with a higher fence may have come and been
+    // purged. This owner can report that nothing was sent.
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
 }
 
-fn again(reading: Reading) -> Again {
-    if reading.found() == Found::Nothing { Again::Locate } else { Again::From(reading) }
+fn again(reading: Reading) -> Retry {
+    if reading.found() == Found::Nothing { Retry::Locate } else { Retry::From(reading) }
 }
 
 fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
@@ -276,18 +275,17 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
     }
 }
 
-/// A claim whose answer was lost, if it stands in the store after all.
-fn landed(by: Claiming<'_>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
+/// A claim whose answer was lost, if it is in the store.
+fn landed(by: Claiming<'_>, loose: &[LostClaim], id: CommandId, reading: &Reading) -> Option<Claim> {
     let mut tried = loose.iter().filter(|loose| loose.id == id);
     let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
     Some(owned(by, id, Record::clone(record), reading.now))
 }
 
-/// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
-/// under them. Looks for as long as one of them may still arrive, and until the store has answered once: what stood there all the
-/// time would be in doubt for good. In a task of its own that holds nothing of the request any more and that nobody who shuts the
-/// engine down has to wait for.
-pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
+/// Gives back claims whose answer was lost and that may be in the store or still arrive: nothing was sent under them.
+/// Looks for as long as one of them may still arrive, and until the store has answered once; otherwise an existing
+/// claim would stay in doubt. Runs in a task that keeps nothing of the request and that a shutdown does not wait for.
+pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     if loose.is_empty() {
         return;
     }
@@ -303,26 +301,26 @@ pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
     }));
 }
 
-async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
+async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     let begun = node.clock.uptime();
-    for Loose { id, write } in loose {
+    for LostClaim { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
-        let Some((record, place)) = look_for(node, id, &write, give_up_at).await else { continue };
+        let Some((record, permit)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
-        // One that cannot be stored must not keep the place from others for ever.
+        // A claim that cannot be given back must not block the others for ever.
         if node.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
-            drop(place);
+            drop(permit);
             abandoned.await;
         }
     }
 }
 
-/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can, or had not when the
-/// store answered for the first time past `give_up_at`.
+/// A claim that has arrived, with its permit. `None` if it can never arrive, or had not arrived when the store first
+/// answered after `give_up_at`.
 ///
-/// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
-/// so many look at once.
+/// An outage affects many claims: each one pauses for a random time before every read, also the first, and only a
+/// limited number read concurrently.
 async fn look_for<'a>(
     node: &'a Node,
     id: CommandId,
@@ -338,19 +336,19 @@ async fn look_for<'a>(
         }
         let pause = if is_late { &mut late } else { &mut in_time }.next_span(node.random.bits());
         node.clock.sleep(pause).await;
-        let place = node.giving_back.acquire().await.ok()?;
+        let permit = node.giving_back.acquire().await.ok()?;
         let Ok(reading) = node.get(id).await else { continue };
         if let Some(record) = machine::claim_landed(write, reading.found()) {
-            return Some((Record::clone(record), place));
+            return Some((Record::clone(record), permit));
         }
-        // What it expects no longer stands there: it can never arrive.
+        // Its condition no longer holds: it can never arrive.
         if !write.expect.met_by(reading.found()) || node.clock.uptime() >= give_up_at {
             return None;
         }
     }
 }
 
-/// What stands where the command is kept.
+/// The entry at the command's location.
 pub(crate) async fn look(node: &Node, recognised: &Recognised) -> Result<(CommandId, Reading), Error> {
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;

@@ -1,6 +1,6 @@
 //! The engine's clock.
 //!
-//! What lives here: the one place of this crate that reads a clock or sleeps. What must never: a decision.
+//! Contents: the only place in this crate that reads a clock or sleeps. Never here: a decision.
 
 use crate::alarm;
 use semel_core::store;
@@ -10,34 +10,32 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A nap, as a future.
+/// The future of a sleep.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Time, as the engine needs it: wall time for stores that have none, and a clock that never stands still to measure
-/// how old an answer is.
+/// The engine's clock: wall time for stores without a clock, and an uptime to measure the age of answers.
 pub trait Clock: store::Clock {
-    /// Time since some fixed moment, never set back, *counting the time that the machine was suspended*: a laptop lid
-    /// closed for an hour must not look like a live lease.
+    /// Time since some fixed moment, never set back, *including time while the machine was suspended*: after an hour
+    /// of suspension, a lease must not look valid.
     fn uptime(&self) -> Duration;
 
-    /// What the uptime counts from, where other processes on the machine count from it too: two clocks of one boot show the
-    /// same uptime at the same moment, so that a process that starts knows how long another one has been gone. `None` where
-    /// that is not known.
+    /// Identifies the start of the uptime, if processes of this machine share it: two clocks with the same boot show
+    /// the same uptime, so a new process knows how long another one has been gone. `None` if not known.
     fn boot(&self) -> Option<String> {
         None
     }
 
-    /// Ends after `span`.
+    /// Completes after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
 
-    /// Ends after `span`, also while threads of the runtime are held up by work that blocks, as long as one is left. Leases
-    /// are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
+    /// Completes after `span`, also while blocking work occupies threads of the runtime, as long as one thread is
+    /// free. Used to renew leases. By default the same as [`sleep`](Self::sleep).
     fn alarm(&self, span: Duration) -> Sleep {
         self.sleep(span)
     }
 }
 
-/// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
+/// The result of `future`, or `None` after `span`. Sets a timer only if the future is not ready immediately.
 pub(crate) async fn within<T>(
     clock: &dyn Clock,
     span: Duration,
@@ -80,7 +78,7 @@ impl Clock for SystemClock {
     #[cfg(target_os = "linux")]
     fn boot(&self) -> Option<String> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        // A container may have a time of its own.
+        // A container may have its own time namespace.
         let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
         Some(format!("{} {}", boot.trim(), namespace.display()))
     }
@@ -90,9 +88,9 @@ impl Clock for SystemClock {
     }
 
     fn alarm(&self, span: Duration) -> Sleep {
-        match alarm::Nap::of(span) {
+        match alarm::Timer::of(span) {
             Some(nap) => Box::pin(nap),
-            // Better than none; the next one tries again.
+            // Better than nothing; the next call tries again.
             None => self.sleep(span),
         }
     }

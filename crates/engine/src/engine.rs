@@ -1,9 +1,9 @@
-//! The engine: what Rust services use.
+//! The engine: the main type for Rust services.
 //!
-//! What lives here: how an engine is built, how a call takes its way through it, how it is shut down. What must never:
-//! a rule about what a state means.
+//! Contents: how a call runs through the engine, and how the engine is shut down. Never here: a rule about what a
+//! state means.
 
-use crate::answer::{Answer, Error, GivenUp, Told};
+use crate::answer::{Answer, Error, GivenUp, RequestOutcome};
 use crate::attempt::Attempt;
 use crate::builder::Builder;
 use crate::claim::{self, Claim};
@@ -12,14 +12,14 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Call;
 use crate::recognise::Recognised;
-use crate::running::Place;
+use crate::reply::{self, Subject};
+use crate::running::RunningEntry;
 use crate::spans::span;
-use crate::sweep::{self, Swept};
+use crate::sweep::{self, SweepReport};
 use crate::tasks::Closing;
-use crate::telling::{self, Subject};
 use crate::time::{self, ClockStatus};
 use crate::wait::{self, Waited};
-use crate::writable::Refusing;
+use crate::writable::WriteRefusal;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
@@ -34,14 +34,15 @@ use tracing::Instrument as _;
 ///
 /// Cheap to clone; every clone is the same engine.
 ///
-/// Once the last clone is dropped, sweeping and reconciling end; attempts under way run to their end all the same.
+/// When the last clone is dropped, sweeping and reconciling stop. Running attempts still run to their end. Call
+/// [`shutdown`](Self::shutdown) before the process ends.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) node: Arc<Node>,
     _handle: Arc<Handle>,
 }
 
-/// Ends what the engine does on its own account when nobody holds the engine any more.
+/// Stops the background tasks when the last clone of the engine is dropped.
 struct Handle(Arc<Node>);
 
 impl Drop for Handle {
@@ -50,29 +51,29 @@ impl Drop for Handle {
     }
 }
 
-/// What was still under way when the engine was shut down.
+/// What was still running when the engine was shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Farewell {
-    /// How many attempts were running when it began.
+pub struct ShutdownReport {
+    /// How many attempts were running when the shutdown began.
     pub running: usize,
-    /// How many of them had to be cut off at the deadline: their records say that nobody can tell, or, where their effect
-    /// had not begun, that nothing was sent.
+    /// How many of them were cancelled at the deadline. Their records are `UNKNOWN`, or `FAILED_NOT_REPLAYABLE` if
+    /// the effect had not begun.
     pub cut_off: usize,
-    /// How many had not stored their ending even then. Their leases die; what they did is unknown.
+    /// How many still had not stored their ending. Their leases expire, and their outcomes are unknown.
     pub unstored: usize,
 }
 
 impl Engine {
-    /// An engine on `store`, with everything else as it comes.
+    /// Builds an engine on `store`. Everything else has a default.
     pub fn builder(store: Arc<dyn Store>) -> Builder {
         Builder::new(store)
     }
 
-    /// Does what `intent` asks for, once.
+    /// Runs `work` once for `intent`.
     ///
-    /// Where nobody has done it before, `work` is run in a task of the engine's own: a caller that goes away cancels
-    /// nothing. How it ended is durable before this returns ([`Ran::stored`](crate::Ran::stored) says otherwise where it
-    /// could not be stored in time). Everybody else gets that same outcome, or is told why there is none.
+    /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
+    /// is durable before this returns (unless [`Ran::stored`](crate::Ran::stored) is `None`: it could not be stored
+    /// in time). Every other call gets the same outcome, or the reason why there is none.
     ///
     /// [`run`](Self::run) is the same for work that returns a value.
     pub async fn execute<W, F, L>(&self, intent: Intent, work: W) -> Result<Answer<L>, Error>
@@ -91,9 +92,9 @@ impl Engine {
             return Ok(answer);
         }
         let wait_until = node.clock.uptime() + recognised.intent.wait.unwrap_or(node.settings.wait);
-        let place = loop {
+        let running_entry = loop {
             let twin = match node.running.enter(recognised.id()) {
-                Ok(place) => break place,
+                Ok(running_entry) => break running_entry,
                 Err(twin) => twin,
             };
             let waited = wait::for_local(node, &command, twin, wait_until);
@@ -109,10 +110,10 @@ impl Engine {
             }
         };
         let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
-        match self.claim_and_conduct(recognised.clone(), place, work).await? {
+        match self.claim_and_conduct(recognised.clone(), running_entry, work).await? {
             Conducted::Answered(answer) => Ok(answer),
-            Conducted::InProgress(shown, place) => {
-                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until);
+            Conducted::InProgress(shown, running_entry) => {
+                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), wait_until);
                 waited.instrument(span!("wait")).await.map_err(Error::LostSight)
             }
         }
@@ -122,9 +123,9 @@ impl Engine {
         Self { _handle: Arc::new(Handle(Arc::clone(&node))), node }
     }
 
-    /// Takes nothing new, waits until what runs has ended, at most for `deadline`; then cuts the rest off and has each
-    /// record say what is known.
-    pub async fn shutdown(&self, deadline: Duration) -> Farewell {
+    /// Accepts no new work and waits for running attempts, at most until `deadline`. Then it cancels the rest and
+    /// stores what is known in each record.
+    pub async fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let node = &self.node;
         node.tasks.close(Closing::Draining);
         let running = node.tasks.under_way();
@@ -136,40 +137,40 @@ impl Engine {
         }
         let unstored = node.tasks.under_way();
         if unstored == 0 {
-            // As good as it goes: a node that falls silent is struck off by the others.
+            // Best effort: the others remove a silent node anyway.
             in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
         }
-        Farewell { running, cut_off, unstored }
+        ShutdownReport { running, cut_off, unstored }
     }
 
-    /// Goes once through everything that is due, now.
-    pub async fn sweep(&self) -> Result<Swept, store::Error> {
-        sweep::sweep(&self.node, sweep::Reach::All).await
+    /// Runs one sweep now.
+    pub async fn sweep(&self) -> Result<SweepReport, store::Error> {
+        sweep::sweep(&self.node, sweep::SweepScope::All).await
     }
 
-    /// For how long the store has taken no write, and why; `None` while it takes them. Known from the writes that were made anyway,
-    /// of which the heartbeat makes one often enough: asking costs nothing.
-    pub fn refuses_writes(&self) -> Option<Refusing> {
+    /// How long the store has refused writes, and why; `None` while it accepts them. Derived from regular writes, of
+    /// which the heartbeat makes enough, so this call is cheap.
+    pub fn refuses_writes(&self) -> Option<WriteRefusal> {
         self.node.writes.refusing(self.node.clock.uptime())
     }
 
-    /// How the store's clock stands.
+    /// The status of the store's clock.
     pub fn clock_status(&self) -> ClockStatus {
         self.node.time.status()
     }
 
-    /// Somebody has looked at the store's clock and finds it right: every node on the store goes by it from now on. `who`
-    /// and `why` are kept in the store. Yields the time that was confirmed.
+    /// Confirms that the store's clock is right: all nodes of the store use it from now on. `who` and `why` are
+    /// stored. Returns the confirmed time.
     pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
         let node = &self.node;
         let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
         let confirmed = node.bounded(Call::Beat, confirming).await?;
-        // As every other node learns of it.
+        // Apply it in the same way as all other nodes.
         time::beat(node).await?;
         Ok(confirmed)
     }
 
-    /// How many attempts this engine has under way.
+    /// How many attempts this engine is running.
     pub fn running(&self) -> usize {
         self.node.running.len()
     }
@@ -186,7 +187,7 @@ impl Engine {
         self.node.reconcilers.knows(operation)
     }
 
-    /// Whether it has keys to seal outcomes with.
+    /// Whether it has keys to seal outcomes.
     pub fn has_sealing_keys(&self) -> bool {
         self.node.sealing.is_some()
     }
@@ -196,7 +197,7 @@ impl Engine {
         &self.node.store
     }
 
-    /// An outcome that this process knows and that cannot have changed.
+    /// An outcome from the cache, which cannot have changed.
     pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
         let node = &self.node;
         let (id, record) = recognised.ids().find_map(|id| Some((id, node.cache.get(id)?)))?;
@@ -205,18 +206,18 @@ impl Engine {
         let decision =
             machine::decide(found, &command, ticket, Stamp::new(node.now_at_the_latest(), &node.name, ""));
         if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
-            return Some(telling::answer(node, &Subject::under(id, &command), found, reply));
+            return Some(reply::answer(node, &Subject::under(id, &command), found, reply));
         }
-        // Past its time: the store decides what that comes to.
+        // Expired: the store decides what happens next.
         node.cache.forget(id);
         None
     }
 
-    /// Claims the command and runs it, both in a task of the engine's own.
+    /// Claims the command and runs it, both in a task of the engine.
     async fn claim_and_conduct<L: Send + 'static>(
         &self,
         recognised: Recognised,
-        place: Place,
+        running_entry: RunningEntry,
         work: Work<L>,
     ) -> Result<Conducted<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
@@ -226,61 +227,62 @@ impl Engine {
         let (aside, in_progress) = oneshot::channel();
         let attempt = async move {
             let _guard = guard;
-            let loose = engine.attempt(&recognised, place, work, reply, aside).await;
+            let loose = engine.attempt(&recognised, running_entry, work, reply, aside).await;
             claim::give_back(&engine.node, loose);
         };
-        // Whoever traces the request finds its attempt in there, although a task of the engine's own makes it.
+        // The attempt runs in another task, but belongs to the trace of the request.
         self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
         match answered.await {
             Ok(result) => result.map(Conducted::Answered),
-            // No answer: in progress elsewhere, or the task was torn down in the middle, and nobody can tell.
+            // No answer: it runs elsewhere, or the task was dropped halfway and the outcome is unknown.
             Err(_) => Ok(match in_progress.await {
-                Ok((shown, place)) => Conducted::InProgress(shown, place),
-                Err(_) => {
-                    Conducted::Answered(Answer { operation_id, told: Told::Unknown { repeatable: false } })
-                }
+                Ok((shown, running_entry)) => Conducted::InProgress(shown, running_entry),
+                Err(_) => Conducted::Answered(Answer {
+                    operation_id,
+                    outcome: RequestOutcome::Unknown { repeatable: false },
+                }),
             }),
         }
     }
 
-    /// Yields the claims that were lost sight of over it.
+    /// Returns the claims whose fate is not known.
     async fn attempt<L: Send>(
         &self,
         recognised: &Recognised,
-        place: Place,
+        running_entry: RunningEntry,
         work: Work<L>,
         reply: conduct::Reply<L>,
-        aside: oneshot::Sender<(Shown, Place)>,
-    ) -> Vec<claim::Loose> {
+        aside: oneshot::Sender<(Shown, RunningEntry)>,
+    ) -> Vec<claim::LostClaim> {
         let node = &self.node;
         let command = recognised.command();
         match claim::claim(node, recognised).instrument(span!("claim")).await {
             Ok(Claim::Owned(ownership)) => {
-                conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
+                conduct::conduct(Arc::clone(node), ownership, running_entry, work, reply).await;
             }
             Ok(Claim::Judged(id, reading)) => {
                 let judged = judged(node, &command, &reading);
                 if judged == Reply::InProgress {
                     drop(reply);
-                    drop(aside.send(((id, reading), place)));
+                    drop(aside.send(((id, reading), running_entry)));
                     return Vec::new();
                 }
-                wait::show_end(Some(&place), id, &reading, judged);
+                wait::show_end(Some(&running_entry), id, &reading, judged);
                 self.keep(id, &reading);
                 let subject = Subject::under(id, &command);
-                drop(reply.send(Ok(telling::answer(node, &subject, reading.found(), judged))));
+                drop(reply.send(Ok(reply::answer(node, &subject, reading.found(), judged))));
             }
             Ok(Claim::MarkedUnknown(id)) => {
                 let subject = Subject::under(id, &command);
-                drop(reply.send(Ok(telling::answer(node, &subject, Found::Nothing, Reply::Unknown))));
+                drop(reply.send(Ok(reply::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
             Ok(Claim::Lapsed(ownership)) => {
-                drop((place, work));
+                drop((running_entry, work));
                 drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
                 ownership.abandon(claim::LAPSED).await;
             }
             Err(unclaimed) => {
-                drop(place);
+                drop(running_entry);
                 drop(reply.send(Err(unclaimed.error)));
                 return unclaimed.loose;
             }
@@ -289,31 +291,31 @@ impl Engine {
     }
 
     fn keep(&self, id: CommandId, reading: &Reading) {
-        if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
+        if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
             self.node.cache.keep(id, record);
         }
     }
 }
 
-/// What the machine says to a request that runs nothing.
+/// The machine's reply to a request that runs nothing.
 pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Reading) -> Reply<'a> {
     let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
     match machine::decide(reading.found(), command, ticket, node.stamp(reading.now, "")) {
         Decision::Answer(reply) => reply,
-        // It would run something by now: it was judged a moment ago, and a moment ago somebody else ran it.
+        // It could run by now, but it was judged a moment ago, when somebody else was running it.
         Decision::Run(_) | Decision::MarkUnknown(_) | Decision::Follow => Reply::InProgress,
     }
 }
 
-/// What stands under an id.
+/// An ID and the entry under it.
 type Shown = (CommandId, Reading);
 
 enum Conducted<L> {
     Answered(Answer<L>),
-    InProgress(Shown, Place),
+    InProgress(Shown, RunningEntry),
 }
 
-/// Whether `ends` ended within `span`.
+/// Whether `ends` completed within `span`.
 async fn in_time(node: &Node, span: Duration, ends: impl Future<Output = ()>) -> bool {
     tokio::select! {
         biased;

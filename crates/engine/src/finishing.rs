@@ -1,7 +1,7 @@
-//! The ending of an attempt that is stored in a transaction of the application's own.
+//! Storing the ending of an attempt in the application's own transaction.
 //!
-//! What lives here: the pause of everything else that the owner would write, and the one write. What must never: SQL; the crate
-//! `semel-tx` has the transactions, and is the only one meant to call this.
+//! Contents: the pause of the owner's other writes, and the one write. Never here: SQL. Only the crate `semel-tx`,
+//! which has the transactions, should call this.
 
 use crate::answer::Error;
 use crate::attempt::Attempt;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
-/// An ending on its way into a transaction. While it is held the attempt's lease is not renewed, and nothing else of the attempt is
-/// written. Dropped, the attempt is as it was: still owned, and free to try again.
+/// An ending on its way into a transaction. While it exists, the lease is not renewed and nothing else of the attempt
+/// is written. After a drop, the attempt is unchanged: still owned, and you can try again.
 pub struct Finishing {
     pub(crate) ownership: Arc<Ownership>,
-    /// The ending, and the write that it comes to.
+    /// The ending and its write.
     judged: Option<(Ending, Write)>,
     _nothing_else: OwnedMutexGuard<()>,
 }
@@ -29,15 +29,15 @@ pub struct Finishing {
 /// Why an ending cannot be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotFinished {
-    /// The record is no longer this attempt's, or is settled already.
+    /// The record no longer belongs to this attempt, or is already resolved.
     Overtaken,
-    /// The clock is not trusted, so that it cannot be dated.
+    /// The clock is not trusted, so the ending cannot be dated.
     Clock,
 }
 
 impl Attempt {
-    /// Prepares to store how the attempt ended in a transaction, once nothing else of it is under way. What commits there is the
-    /// attempt's ending, whatever the work returns afterwards.
+    /// Prepares to store the attempt's ending in a transaction, after its other writes are done. What commits there
+    /// is the attempt's ending, whatever the work returns afterwards.
     pub async fn finishing(&self) -> Finishing {
         let ownership = Arc::clone(&self.ownership);
         let nothing_else = Arc::clone(&ownership.writing).lock_owned().await;
@@ -46,32 +46,32 @@ impl Attempt {
 }
 
 impl Finishing {
-    /// The id that the record stands under.
+    /// The command ID.
     pub fn id(&self) -> CommandId {
         self.ownership.id
     }
 
-    /// The public name of the command.
+    /// The operation ID.
     pub fn operation_id(&self) -> OperationId {
         self.ownership.record().operation_id()
     }
 
-    /// How long the database is waited for.
+    /// How long to wait for the database.
     pub fn patience(&self) -> Patience {
         Patience::of(&self.ownership.node)
     }
 
-    /// Reads the record by the store itself, for a database in which the last write alone decides and nobody takes a lock. With the
-    /// uptime of the question.
+    /// Reads the record through the store, for databases without locks, where only the last write decides. Also
+    /// returns the uptime at the start of the call.
     pub async fn look(&self) -> Result<(Reading, Duration), Error> {
         let (node, id) = (&self.ownership.node, self.ownership.id);
         let asked = node.clock.uptime();
-        // As the store has it: its time is taken note of when this is judged.
+        // Without adjusting the time: that happens when the reading is judged.
         let reading = node.bounded(Call::Get, node.store.get(id)).await?;
         Ok((reading, asked))
     }
 
-    /// What is to be written for this ending, given what was read in the transaction by a question that was put at the uptime `asked`.
+    /// The write for this ending, given a reading in the transaction that began at the uptime `asked`.
     pub fn judge(
         &mut self,
         ending: LocalEnding,
@@ -95,17 +95,17 @@ impl Finishing {
         }
     }
 
-    /// Whether what stands there says that the write has been committed.
+    /// Whether the stored entry shows that the write has committed.
     pub fn landed(&self, found: Found<'_>) -> bool {
         self.judged.as_ref().is_some_and(|(_, write)| machine::landed(write, found))
     }
 
-    /// Whether the store shows that the write has been committed. That it does not is no proof of the opposite.
+    /// Whether the store shows that the write has committed. `false` does not prove the opposite.
     pub async fn has_landed(&self) -> bool {
         self.look().await.is_ok_and(|(reading, _)| self.landed(reading.found()))
     }
 
-    /// The transaction has committed. Nothing may be sent under the attempt any more.
+    /// The transaction has committed. The attempt may send nothing any more.
     pub fn committed(mut self) {
         if let Some((ending, write)) = self.judged.take() {
             self.ownership.node.store.wake(self.ownership.id);

@@ -1,7 +1,6 @@
-//! What a caller wants done once.
+//! A request to run something once.
 //!
-//! What lives here: the request as the engine takes it, before it is recognised under a secret.
-//! What must never: a decision about it.
+//! Contents: the request before it is recognised under a secret. Never here: a decision about it.
 
 use crate::local::handover;
 use crate::quota::{Measure, RateKeeper};
@@ -16,9 +15,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a caller wants done once: who asks for what, under which key, with which payload, on what terms.
+/// A request to run something once: scope, key, payload and policy.
 ///
-/// The same scope, key and payload are the same intent, however often and from wherever it is sent.
+/// The same scope, key and payload are the same intent, however often it is sent.
 ///
 /// ```
 /// use semel::{Class, Identity, Intent, Key, Operation, Policy, Scope, payload};
@@ -43,12 +42,12 @@ pub struct Intent {
     pub(crate) seal: Seal,
     pub(crate) has_effect: bool,
     pub(crate) claimed_by: Option<Arc<str>>,
-    /// Who recognised it before, and learns what comes of it.
+    /// The layer that recognised it before, and gets the result.
     pub(crate) handover: Option<Arc<handover::Shared>>,
 }
 
 impl Intent {
-    /// An intent whose effect begins as soon as it is claimed, and whose twins wait as long as the engine's default.
+    /// An intent whose effect begins as soon as it is claimed. Duplicates wait for the engine's default time.
     pub fn new(
         scope: impl Into<Arc<Scope>>,
         key: Key,
@@ -74,15 +73,15 @@ impl Intent {
         }
     }
 
-    /// There is something to do before the effect can begin: the work calls
-    /// [`Attempt::start`](crate::Attempt::start) right before it. A crash until then costs nothing.
+    /// The work prepares before its effect begins, and calls [`Attempt::start`](crate::Attempt::start) right before
+    /// it. A crash until then is harmless.
     #[must_use]
     pub fn reserved(mut self) -> Self {
         self.begin = Begin::Claimed;
         self
     }
 
-    /// How long a twin of a running attempt waits for its outcome.
+    /// How long a duplicate of a running attempt waits for its outcome.
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
@@ -96,38 +95,38 @@ impl Intent {
         self
     }
 
-    /// Rates that its key has to keep to, should it be new, besides the engine's own quotas.
+    /// Rates for a new key, in addition to the engine's quotas.
     #[must_use]
     pub fn limited_by(mut self, rates: RateKeeper) -> Self {
         self.rates = Some(rates);
         self
     }
 
-    /// By which of the engine's own rates it is measured, should its key be new. By those of all others, otherwise.
+    /// Which of the engine's rates count a new key. Default: together with all others.
     #[must_use]
     pub fn measured(mut self, measure: Measure) -> Self {
         self.measure = measure;
         self
     }
 
-    /// Whether its outcome is sealed, should this call run it. Where the engine has keys, otherwise.
+    /// Whether its outcome is sealed, if this call runs it. Default: sealed if the engine has keys.
     #[must_use]
     pub fn sealed(mut self, seal: Seal) -> Self {
         self.seal = seal;
         self
     }
 
-    /// Who claims it, as the record's history names them: at most 64 bytes are kept. The engine's own name, otherwise.
+    /// The claimant's name in the record's history: at most 64 bytes are stored. Default: the engine's name.
     #[must_use]
     pub fn claimed_by(mut self, who: impl Into<Arc<str>>) -> Self {
         self.claimed_by = Some(who.into());
         self
     }
 
-    /// Its work changes nothing anywhere: it only watches, or counts. Whatever the policy's class, an attempt that was lost or
-    /// ended in doubt is simply made again, and leaves no unknown outcome behind.
+    /// Its work has no effect: it only observes or counts. In every class, an attempt that was lost or ended in doubt
+    /// is repeated, and leaves no unknown outcome.
     ///
-    /// For work that does change something this gives up every promise: it can run any number of times.
+    /// Never use this for work with an effect: it could run any number of times.
     #[must_use]
     pub fn without_effect(mut self) -> Self {
         self.has_effect = false;

@@ -1,21 +1,21 @@
-//! Claims by hand, for workers that run outside the engine.
+//! Claims for workers that run outside the engine.
 //!
-//! What lives here: claim, start, renew, finish and give back, one call each. What must never: a release when the worker
-//! goes silent; what it claimed stands until its lease dies, and is then judged like any other.
+//! Contents: claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
+//! expires, and is then judged like any other.
 
-use crate::answer::{Answer, Error, GivenUp, Stored, Told};
-use crate::attempt::NotYours;
+use crate::answer::{Answer, Error, GivenUp, RequestOutcome, Stored};
+use crate::attempt::LeaseError;
 use crate::claim::{self, Claim};
 use crate::conduct::{overtaken, unknown};
 use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
-use crate::operator::Looked;
+use crate::operator::FoundRecord;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
+use crate::reply::{self, Subject};
 use crate::sealing::Seal;
-use crate::telling::{self, Subject};
 use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
@@ -28,27 +28,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// An attempt that a worker outside the engine makes. Nothing renews it but the worker, and dropping it releases
-/// nothing.
-#[must_use = "what is claimed holds its key up until it is finished, given back, or its lease dies"]
+/// An attempt of a worker outside the engine. The worker has to renew it; dropping it releases nothing.
+#[must_use = "a claim blocks its key until it is finished or given back, or its lease expires"]
 pub struct Lease {
     ownership: Arc<Ownership>,
 }
 
-/// What came of claiming by hand.
+/// The result of [`Engine::claim`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "each is matched once and not kept")]
 pub enum Claimed {
-    /// The attempt is the caller's.
-    Yours(Lease),
-    /// There is nothing to run.
-    Told(Answer),
+    /// You own the attempt.
+    Leased(Lease),
+    /// There is nothing to run; this is the answer.
+    Answered(Answer),
 }
 
 impl Engine {
-    /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running twin.
+    /// Claims `intent` for a worker that runs it itself. Does not wait for a running duplicate.
     ///
-    /// A caller that goes away before it has its lease leaves none behind: it is given back.
+    /// If the caller goes away before it has its lease, the lease is given back.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
         let recognised = Recognised::new(&self.node, intent.clone())?;
@@ -59,12 +58,13 @@ impl Engine {
             let loose = claim_by_hand(&node, &recognised, reply).await;
             claim::give_back(&node, loose);
         }));
-        // No answer: the task was torn down, and whatever it had claimed was handed to nobody.
+        // No answer: the task was dropped, and nobody got its claim.
         claimed.await.unwrap_or(Err(Error::Closing))
     }
 
-    /// What a twin of a running attempt is told, once that has ended or the [wait](Intent::waiting) of `intent` is over:
-    /// for whoever was told by [`claim`](Self::claim) that it is in progress. Begins no attempt, whatever it finds.
+    /// Waits for a running attempt of the same command, at most for the [wait](Intent::waiting) of `intent`, and
+    /// returns the answer for a duplicate. Use it after [`claim`](Self::claim) answered "in progress". Never begins
+    /// an attempt.
     pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
         let node = &self.node;
         let until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
@@ -73,8 +73,8 @@ impl Engine {
         Ok(wait::for_remote(node, &recognised.command(), shown, None, until).await?)
     }
 
-    /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
-    /// `None` where the command's record is no longer that attempt's.
+    /// An earlier lease, by its command and token: for a worker that returns in another request. `None` if the record
+    /// no longer belongs to that attempt.
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let asked = self.node.clock.uptime();
         let reading = self.node.get(id).await?;
@@ -82,47 +82,47 @@ impl Engine {
         Ok(record.map(|record| self.lease_on(id, record, asked, reading.now)))
     }
 
-    /// The same, of a record that was just looked up.
-    pub fn lease_of(&self, looked: &Looked, token: Token) -> Option<Lease> {
-        let Looked { id, record, .. } = looked;
+    /// The same for a record that was just looked up.
+    pub fn lease_of(&self, looked: &FoundRecord, token: Token) -> Option<Lease> {
+        let FoundRecord { id, record, .. } = looked;
         let now = self.node.now_at_the_latest().at;
         (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
     }
 
-    /// A lease on a record that stood in the store at `now`, which was not before the uptime `asked`.
+    /// A lease on a record that was in the store at `now`, not before the uptime `asked`.
     fn lease_on(&self, id: CommandId, record: &Record, asked: Duration, now: Time) -> Lease {
-        // How long ago its owner wrote is known from the dates alone, since that may have been in another process.
+        // Only the dates tell how long ago the owner wrote, because that may have been in another process.
         let held_since = asked.saturating_sub(machine::held_for(record, now));
-        // What it was claimed with is not known any more: sealed, wherever there are keys.
+        // The original setting is not known any more: seal if there are keys.
         let ownership =
             Ownership::new(Arc::clone(&self.node), id, record.clone(), held_since, Seal::default());
         Lease { ownership: Arc::new(ownership) }
     }
 }
 
-/// Yields the claims that were lost sight of over it.
+/// Returns the claims whose fate is not known.
 async fn claim_by_hand(
     node: &Arc<Node>,
     recognised: &Recognised,
     reply: oneshot::Sender<Result<Claimed, Error>>,
-) -> Vec<claim::Loose> {
+) -> Vec<claim::LostClaim> {
     let command = recognised.command();
-    let told = |id, found, reply| telling::answer(node, &Subject::under(id, &command), found, reply);
+    let answered = |id, found, reply| reply::answer(node, &Subject::under(id, &command), found, reply);
     match claim::claim(node, recognised).await {
         Ok(Claim::Owned(ownership)) => {
             let record = ownership.record();
             node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
             let lease = Lease { ownership: Arc::new(ownership) };
-            if let Err(Ok(Claimed::Yours(lease))) = reply.send(Ok(Claimed::Yours(lease))) {
+            if let Err(Ok(Claimed::Leased(lease))) = reply.send(Ok(Claimed::Leased(lease))) {
                 lease.ownership.abandon("nobody was there to take the claim, and nothing was sent").await;
             }
         }
         Ok(Claim::Judged(id, reading)) => {
             let judged = judged(node, &command, &reading);
-            drop(reply.send(Ok(Claimed::Told(told(id, reading.found(), judged)))));
+            drop(reply.send(Ok(Claimed::Answered(answered(id, reading.found(), judged)))));
         }
         Ok(Claim::MarkedUnknown(id)) => {
-            drop(reply.send(Ok(Claimed::Told(told(id, Found::Nothing, Reply::Unknown)))));
+            drop(reply.send(Ok(Claimed::Answered(answered(id, Found::Nothing, Reply::Unknown)))));
         }
         Ok(Claim::Lapsed(ownership)) => {
             drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
@@ -137,27 +137,27 @@ async fn claim_by_hand(
 }
 
 impl Lease {
-    /// What the store indexes it by.
+    /// The command ID.
     pub fn id(&self) -> CommandId {
         self.ownership.id
     }
 
-    /// The record, as this node last knew it to be stored.
+    /// The record as this node last knew it.
     pub fn record(&self) -> Arc<Record> {
         self.ownership.record()
     }
 
-    /// What proves that the attempt is the holder's. Whoever knows it can end the attempt.
+    /// The token that proves ownership. Anyone who knows it can end the attempt.
     pub fn token(&self) -> Token {
         self.ownership.token
     }
 
-    /// The public name of the command.
+    /// The operation ID.
     pub fn operation_id(&self) -> OperationId {
         self.ownership.record().operation_id()
     }
 
-    /// Which attempt it is.
+    /// The number of the attempt.
     pub fn attempt(&self) -> u32 {
         self.ownership.record().attempt()
     }
@@ -167,31 +167,30 @@ impl Lease {
         self.ownership.record().fence()
     }
 
-    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None` where it
-    /// is over.
+    /// Until when the lease is valid by the store's clock, as far as this node knows; `None` if it is over.
     pub fn until(&self) -> Option<Time> {
         self.ownership.record().lease_until()
     }
 
     /// Extends the lease from now.
-    pub async fn renew(&self) -> Result<(), NotYours> {
+    pub async fn renew(&self) -> Result<(), LeaseError> {
         self.ownership.renew().await.map(drop).map_err(not_yours)
     }
 
     /// The effect of a [reserved](Intent::reserved) intent is about to begin.
-    pub async fn start(&self) -> Result<(), NotYours> {
+    pub async fn start(&self) -> Result<(), LeaseError> {
         self.ownership.start().await.map_err(not_yours)?;
         self.check()
     }
 
-    /// Whether the effect may be sent now. To be asked right before its first byte leaves.
-    pub fn check(&self) -> Result<(), NotYours> {
-        if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
+    /// Checks that the effect may be sent now. Call it right before you send.
+    pub fn check(&self) -> Result<(), LeaseError> {
+        if self.ownership.may_send() { Ok(()) } else { Err(LeaseError::Lost) }
     }
 
-    /// Stores how the attempt ended, and goes on trying until it is stored, also where the caller goes away meanwhile. Where
-    /// the record is no longer this attempt's, yields what it says now.
-    pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
+    /// Stores how the attempt ended, and keeps trying until it is stored, even if the caller goes away. If the record
+    /// no longer belongs to this attempt, returns what the record says now.
+    pub async fn finish(self, ending: Ending) -> Result<Stored, RequestOutcome> {
         let ownership = self.ownership;
         ownership.close();
         let spawn = Arc::clone(&ownership.node.spawn);
@@ -206,19 +205,19 @@ impl Lease {
     }
 
     /// Gives the attempt back: nothing was sent.
-    pub async fn give_back(self) -> Result<Stored, Told> {
+    pub async fn give_back(self) -> Result<Stored, RequestOutcome> {
         self.finish(Ending::NotApplied(None)).await
     }
 }
 
-async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
+async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, RequestOutcome> {
     let node = &ownership.node;
     let ending = node.sealed_ending(ownership, ending);
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
-            Ok(telling::stored(node, &record))
+            Ok(reply::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
         Finished::Never => Err(unknown(ownership)),
@@ -231,10 +230,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-fn not_yours(unwritten: Unwritten) -> NotYours {
+fn not_yours(unwritten: Unwritten) -> LeaseError {
     match unwritten {
-        Unwritten::Refused(_) => NotYours::Lost,
-        Unwritten::Store(error) => NotYours::Store(error),
-        Unwritten::Clock => NotYours::ClockNotTrusted,
+        Unwritten::Refused(_) => LeaseError::Lost,
+        Unwritten::Store(error) => LeaseError::Store(error),
+        Unwritten::Clock => LeaseError::ClockNotTrusted,
     }
 }

@@ -1,8 +1,8 @@
 //! Semel makes side effects happen once.
 //!
-//! A request times out and nobody knows whether the card was charged; the client retries, the queue redelivers, the
-//! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores what came
-//! of it and gives that same answer to every retry. Where nobody can prove what happened, it says so.
+//! A request times out, and nobody knows whether the card was charged. The client retries, the queue redelivers, the
+//! operator runs the job again. An [`Engine`] recognises the same [`Intent`], runs your work once, stores its result
+//! and gives every retry the same answer. If nobody can prove what happened, it reports an unknown outcome.
 //!
 //! ```
 //! use semel::{Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, Scope, memory, payload::Json};
@@ -33,35 +33,35 @@
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
-//! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
+//! **Contents**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
+//! reconcile. **Never here**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 //!
 //! # Three ways to use it
 //!
-//! - [`Engine::run`]: work that returns a value. The same value comes back on every retry, `0`, `""` and `None` too.
+//! - [`Engine::run`]: work that returns a value. Every retry gets the same value, also `0`, `""` and `None`.
 //! - [`Engine::execute`]: work that ends with a raw [`Outcome`](core::outcome::Outcome): status, headers, bytes.
-//! - [`Engine::claim`]: a [`Lease`] by hand, for a worker that runs elsewhere: renew, finish, give back.
+//! - [`Engine::claim`]: a [`Lease`] for a worker that runs elsewhere: renew, finish, give back.
 //!
-//! # What your work has to say
+//! # What your work has to report
 //!
-//! How it failed decides what a retry gets, and only the work knows:
+//! How your work failed decides what a retry gets:
 //!
 //! | the work ends with | the record | the next call with the key |
 //! |---|---|---|
 //! | `Ok(value)` | `SUCCEEDED` | gets the value |
 //! | [`Failed::Refused`] | `FAILED_REPLAYABLE` | gets the same refusal |
 //! | [`Failed::NotApplied`] | `FAILED_NOT_REPLAYABLE` | is the next attempt |
-//! | [`Failed::InDoubt`], its deadline | `UNKNOWN` | is told so, until somebody finds out ([`Reconcile`], [`Engine::resolve`]) |
-//! | a panic, a crash | stays until its lease dies | is told so; where the provider deduplicates, the next attempt |
+//! | [`Failed::InDoubt`], or a missed deadline | `UNKNOWN` | gets "unknown" until somebody finds out ([`Reconcile`], [`Engine::resolve`]) |
+//! | a panic or a crash | unchanged until its lease expires, then `UNKNOWN` | gets "unknown"; in class `downstream` it is the next attempt |
 //!
-//! Say `NotApplied` only of what you know: "the connection was refused" is, a time-out is not.
+//! Report `NotApplied` only if you are sure: "connection refused" is a proof, a timeout is not.
 //!
-//! # What it rests on
+//! # What the guarantee depends on
 //!
-//! The [class](core::policy::Class) of the policy names the guarantee; the store has to keep what it acknowledged
-//! ([`hazards`](core::store::Store::hazards) tells what speaks against that); and the work has to ask
-//! [`Attempt::check`] right before its effect's first byte, if it does anything slow before. What remains, a process that is
-//! frozen between that check and the byte, is refused only by a system that compares [`Attempt::fence`].
+//! The [class](core::policy::Class) of the policy names the guarantee. The store has to keep what it acknowledged
+//! ([`hazards`](core::store::Store::hazards) lists risks). The work has to call [`Attempt::check`] right before it
+//! sends its effect, if it does anything slow before. One case remains: a process that is frozen between that check
+//! and the first byte. Only a system that compares [`Attempt::fence`] can refuse that effect.
 
 mod alarm;
 mod answer;
@@ -70,6 +70,7 @@ mod attempt;
 pub mod backoff;
 mod builder;
 mod cache;
+mod caller_operation;
 mod claim;
 mod clock;
 mod conduct;
@@ -83,15 +84,15 @@ pub mod memory;
 mod node;
 mod observe;
 mod operator;
-mod own;
 mod ownership;
 pub mod payload;
-mod questions;
+mod probe_queue;
 pub mod quota;
 mod random;
 mod recognise;
 mod reconcile;
 mod renewer;
+mod reply;
 mod running;
 pub mod sealing;
 pub mod secrets;
@@ -101,24 +102,23 @@ mod spawn;
 mod store_id;
 mod sweep;
 mod tasks;
-mod telling;
 pub mod time;
 mod value;
 mod wait;
 mod writable;
 
-pub use answer::{Answer, Error, GivenUp, Ran, Replayed, Stored, Told};
-pub use attempt::{Attempt, NotYours};
+pub use answer::{Answer, Error, GivenUp, Ran, Replayed, RequestOutcome, Stored};
+pub use attempt::{Attempt, LeaseError};
 pub use builder::{BuildError, Builder};
+pub use caller_operation::CallerOperation;
 pub use clock::{Clock, Sleep, SystemClock};
 pub use conduct::Ended;
-pub use engine::{Engine, Farewell};
+pub use engine::{Engine, ShutdownReport};
 pub use finishing::{Finishing, NotFinished};
 pub use intent::Intent;
 pub use lease::{Claimed, Lease};
 pub use observe::{Call, Event, Observer, Refused, Resolver, Unobserved};
-pub use operator::{Looked, NotDone, REASON_BYTES_MAX};
-pub use own::Own;
+pub use operator::{FoundRecord, OperatorError, REASON_BYTES_MAX};
 pub use random::{Random, SystemRandom};
 pub use reconcile::{Case, Finding, Reconcile};
 pub use semel_core as core;
@@ -130,6 +130,6 @@ pub use settings::{ClockSettings, Probe, Settings, Sweep};
 pub use spans::SPANS;
 pub use spawn::{Spawn, Task};
 pub use store_id::StoreId;
-pub use sweep::Swept;
-pub use value::{Done, Failed, NoValue, RunError};
-pub use writable::Refusing;
+pub use sweep::SweepReport;
+pub use value::{Done, Failed, RunError, RunErrorReason};
+pub use writable::WriteRefusal;

@@ -1,7 +1,6 @@
-//! What every part of one engine shares.
+//! State that all parts of an engine share.
 //!
-//! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
-//! an attempt.
+//! Contents: the store and its calls, the clock, and the node's state. Never here: the logic of an attempt.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -21,7 +20,7 @@ use crate::spawn::Spawn;
 use crate::store_id::StoreId;
 use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
-use crate::writable::{News, WriteWatch};
+use crate::writable::{StatusChange, WriteWatch};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Stamp, Verdict};
@@ -34,27 +33,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// One engine, as its own tasks see it.
+/// The shared state of one engine.
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spawn: Arc<dyn Spawn>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// The name that stands in the history of what this node writes.
+    /// This node's name in the history of records.
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
     pub(crate) time: TrustedTime,
     pub(crate) heartbeat: Heartbeat,
-    /// Whether the store takes writes.
+    /// Whether the store accepts writes.
     pub(crate) writes: WriteWatch,
-    /// Which store it is, once somebody has asked.
+    /// The store's ID, after the first query.
     pub(crate) store_id: OnceCell<StoreId>,
-    /// Records that a wrong clock dated ahead are to be looked for.
+    /// Whether to look for records with dates in the future.
     pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
     pub(crate) renewer: Renewer,
-    /// Places for those who look after claims that were lost sight of.
+    /// Limits concurrent searches for claims whose fate is not known.
     pub(crate) giving_back: Semaphore,
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
@@ -83,17 +82,17 @@ impl Node {
         self.time.earliest(self.clock.uptime()).at
     }
 
-    /// The store's time, the latest that it can be.
+    /// The store's time, at the latest.
     pub(crate) fn now_at_the_latest(&self) -> Now {
         self.time.latest(self.clock.uptime())
     }
 
-    /// The moment of an answer, with what may be concluded from it.
+    /// The moment of an answer, and how far it is trusted.
     pub(crate) fn at(&self, at: Time) -> Now {
         self.time.at(at, self.clock.uptime())
     }
 
-    /// What is thought of the clock has changed.
+    /// The status of the clock has changed.
     pub(crate) fn clock_changed(&self, change: ClockChange) {
         if matches!(change, ClockChange::Plausible | ClockChange::Confirmed | ClockChange::Followed { .. }) {
             self.look_for_future_dates.store(true, Ordering::Release);
@@ -141,8 +140,7 @@ impl Node {
         }
     }
 
-    /// A stored outcome as it was before it was sealed. One that cannot be opened is known to have been given, and not
-    /// retained.
+    /// A stored outcome, unsealed. One that cannot be unsealed counts as not retained.
     pub(crate) fn opened(&self, id: CommandId, operation_id: OperationId, outcome: &Outcome) -> Outcome {
         let opened = match (&self.sealing, &outcome.body) {
             (_, Body::Kept(_) | Body::NotRetained) => return outcome.clone(),
@@ -155,7 +153,7 @@ impl Node {
         })
     }
 
-    /// Leave to mint the key of a command that seems to be new.
+    /// Asks the quotas for a permit for a new key.
     pub(crate) async fn admit(&self, command: &Command<'_>, intent: &Intent) -> Result<Permit, crate::Error> {
         let now = self.clock.uptime();
         let count = |what, at_most| -> store::Pending<'_, u64> {
@@ -192,20 +190,20 @@ impl Node {
         self.ask(Call::Page, self.store.page(filter, after, limit), |page| &mut page.now).await
     }
 
-    /// What the store's clock shows, whether or not it is trusted, and when the answer came.
-    pub(crate) async fn told_time(&self) -> Result<(Time, Duration), store::Error> {
+    /// The store's clock, trusted or not, and the uptime of the answer.
+    pub(crate) async fn clock_time(&self) -> Result<(Time, Duration), store::Error> {
         let nothing = CommandId::from_bytes([0; 32]);
-        let mut told = None;
+        let mut shown = None;
         let noting = Box::pin(async {
             let reading = self.store.get(nothing).await?;
-            told = Some(reading.now);
+            shown = Some(reading.now);
             Ok(reading)
         });
         let reading = self.ask(Call::Get, noting, |reading| &mut reading.now).await?;
-        Ok((told.unwrap_or(reading.now), self.clock.uptime()))
+        Ok((shown.unwrap_or(reading.now), self.clock.uptime()))
     }
 
-    /// Has the store apply a change, or a write of the machine.
+    /// Applies a change, or a write of the machine, to the store.
     pub(crate) async fn write<'a>(
         &self,
         id: CommandId,
@@ -221,24 +219,24 @@ impl Node {
         let written = self.ask(call, self.store.write(id, change), written_now).await;
         match &written {
             Ok(Written::Done { .. }) => self.wrote(asked, Ok(())),
-            // What is refused for its condition was not written.
+            // A refusal by condition says nothing about whether the store accepts writes.
             Ok(Written::Refused(_)) => {}
             Err(error) => self.wrote(asked, Err(error)),
         }
         written
     }
 
-    /// A write that was begun at the uptime `asked` came to this.
+    /// Records the result of a write that began at the uptime `asked`.
     pub(crate) fn wrote(&self, asked: Duration, result: Result<(), &store::Error>) {
         match (self.writes.note(asked, result), result) {
-            (Some(News::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
-            (Some(News::Writes), _) => self.observe(&Event::StoreWrites),
+            (Some(StatusChange::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
+            (Some(StatusChange::Writes), _) => self.observe(&Event::StoreWrites),
             _ => {}
         }
     }
 
-    /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that the node
-    /// goes by is put there instead.
+    /// Calls the store with a timeout, and records its time: `time` locates it in the answer, and it is replaced by
+    /// the node's trusted time.
     async fn ask<T>(
         &self,
         call: Call,
@@ -253,8 +251,7 @@ impl Node {
         result
     }
 
-    /// Takes note of the store's time in an answer to a question put at `asked`, and puts the time that the node goes by in
-    /// its place.
+    /// Records the store's time from an answer to a call at `asked`, and replaces it by the node's trusted time.
     pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
         let (at, change) = self.time.note(*time, asked, self.clock.uptime());
         *time = at;
@@ -264,8 +261,8 @@ impl Node {
         self.at(at)
     }
 
-    /// A call to the store, bounded in time, and observed. One that is not answered in time may still be carried out:
-    /// ambiguous.
+    /// A call to the store with a timeout and an event. A call that times out may still be carried out, so its error
+    /// is ambiguous.
     pub(crate) async fn bounded<T>(
         &self,
         call: Call,

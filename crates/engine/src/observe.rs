@@ -1,7 +1,7 @@
-//! What the engine tells whoever watches it.
+//! Events of the engine.
 //!
-//! What lives here: events for metrics, logs and alarms. What must never: a raw key, a body, or anything that the
-//! engine's behaviour depends on.
+//! Contents: events for metrics, logs and alarms. Never here: a raw key, a body, or anything that the engine's
+//! behaviour depends on.
 
 use crate::time::ClockChange;
 use semel_core::id::{CallerHash, OperationId};
@@ -11,13 +11,13 @@ use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Watches the engine. Called on the engine's own paths: be quick, and never block.
+/// Observes the engine. Called inline by the engine: be quick, and never block.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Receives an event.
     fn observe(&self, event: &Event<'_>);
 }
 
-/// Nobody watches.
+/// Ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unobserved;
 
@@ -25,7 +25,7 @@ impl Observer for Unobserved {
     fn observe(&self, _: &Event<'_>) {}
 }
 
-/// Everything that watches, one after the other.
+/// Passes events to all observers in order.
 impl Observer for Vec<Arc<dyn Observer>> {
     fn observe(&self, event: &Event<'_>) {
         for observer in self {
@@ -34,9 +34,9 @@ impl Observer for Vec<Arc<dyn Observer>> {
     }
 }
 
-/// What a request got that ran nothing.
+/// Why a request ran nothing and got no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named after what the caller was told")]
+#[expect(missing_docs, reason = "named after the answer to the caller")]
 pub enum Refused {
     InProgress,
     Unknown,
@@ -68,12 +68,12 @@ pub enum Call {
     Due,
     Count,
     Page,
-    /// The time, written by the heartbeat.
+    /// The heartbeat's write of the time.
     Beat,
 }
 
 impl Call {
-    /// The call as a metric's label.
+    /// The call's name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -118,7 +118,7 @@ pub enum Event<'a> {
         operation: &'a str,
         /// The caller.
         caller: CallerHash,
-        /// What it was told.
+        /// The answer.
         what: Refused,
     },
     /// A new key was refused by a quota.
@@ -128,27 +128,27 @@ pub enum Event<'a> {
         /// The caller.
         caller: CallerHash,
     },
-    /// An owner learnt that its lease is lost: somebody else wrote the record, or an [`Observer`] panicked while it was renewed
-    /// and it is renewed no more.
+    /// An owner lost its lease: somebody else wrote the record, or an [`Observer`] panicked during a renewal and the
+    /// lease is no longer renewed.
     LeaseLost {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// A finish was refused because the record is no longer its attempt's. `differs`: what stands there is not what
-    /// the attempt led to. Somebody has to look.
+    /// A finish was refused because the record no longer belongs to its attempt. `differs`: the stored outcome is not
+    /// the attempt's outcome. An operator has to look at it.
     Fenced {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
-        /// Whether the record says otherwise than the attempt.
+        /// Whether the record contradicts the attempt.
         differs: bool,
     },
-    /// An outcome could not be stored within the time that its caller waits for that; the engine goes on trying.
+    /// An outcome was not stored in time for its caller; the engine keeps trying.
     Unstored {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
@@ -157,47 +157,48 @@ pub enum Event<'a> {
     },
     /// The record of an attempt that took effect is gone from the store. Alarm.
     RecordLost {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// Something stands in the store that this node cannot read. Alarm.
+    /// This node cannot read a record. Alarm.
     Unreadable {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
     },
-    /// A sealed outcome could not be opened; it is answered as not retained. Alarm.
+    /// A sealed outcome could not be unsealed; it is answered as not retained. Alarm.
     Unopened {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
     },
-    /// The work panicked. The record is left as it is until its lease dies.
+    /// The work panicked. The record is unchanged until its lease expires.
     Panicked {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// The transaction of a local command was rolled back: by its work, by the database, or by a conflict. Nothing of it is left.
+    /// The transaction of a local command was rolled back by its work, by the database, or by a conflict. It left no
+    /// trace.
     RolledBack {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// Nobody can tell whether the transaction of a local command committed. A retry with the same key finds out. Alarm.
+    /// It is not known whether the transaction of a local command committed. A retry with the same key finds out.
+    /// Alarm.
     CommitInDoubt {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work; or a handler that the
-    /// command was handed to never joined it. Alarm: where the work ended the transaction, an effect may have been committed
-    /// without a record.
+    /// A transaction of a local command was dropped without an ending, or ended by its own work, or a handler never
+    /// joined it. Alarm: if the work ended the transaction, an effect may have committed without a record.
     Unfinished {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
@@ -206,7 +207,7 @@ pub enum Event<'a> {
     },
     /// The work took longer than its deadline and was dropped.
     Overran {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
@@ -220,28 +221,28 @@ pub enum Event<'a> {
         /// The error, if it was one.
         error: Option<&'a store::Error>,
     },
-    /// An outcome was found past its time.
+    /// An outcome has expired.
     Expired {
         /// The operation's name.
         operation: &'a str,
     },
-    /// The sweeper has been through one chunk of what is due, and lives; a round may have many.
+    /// The sweeper has finished one chunk of due records; a round may have many.
     SweptChunk {
-        /// The store's time when it was asked for the chunk.
+        /// The store's time when the chunk was read.
         at: Time,
     },
-    /// The sweeper has been through what was due.
-    Swept(&'a crate::sweep::Swept),
-    /// What is thought of the store's clock has changed.
+    /// The sweeper has finished a round.
+    Swept(&'a crate::sweep::SweepReport),
+    /// The status of the store's clock has changed.
     Clock(ClockChange),
-    /// The store takes no writes any more, or for another reason than before. Alarm.
+    /// The store refuses writes, or refuses them for another reason than before. Alarm.
     StoreRefuses {
-        /// What the write that showed it failed with.
+        /// The error of the failed write.
         error: &'a store::Error,
     },
-    /// The store takes writes again.
+    /// The store accepts writes again.
     StoreWrites,
-    /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
+    /// This node could not refresh its view of the hashing secret; it claims nothing when the view is too old. Alarm.
     SecretsBehind {
         /// Why.
         error: &'a crate::secrets::Error,
@@ -261,7 +262,7 @@ pub enum Event<'a> {
     },
     /// An unknown outcome was resolved.
     Reconciled {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
@@ -270,15 +271,15 @@ pub enum Event<'a> {
         /// Who resolved it.
         by: Resolver,
     },
-    /// No reconciler could tell within its time: it is left to an operator.
+    /// No reconciler could resolve it in time: it is left to an operator.
     LeftToOperator {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
     },
 }
 
 impl<'a> Event<'a> {
-    /// The operation's name, where the event has one.
+    /// The operation's name, if the event has one.
     pub const fn operation(&self) -> Option<&'a str> {
         match *self {
             Self::Claimed { operation, .. }

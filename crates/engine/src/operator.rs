@@ -1,7 +1,7 @@
-//! What an operator does by hand: look, settle, let go.
+//! Operator actions: look up, resolve, release.
 //!
-//! What lives here: the machine's verdicts, stored with who gave them and why. What must never: a way around the machine;
-//! what it refuses is refused to operators too.
+//! Contents: the machine's verdicts, stored with who gave them and why. What the machine refuses is refused to
+//! operators too.
 
 use crate::engine::Engine;
 use crate::observe::{Event, Resolver};
@@ -15,7 +15,7 @@ use semel_core::store::{self, Kind, Written};
 use semel_core::time::Now;
 use std::fmt;
 
-/// How often an operator's write is computed anew from what the store shows.
+/// How often an operator's write is recomputed after a conflict.
 const ROUNDS_MAX: usize = 16;
 
 /// The longest reason of an operator that a record's history keeps whole.
@@ -24,45 +24,45 @@ pub const REASON_BYTES_MAX: usize = 256;
 /// Why a record is brought back to the present.
 pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
 
-/// A record that an operator asked for.
+/// A record that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looked {
-    /// The id that it stands under.
+pub struct FoundRecord {
+    /// Its command ID.
     pub id: CommandId,
     /// The record.
     pub record: Record,
-    /// The time that the engine goes by, and what may be concluded from it.
+    /// The engine's current time, and how far it is trusted.
     pub now: Now,
 }
 
-/// Why an operator's word changed nothing.
+/// Why an operator's action changed nothing.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NotDone {
+pub enum OperatorError {
     /// There is no such operation.
     NotFound,
-    /// It stands there and cannot be read by this node. It is left as it is.
+    /// This node cannot read the record. It is unchanged.
     Unreadable,
-    /// The machine does not allow it, and says why.
+    /// The machine refuses it, with the reason.
     Refused(Refusal),
     /// The store did not answer.
     Store(store::Error),
 }
 
-impl fmt::Display for NotDone {
+impl fmt::Display for OperatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound => f.write_str("there is no such operation"),
-            Self::Unreadable => f.write_str("the record cannot be read by this node, and was left as it is"),
+            Self::Unreadable => f.write_str("this node cannot read the record; it was not changed"),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Store(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for NotDone {}
+impl std::error::Error for OperatorError {}
 
-impl From<store::Error> for NotDone {
+impl From<store::Error> for OperatorError {
     fn from(error: store::Error) -> Self {
         Self::Store(error)
     }
@@ -70,21 +70,21 @@ impl From<store::Error> for NotDone {
 
 impl Engine {
     /// The record of an operation.
-    pub async fn look_up(&self, operation_id: OperationId) -> Result<Looked, NotDone> {
+    pub async fn look_up(&self, operation_id: OperationId) -> Result<FoundRecord, OperatorError> {
         let (now, item) = self.node.find(operation_id).await?;
-        let item = item.ok_or(NotDone::NotFound)?;
-        let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
-        Ok(Looked { id: item.id, record, now: self.node.at(now) })
+        let item = item.ok_or(OperatorError::NotFound)?;
+        let record = item.record().cloned().ok_or(OperatorError::Unreadable)?;
+        Ok(FoundRecord { id: item.id, record, now: self.node.at(now) })
     }
 
-    /// The time that the engine goes by, and what may be concluded from it.
+    /// The engine's current time, and how far it is trusted.
     pub fn now(&self) -> Now {
         self.node.at(self.node.now())
     }
 
-    /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt that took
-    /// no effect was answered. Where it cannot be opened, it is one that was not retained.
-    pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
+    /// The outcome of a record, unsealed: the replayed one, or the answer of the last attempt without effect. An
+    /// outcome that cannot be unsealed counts as not retained.
+    pub fn outcome(&self, looked: &FoundRecord) -> Option<Outcome> {
         let outcome = match looked.record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
             State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
@@ -96,7 +96,7 @@ impl Engine {
         outcome.map(|outcome| self.node.opened(looked.id, looked.record.operation_id(), outcome))
     }
 
-    /// What the records of `key` are found by: one hash, and while the hashing secret is being replaced, one more.
+    /// The hashes to find the records of `key`: one, and one more during a rotation of the hashing secret.
     pub fn key_hashes(&self, key: &Key) -> Result<Vec<KeyHash>, secrets::Error> {
         let view = self.node.secrets.view()?;
         let old = view.outgoing.as_ref().map(|outgoing| outgoing.old.secret.key_hash(key));
@@ -111,7 +111,7 @@ impl Engine {
         verdict: Verdict,
         who: &str,
         why: &str,
-    ) -> Result<Record, NotDone> {
+    ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         let why = format!("resolved as {}: {why}", verdict.name());
         let verdict = self.node.sealed_verdict(looked.id, verdict);
@@ -124,26 +124,31 @@ impl Engine {
 
     /// Releases a key whose attempts had no effect: the next request with it is the next attempt, whatever its payload. The
     /// record's history then has `who` and `why`, as [`resolve`](Self::resolve) keeps them.
-    pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
+    pub async fn release(
+        &self,
+        operation_id: OperationId,
+        who: &str,
+        why: &str,
+    ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, &format!("released: {why}"), machine::release).await
     }
 
     async fn by_hand(
         &self,
-        mut looked: Looked,
+        mut looked: FoundRecord,
         who: &str,
         why: &str,
         transition: impl Fn(&Record, Stamp<'_>) -> Result<Write, Refusal>,
-    ) -> Result<Record, NotDone> {
+    ) -> Result<Record, OperatorError> {
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let stamp = Stamp::new(looked.now, who, why);
-            // What a wrong clock dated ahead is brought back first, so that it can be said when its quiet period ends.
+            // Correct dates in the future first, so that the end of the quiet period is known.
             let redated = machine::redate(&looked.record, Stamp { why: REDATED, ..stamp });
             let (write, is_done) = match redated {
                 Ok(write) => (write, false),
-                Err(_) => (transition(&looked.record, stamp).map_err(NotDone::Refused)?, true),
+                Err(_) => (transition(&looked.record, stamp).map_err(OperatorError::Refused)?, true),
             };
             let reading = match self.node.write(looked.id, &write).await {
                 Ok(Written::Done { .. }) if is_done => return Ok(write.next),
@@ -160,14 +165,14 @@ impl Engine {
             let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
             looked.now = self.node.at(reading.now);
             looked.record = match reading.entry {
-                None => return Err(NotDone::NotFound),
-                Some(_) => reading.record().cloned().ok_or(NotDone::Unreadable)?,
+                None => return Err(OperatorError::NotFound),
+                Some(_) => reading.record().cloned().ok_or(OperatorError::Unreadable)?,
             };
             if landed {
                 return Ok(looked.record);
             }
         }
-        let context = "settling a record that somebody else keeps changing";
+        let context = "resolving a record that somebody else keeps changing";
         Err(store::Error::new(Kind::Unavailable, context).into())
     }
 }

@@ -1,8 +1,7 @@
-//! What the owner of an attempt may do with its record, and how its writes reach the store.
+//! The owner of an attempt, and how its writes reach the store.
 //!
-//! What lives here: the owner's token, the record as it was last known to be stored, and the loop that writes it: try,
-//! read again where the answer was lost, judge anew. What must never: a judgement of its own; each write is one of
-//! [`machine`]'s transitions.
+//! Contents: the owner's token, the last known record, and the loop that writes it: try, read again if the answer was
+//! lost, decide again. Every write is a transition of [`machine`].
 
 use crate::backoff::Backoff;
 use crate::node::Node;
@@ -21,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often a write is computed anew from what the store shows before that counts as a fault of the store.
+/// How often a write is recomputed before that counts as a fault of the store.
 const ROUNDS_MAX: usize = 64;
 
 /// The pause before a finish is tried again, at first and at most.
@@ -34,46 +33,46 @@ pub(crate) struct Ownership {
     /// Whether the outcome is sealed.
     pub(crate) seal: Seal,
     known: Mutex<Arc<Record>>,
-    /// When this owner dated its last stored write, by the uptime: not later than that.
+    /// An upper bound of the uptime at which this owner dated its last stored write.
     held_since: Mutex<Duration>,
     /// One write at a time.
     pub(crate) writing: Arc<tokio::sync::Mutex<()>>,
-    /// How it ended, where that was stored in a transaction of the application's own.
+    /// How it ended, if that was stored in the application's own transaction.
     ended: Mutex<Option<(Ending, Arc<Record>)>>,
     /// The lease is lost, or the attempt is over: nothing may be sent any more.
     closed: AtomicBool,
-    /// By when the work must have ended, by the uptime.
+    /// The uptime at which the work must have ended.
     deadline: Mutex<Duration>,
     /// The work was given more time.
     deadline_moved: Notify,
-    /// Whoever [keeps the lease](Self::keep_lease) is to stop.
+    /// Stops [`keep_lease`](Self::keep_lease).
     pub(crate) renewed_enough: Notify,
 }
 
 /// Why a write of the owner was not stored.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
-    /// The machine does not allow it on what stands there.
+    /// The machine does not allow it for the stored record.
     Refused(Reading),
-    /// The store did not take it; it may do so later.
+    /// The store did not accept it; it may do so later.
     Store(store::Error),
-    /// The clock is not trusted, so that it cannot be dated; it may be later.
+    /// The clock is not trusted, so the write cannot be dated; later it may be.
     Clock,
 }
 
-/// What became of an attempt's ending.
+/// The result of storing an attempt's ending.
 #[derive(Debug)]
 pub(crate) enum Finished {
     /// It is stored.
     Stored(Arc<Record>),
-    /// The record is no longer this attempt's, or no longer there: this stands there.
+    /// The record no longer belongs to this attempt, or is gone; contains the current entry.
     Overtaken(Reading),
     /// The store was closed for good.
     Never,
 }
 
 impl Ownership {
-    /// `held_since`: when the record was dated by its owner, by the uptime, or any moment before.
+    /// `held_since`: the uptime at which the owner dated the record, or an earlier one.
     pub(crate) fn new(
         node: Arc<Node>,
         id: CommandId,
@@ -107,12 +106,12 @@ impl Ownership {
         Arc::clone(&self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// The ending that a transaction of the application's own has stored, and the record with it.
+    /// The ending that the application's own transaction has stored, with the record.
     pub(crate) fn stored_elsewhere(&self) -> Option<(Ending, Arc<Record>)> {
         self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// A transaction of the application's own has stored how the attempt ended.
+    /// The application's own transaction has stored how the attempt ended.
     pub(crate) fn ended_elsewhere(&self, ending: Ending, record: Record) {
         let record = Arc::new(record);
         self.close();
@@ -132,24 +131,25 @@ impl Ownership {
     /// Whether the effect may be sent right now.
     pub(crate) fn may_send(&self) -> bool {
         let closed = self.closed.load(Ordering::Acquire);
-        // Before the record: a renewal meanwhile makes what is known of the lease better, never worse.
+        // Read this before the record: a renewal in between can only extend the lease.
         let held_since = *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let uptime = self.node.clock.uptime();
         let held_for = uptime.saturating_sub(held_since);
-        // By a time that others may have given up, nobody knows what they think of the lease.
+        // If this node's time may be outdated, others may judge the lease differently.
         !closed
             && !self.node.time.is_out_of_touch(uptime)
             && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest(), held_for)
     }
 
-    /// Nothing may be sent from here on, not by a clone of the attempt that its work has let out of its hands either.
+    /// Nothing may be sent from here on, not even by a clone of the attempt.
     ///
-    /// Whoever has been let through before this has stored the start before: the record that is read *after* this tells.
+    /// A clone that passed the check before has already stored its start, so the record that is read *after* this
+    /// call shows it.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The work has all of its time from now on.
+    /// The work's full deadline starts now.
     pub(crate) fn begin_deadline(&self) {
         let until = self.node.clock.uptime() + self.record().policy().work_deadline;
         *self.deadline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
@@ -170,14 +170,14 @@ impl Ownership {
         self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.at(now))).await
     }
 
-    /// Ends once nothing that this owner writes is under way.
+    /// Completes when no write of this owner is running.
     pub(crate) async fn write_is_over(&self) {
         drop(self.writing.lock().await);
     }
 
-    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost. Past the deadline it waits for
-    /// another one: work that keeps its thread cannot be dropped then, and must not be renewed for ever; but it may still
-    /// [start](Self::start), and has all of its time from then on.
+    /// Renews the lease for as long as it is polled. Ends if the lease is lost. After the deadline it waits for a new
+    /// deadline: work that blocks its thread cannot be dropped and must not be renewed for ever, but it may still
+    /// [start](Self::start), which gives it the full time again.
     pub(crate) async fn keep_lease(&self) {
         let lease = self.record().policy().lease;
         loop {
@@ -186,7 +186,7 @@ impl Ownership {
                 continue;
             }
             let pause = match self.renew().await {
-                // Never at once: where the store's time is known too roughly, that would go on without a pause.
+                // Never zero: if the store's time is known only roughly, that would be a busy loop.
                 Ok(_) => self.renewal_due_in().max(lease / 20),
                 Err(Unwritten::Store(_) | Unwritten::Clock) => lease / 20,
                 Err(Unwritten::Refused(_)) => return self.lose_lease(),
@@ -195,7 +195,7 @@ impl Ownership {
         }
     }
 
-    /// The lease is not renewed any more: nothing may be sent, and whoever watches is told.
+    /// The lease is no longer renewed: nothing may be sent, and the observer is notified.
     pub(crate) fn lose_lease(&self) {
         self.close();
         let record = self.record();
@@ -203,10 +203,10 @@ impl Ownership {
         self.node.observe(&Event::LeaseLost { operation_id, operation });
     }
 
-    /// Stores how the attempt ended, and does not give up: not over an outage, not over a full disk.
+    /// Stores how the attempt ended. Does not give up: not during an outage, not with a full disk.
     pub(crate) async fn finish(&self, mut ending: Ending, why: &str) -> Finished {
         let mut backoff = Backoff::new(FINISH_PAUSE.0, FINISH_PAUSE.1);
-        let (mut tried, mut told) = (Vec::new(), false);
+        let (mut tried, mut is_reported) = (Vec::new(), false);
         loop {
             let finish = |record: &Record, now| {
                 machine::finish(record, self.token, ending.clone(), self.node.stamp(now, why))
@@ -220,29 +220,29 @@ impl Ownership {
             };
             match error.kind() {
                 Kind::Closed => return Finished::Never,
-                // Known to have happened and too large to keep: better without its body than not at all.
+                // Known to have happened, but too large: store it without its body rather than not at all.
                 Kind::TooLarge if without_body(&mut ending) => {
                     tried.clear();
                     continue;
                 }
                 _ => {}
             }
-            // What is too much for the store at this moment may leave room for a sign of life.
+            // Even if the store cannot take the outcome now, it may take a renewal.
             if self.lease_is_short() {
                 drop(self.renew().await);
             }
-            if !told {
+            if !is_reported {
                 let record = self.record();
                 let (operation_id, operation) = (record.operation_id(), record.operation());
                 self.node.observe(&Event::Unstored { operation_id, operation, error: &error });
-                told = true;
+                is_reported = true;
             }
             let pause = backoff.next_span(self.node.random.bits());
             self.node.clock.sleep(pause).await;
         }
     }
 
-    /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can be.
+    /// When to renew the lease: after a third of its duration, judged by the latest possible time.
     pub(crate) fn renewal_due_in(&self) -> Duration {
         let record = self.record();
         let left = machine::lease_left(&record, self.node.now_at_the_latest().at);
@@ -255,13 +255,13 @@ impl Ownership {
             && machine::lease_left(&record, self.node.now()) < record.policy().lease / 2
     }
 
-    /// Gives the attempt up before anything was sent.
+    /// Gives up the attempt before anything was sent.
     pub(crate) async fn abandon(&self, why: &str) -> Finished {
         self.finish(Ending::NotApplied(None), why).await
     }
 
-    /// Computes a write from what is known to stand there and stores it; from what really stands there where that
-    /// turns out to be something else. `tried` holds what was sent of this transition before and may still arrive.
+    /// Computes a write from the known record and stores it; after a conflict, from the stored record. `tried`
+    /// contains earlier tries of this transition that may still arrive.
     async fn write(
         &self,
         tried: &mut Vec<Write>,
@@ -271,7 +271,7 @@ impl Ownership {
         if let Some((_, record)) = self.stored_elsewhere() {
             return Ok(record);
         }
-        // An ending is stored all the same where that fails; nothing is sent then.
+        // If this fails, an ending is still stored, but nothing may be sent.
         drop(time::catch_up(&self.node).await);
         let begun = self.node.clock.uptime();
         let mut now = self.node.now();
@@ -279,7 +279,7 @@ impl Ownership {
         for _ in 0..ROUNDS_MAX {
             let record = self.record();
             let write = match tried.last() {
-                // Once more, and not a new one each time: an outage may be long.
+                // Reuse the last write instead of collecting a new one each time: an outage may be long.
                 Some(last) if last.expect == Expect::unchanged(&record) => last.clone(),
                 _ => match transition(&record, now) {
                     Ok(write) => write,
@@ -304,13 +304,13 @@ impl Ownership {
                 Err(error) => return Err(Unwritten::Store(error)),
             };
             now = reading.now;
-            // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
+            // Check all of them: a write whose answer was lost may have arrived and caused the next refusal.
             let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
             let Some(current) = reading.record().cloned().map(Arc::new) else {
                 return Err(Unwritten::Refused(reading));
             };
             if current.token() != self.token {
-                // Another attempt's: nothing of it is this one's to hand out, its fence least of all.
+                // It belongs to another attempt: nothing of it may be returned here, least of all its fence.
                 self.close();
                 return Err(Unwritten::Refused(reading));
             }
@@ -328,7 +328,7 @@ impl Ownership {
     async fn refused(&self, shown: Option<Reading>) -> Unwritten {
         match shown {
             Some(reading) => Unwritten::Refused(reading),
-            // Refused by what this node knows: show what really stands there.
+            // Refused by the known record: read the stored one.
             None => match self.node.get(self.id).await {
                 Ok(reading) => Unwritten::Refused(reading),
                 Err(error) => Unwritten::Store(error),
@@ -337,7 +337,7 @@ impl Ownership {
     }
 }
 
-/// Takes the body out of an ending. Tells whether there was one.
+/// Removes the body from an ending. Returns whether there was one.
 fn without_body(ending: &mut Ending) -> bool {
     let outcome: &mut Outcome = match ending {
         Ending::Succeeded(outcome)

@@ -1,7 +1,6 @@
-//! Payloads of callers that speak no protocol: what has to be the same for two intents to be the same.
+//! Payloads for callers without a protocol: what has to be equal for two intents to be equal.
 //!
-//! What lives here: JSON values and plain bytes. What must never: a fingerprint of its own making; both are taken by
-//! [`semel_core::fingerprint`].
+//! Contents: JSON values and plain bytes. [`semel_core::fingerprint`] computes the fingerprints.
 
 use bytes::Bytes;
 use semel_core::fingerprint::{Error, Fingerprint, Limits, Payload, Request, Selection};
@@ -22,7 +21,7 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Json(Vec<u8>);
 
-/// How long it is, never what is in it.
+/// Shows the length, never the content.
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Json({} bytes)", self.0.len())
@@ -39,7 +38,7 @@ impl Json {
 impl Payload for Json {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
         let request = Request { content_type: &[b"application/json"], ..Request::new("", "", "", &self.0) };
-        // What the caller holds in memory is bounded already.
+        // The payload is already in memory, so no limit is needed.
         request.fingerprint(selection, &Limits { decoded_body_bytes_max: usize::MAX })
     }
 }
@@ -48,7 +47,7 @@ impl Payload for Json {
 #[derive(Clone)]
 pub struct Raw(Bytes);
 
-/// How long it is, never what is in it.
+/// Shows the length, never the content.
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Raw({} bytes)", self.0.len())

@@ -1,11 +1,10 @@
 //! The engine's randomness.
 //!
-//! What lives here: the one place of this crate that draws random bits. What must never: anything predictable; tokens,
-//! secrets and nonces are made of these bits.
+//! Contents: the only place in this crate that generates random bits, for tokens, secrets and nonces.
 
-/// Where tokens, secrets and nonces come from. Handed in, so that a simulation can repeat a run.
+/// The source of tokens, secrets and nonces. Injected, so that a simulation can repeat a run.
 pub trait Random: Send + Sync + 'static {
-    /// 128 fresh bits. In production nobody may be able to predict them, and none may come twice.
+    /// 128 fresh bits. In production they must be unpredictable and never repeat.
     fn bits(&self) -> u128;
 }
 
@@ -15,10 +14,10 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     /// # Panics
-    /// Where the operating system has no randomness to give: nothing that could be done instead would be safe.
+    /// If the operating system has no random bits: no fallback would be safe.
     fn bits(&self) -> u128 {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bits");
+        getrandom::fill(&mut bytes).expect("the operating system has random bits");
         u128::from_le_bytes(bytes)
     }
 }

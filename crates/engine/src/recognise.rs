@@ -1,7 +1,7 @@
-//! From an intent to the command that it is, under every secret in question.
+//! From an intent to its command, under every relevant secret.
 //!
-//! What lives here: what is derived from an intent once and needed in several places, and where its record is to be
-//! looked for. What must never: a command under a view that may be behind.
+//! Contents: what is derived once from an intent, and where to look for its record. Never here: a command under an
+//! outdated view.
 
 use crate::answer::Error;
 use crate::intent::Intent;
@@ -16,8 +16,8 @@ use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 
-/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a record was claimed under
-/// another selection.
+/// A recognised intent; cheap to clone. Its payload is read again only if a record was claimed under another
+/// selection.
 #[derive(Clone)]
 pub(crate) struct Recognised {
     pub(crate) intent: Arc<Intent>,
@@ -48,16 +48,16 @@ impl Payload for Read {
     }
 }
 
-/// Stands where the payload of a command belongs until that is put in.
+/// A placeholder for the payload of a command.
 static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
 impl Recognised {
-    /// Recognises an intent under the secrets of this moment.
+    /// Recognises an intent under the current secrets.
     pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
         Self::of(node, under_its_class(intent)?)
     }
 
-    /// The same for one whose effect is in the transaction that its record is written in.
+    /// The same for an intent whose effect is in the transaction of its record.
     pub(crate) fn local(node: &Node, intent: Intent) -> Result<Self, Error> {
         if intent.policy.class != Class::Local {
             return Err(Error::NotLocalClass(intent.policy.class));
@@ -84,7 +84,7 @@ impl Recognised {
         Self::under(view, Arc::new(Intent { payload: Arc::new(read), ..intent }))
     }
 
-    /// The same intent under the secrets of this moment.
+    /// The same intent under the current secrets.
     pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
         Self::under(node.secrets.view().map_err(Error::Secrets)?, Arc::clone(&self.intent))
     }
@@ -98,12 +98,12 @@ impl Recognised {
         Ok(Self { intent, view, current, old })
     }
 
-    /// What this process knows the command by, wherever its record stands.
+    /// The command's ID in this process, wherever its record is stored.
     pub(crate) fn id(&self) -> CommandId {
         self.current.command.id
     }
 
-    /// Every id that its record may stand under.
+    /// Every ID that its record may be stored under.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CommandId> {
         std::iter::once(&self.current).chain(&self.old).map(|ids| ids.command.id)
     }
@@ -113,15 +113,15 @@ impl Recognised {
         self.current.with(&*self.intent.payload)
     }
 
-    /// The command under every secret in question.
+    /// The command under every relevant secret.
     pub(crate) fn commands(&self) -> Commands<'_> {
         let payload = &*self.intent.payload;
         Commands { current: self.current.with(payload), old: self.old.as_ref().map(|old| old.with(payload)) }
     }
 }
 
-/// The intent under the class that its attempts are stored with. Nobody but the effect's own transaction can keep what `local`
-/// promises, unless there is no effect that could happen twice.
+/// The intent with the class that its attempts are stored with. Only the effect's own transaction can keep the
+/// promise of `local`, unless there is no effect.
 fn under_its_class(intent: Intent) -> Result<Intent, Error> {
     match (intent.policy.class, intent.has_effect) {
         (Class::Local, true) => Err(Error::LocalClass),
@@ -150,8 +150,7 @@ impl Ids {
     }
 }
 
-/// Where the record of a command is to be looked for and claimed. Outside of a change of the hashing secret that is clear
-/// without asking the store.
+/// Where to look for and claim the record of a command. Needs the store only during a rotation of the hashing secret.
 pub(crate) async fn locate<'c, 'a>(
     node: &Node,
     view: &View,
@@ -165,9 +164,9 @@ pub(crate) async fn locate<'c, 'a>(
     tokio::select! {
         biased;
         located = located => located.map_err(Error::Secrets),
-        // A marker that is still planted after this does no harm.
+        // A marker that is inserted after this is harmless.
         () = node.clock.sleep(node.settings.store_timeout) => {
-            Err(store::Error::new(Kind::Unavailable, "finding out where a command is kept").into())
+            Err(store::Error::new(Kind::Unavailable, "locating the record of a command").into())
         }
     }
 }

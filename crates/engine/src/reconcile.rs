@@ -1,11 +1,11 @@
-//! The reconciler: asks what became of an effect that nobody can prove.
+//! The reconciler: probes unknown outcomes.
 //!
-//! What lives here: who is asked, when, how often, and until when. What must never: a verdict of its own. What an answer
-//! is worth, and from when on "it is not there" counts, is for [`machine`] to say.
+//! Contents: who is asked, when, how often, and until when. [`machine`] decides what an answer means, and from when
+//! "not found" counts.
 
 use crate::node::Node;
 use crate::observe::{Event, Resolver};
-use crate::questions::{Question, Questions};
+use crate::probe_queue::{ProbeQueue, Probing};
 use crate::settings::Probe;
 use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
@@ -19,38 +19,37 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What somebody who was asked about an effect says.
+/// The answer of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// It happened. With its outcome, later requests replay it; without, they learn that it happened.
+    /// It happened. With an outcome, later requests replay it; without, they are told that it was not retained.
     Applied(Option<semel_core::outcome::Outcome>),
-    /// It was refused for good, with this answer.
+    /// It was refused permanently, with this answer.
     Failed(semel_core::outcome::Outcome),
-    /// It is not there. Counts once nobody can still send it.
+    /// It was not found. Counts as soon as nobody can still send it.
     NotFound,
-    /// It is not there and never will be: the system that was asked refuses this operation id from now on.
+    /// It did not happen and never will: the system refuses this operation ID from now on.
     Refused,
-    /// The question could not be answered. It will be put again.
+    /// The probe was inconclusive. It will be repeated.
     NoAnswer,
 }
 
-/// An effect that nobody can prove.
+/// An unknown outcome to probe.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The public name of the command, which the effect's own system was handed.
+    /// The operation ID, which the system that runs the effect received.
     pub operation_id: OperationId,
     /// The record.
     pub record: Arc<Record>,
 }
 
-/// Asks the system that an operation's effects happen in.
+/// Asks the system that runs an operation's effects.
 pub trait Reconcile: Send + Sync + 'static {
-    /// What became of the effect?
+    /// Finds out whether the effect happened.
     fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>>;
 
-    /// How often it may be asked, and for how long. As the engine is [set](crate::Settings::probe) otherwise. How many
-    /// questions are under way at once is the engine's to say in any case: some to each, so that one who never answers is in
-    /// nobody else's way.
+    /// How often and for how long to probe. Default: the engine's [settings](crate::Settings::probe). The limits on
+    /// concurrent probes are always the engine's, so that a reconciler that never answers does not block others.
     fn pace(&self) -> Option<&Probe> {
         None
     }
@@ -67,20 +66,20 @@ where
     }
 }
 
-/// From an operation's name to whom to ask about it.
+/// From an operation's name to its reconciler.
 type Directory = dyn Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync;
 
-/// Who is asked about which operation, and about what it is time to ask.
+/// The reconcilers by operation, and the pending probes.
 #[derive(Default)]
 pub(crate) struct Reconcilers {
     by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
-    /// Looked into for each question: who stands in it may change.
+    /// Consulted for each probe, because its result may change.
     directory: Option<Box<Directory>>,
-    questions: Mutex<Questions>,
+    questions: Mutex<ProbeQueue>,
     wake: Notify,
 }
 
-/// How often an answer is held against what stands there now.
+/// How often a verdict is applied again after a conflict.
 const ROUNDS_MAX: usize = 16;
 
 impl Reconcilers {
@@ -101,12 +100,12 @@ impl Reconcilers {
         named.or_else(|| self.directory.as_ref().and_then(|directory| directory(operation)))
     }
 
-    /// Whether there will never be anybody to ask.
+    /// Whether there are no reconcilers.
     fn is_empty(&self) -> bool {
         self.by_operation.is_empty() && self.directory.is_none()
     }
 
-    /// It is time to ask about this one, or somebody waits for the answer. Tells whether anybody here can be asked.
+    /// Queues a probe that is due, or that a request waits for. Returns whether this node has a reconciler for it.
     pub(crate) fn take_up(&self, id: CommandId, operation: &str) -> bool {
         let Some(asked) = self.of(operation) else { return false };
         self.questions().put(id, asked);
@@ -114,22 +113,22 @@ impl Reconcilers {
         true
     }
 
-    fn next(&self, bounds: &Probe) -> Option<Question> {
+    fn next(&self, bounds: &Probe) -> Option<Probing> {
         self.questions().next(bounds)
     }
 
     /// Makes room for the next one.
-    fn answered(&self, question: &Question) {
+    fn answered(&self, question: &Probing) {
         self.questions().answered(question);
         self.wake.notify_one();
     }
 
-    fn questions(&self) -> std::sync::MutexGuard<'_, Questions> {
+    fn questions(&self) -> std::sync::MutexGuard<'_, ProbeQueue> {
         self.questions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Starts the reconciler, where anybody can be asked.
+/// Starts the reconciler, if there is any.
 pub(crate) fn begin(node: &Arc<Node>) {
     if node.reconcilers.is_empty() {
         return;
@@ -154,10 +153,10 @@ pub(crate) fn begin(node: &Arc<Node>) {
     }));
 }
 
-/// A question under way, for as long as this lives: one whose reconciler panics is put again like any other.
+/// A running probe. Dropped also if the reconciler panics, so that the probe is repeated.
 struct Open {
     node: Arc<Node>,
-    question: Question,
+    question: Probing,
 }
 
 impl Drop for Open {
@@ -166,12 +165,12 @@ impl Drop for Open {
     }
 }
 
-/// Asks about one record, if it is still unknown, and stores what the answer is worth.
+/// Probes one record, if it is still unknown, and stores the verdict.
 async fn ask(node: &Arc<Node>, id: CommandId) {
     let Ok(reading) = node.get(id).await else { return };
     let now = node.at(reading.now);
     if !now.can_claim() {
-        // Nothing can be dated: not the answer, and not when to ask again.
+        // Nothing can be dated: neither the verdict nor the next probe.
         return;
     }
     let Some(record) = reading.record() else { return };
@@ -179,19 +178,20 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
     let from = machine::to_be_asked_from(record, now);
     if reading.now < from {
-        // The next request settles it. Nobody is asked before none may any more.
+        // The next request can resolve it. Probe only after that is no longer allowed.
         if next_probe_at.is_none_or(|at| at < from) {
             plan(node, id, record, Some(from)).await;
         }
         return;
     }
     let pace = reconcile.pace().unwrap_or(&node.settings.probe);
-    // Clients that retry every second are no reason to ask every second.
+    // Do not probe every second because clients retry every second.
     let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < pace.min;
     if asked_lately {
         return;
     }
-    // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
+    // Before the probe: the node that postpones it is the one that asks. If that node dies, the probe is delayed by
+    // one pause.
     let (now, asked) = (reading.now, node.clock.uptime());
     let next = next_probe(pace, since.max(from), probes, now);
     let Some(record) = postpone(node, id, record, next, now).await else { return };
@@ -213,13 +213,13 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     settle(node, id, &record, verdict, pace.quiet).await;
 }
 
-/// When a question was put, at the uptime `asked`, by the time that the node goes by now: that may be another one than then.
+/// The time of a probe at the uptime `asked`, by the node's current time, which may have been replaced since.
 fn asked_at(node: &Node, asked: Duration) -> Time {
     node.now() - node.clock.uptime().saturating_sub(asked)
 }
 
-/// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the answer
-/// counts for what stands there then, as long as it is still the same attempt's doubt.
+/// Stores the verdict. A concurrent probe of another node only postpones the next probe: the verdict still applies,
+/// as long as the same attempt is in doubt.
 async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict, quiet: Duration) {
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
@@ -228,7 +228,7 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
         let stamp = node.stamp(now, &why);
         let write = match machine::reconcile_after(&record, quiet, verdict.clone(), stamp) {
             Ok(write) => write,
-            // Absence proves nothing yet: ask again right after it does, at the latest.
+            // Absence proves nothing yet: probe again right after the quiet period, at the latest.
             Err(refusal @ Refusal::QuietUntil(_)) => {
                 let (planned, at) = (next_probe_at(&record), refusal.retry_at());
                 if planned.is_none() || planned > at {
@@ -246,7 +246,7 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
                 return;
             }
             Ok(Written::Refused(reading)) => reading,
-            // What was stored is stored; what was not is asked again.
+            // If it was not stored, the probe is repeated.
             Err(_) => return,
         };
         match reading.record() {
@@ -257,7 +257,7 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
     }
 }
 
-/// Moves the time of the next question on, as the one who asks now.
+/// Postpones the next probe, which makes this node the one that asks now.
 async fn postpone(
     node: &Arc<Node>,
     id: CommandId,

@@ -1,8 +1,8 @@
-//! Who renews the leases of attempts under way, whatever their work is doing.
+//! Renews the leases of running attempts, even if their work blocks.
 //!
-//! What lives here: when each lease is to be renewed for the first time, one task that looks after all of them, and from
-//! then on a task for each. Most attempts end before that, and cost a place in a list. What must never: a renewal that
-//! work could hold up by keeping its thread, or one that is sent after its attempt has ended.
+//! Contents: the time of each lease's first renewal, one task that waits for all of them, and from then on one task
+//! per lease. Most attempts end before that and only need an entry in a list. Work that blocks its thread cannot
+//! delay a renewal, and no renewal is sent after its attempt has ended.
 
 use crate::clock::Clock;
 use crate::ownership::Ownership;
@@ -16,38 +16,38 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The attempts of one node whose leases are renewed. Its task ends when this is dropped.
+/// The attempts of one node whose leases are renewed. The task ends when this is dropped.
 pub(crate) struct Renewer {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     list: Mutex<List>,
-    /// Somebody is due before the task would look again, or it is over.
+    /// An attempt is due earlier than the task would wake, or the renewer is dropped.
     sooner: Notify,
 }
 
 /// When an attempt is due, by the uptime, and its number.
 type Due = (Duration, u64);
 
-/// Attempts that nothing is renewed for yet, in the order in which they are due.
+/// Attempts without a renewal yet, in the order in which they are due.
 type Waiting = BTreeMap<Due, Arc<Ownership>>;
 
 struct List {
     waiting: Waiting,
     numbered: u64,
-    /// When the task looks again by itself.
+    /// When the task wakes next.
     looks_at: Duration,
     is_over: bool,
 }
 
 impl Shared {
-    /// No code of others runs under the lock.
+    /// No foreign code runs under the lock.
     fn list(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an attempt on the list. Tells whether it is due before the task would look again.
+    /// Adds an attempt to the list. Returns whether it is due before the task would wake.
     fn enter(&self, due_at: Duration, ownership: Arc<Ownership>) -> (Due, bool) {
         let mut list = self.list();
         list.numbered += 1;
@@ -58,7 +58,7 @@ impl Shared {
         (due, is_sooner)
     }
 
-    /// Whoever is due by now, and when to look again. `None` where it is over.
+    /// The attempts that are due, and when to wake next. `None` if the renewer is dropped.
     fn take_due(&self, now: Duration) -> Option<(Waiting, Option<Duration>)> {
         let mut list = self.list();
         if list.is_over {
@@ -92,7 +92,7 @@ impl Shared {
     }
 }
 
-/// Renews one lease until that is enough, or the lease is lost.
+/// Renews one lease until it is stopped or the lease is lost.
 async fn renew(ownership: Arc<Ownership>) {
     let renewing = async {
         tokio::select! {
@@ -101,10 +101,9 @@ async fn renew(ownership: Arc<Ownership>) {
             () = ownership.keep_lease() => {}
         }
     };
-    // Whoever watches the engine is code of others and runs in here. Where it panics nothing is renewed any more, and that
-    // must not go unsaid: the lease counts as lost.
+    // Observers are foreign code and run in here. If one panics, the lease is no longer renewed and counts as lost.
     if AssertUnwindSafe(renewing).catch_unwind().await.is_err() {
-        // It may panic once more. The attempt is closed by then.
+        // It may panic again. The attempt is already closed.
         drop(catch_unwind(AssertUnwindSafe(|| ownership.lose_lease())));
     }
 }
@@ -114,27 +113,27 @@ impl Renewer {
     pub(crate) fn begin(clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Self {
         let list = List { waiting: BTreeMap::new(), numbered: 0, looks_at: Duration::MAX, is_over: false };
         let shared = Arc::new(Shared { list: Mutex::new(list), sooner: Notify::new() });
-        // Not the node: it would be held for as long as the task sleeps, and with it the store.
+        // Not the node: a sleeping task would keep it and its store alive.
         let tended = Arc::clone(&shared);
         spawn.spawn(Box::pin(async move { tended.tend(&*clock).await }));
         Self { shared }
     }
 
-    /// Has the lease renewed from now on: at once where a third of it has passed, as it has under a claim that took long.
-    pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Keeping {
+    /// Renews the lease from now on; immediately if a third of it has passed, as after a slow claim.
+    pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Renewal {
         let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
-        let keeping = Keeping { due: Some(due), ownership: Arc::clone(ownership) };
+        let keeping = Renewal { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {
             self.shared.sooner.notify_one();
-            // A task that is woken here may be one that only this thread can run, as tokio has it; and what is run next may
-            // keep the thread.
+            // Tokio may schedule a task that is woken here on this thread only, and the work that runs next may block
+            // it.
             give_way().await;
         }
         keeping
     }
 
-    /// Takes an attempt off the list. Tells whether it was still on it: nothing was renewed, and nothing will be.
+    /// Removes an attempt from the list. Returns whether it was still there: then nothing was or will be renewed.
     fn take_off(&self, due: Due) -> bool {
         self.shared.list().waiting.remove(&due).is_some()
     }
@@ -147,22 +146,22 @@ impl Drop for Renewer {
     }
 }
 
-/// A lease that is renewed for as long as this lives.
-pub(crate) struct Keeping {
+/// Renews a lease until it is dropped.
+pub(crate) struct Renewal {
     due: Option<Due>,
     ownership: Arc<Ownership>,
 }
 
-impl Keeping {
-    /// Ends it. No renewal is sent once this has returned.
+impl Renewal {
+    /// Stops the renewals. No renewal is sent after this returns.
     pub(crate) async fn end(mut self) {
         if self.stop() {
-            // One that was under way holds this until it has been dropped, or answered.
+            // Wait for a renewal that is running.
             self.ownership.write_is_over().await;
         }
     }
 
-    /// Has nothing more renewed. Tells whether something may be on its way.
+    /// Stops the renewals. Returns whether one may be running.
     fn stop(&mut self) -> bool {
         let Some(due) = self.due.take() else { return false };
         let has_begun = !self.ownership.node.renewer.take_off(due);
@@ -173,13 +172,13 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for Renewal {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// Lets others run once.
+/// Yields to other tasks once.
 async fn give_way() {
     let mut gave_way = false;
     poll_fn(|context| {

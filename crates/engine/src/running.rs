@@ -1,7 +1,7 @@
-//! The attempts that this engine has under way.
+//! The attempts that this engine is running.
 //!
-//! What lives here: how twins in the same process find each other without asking the store, and how the last one out
-//! is told at shutdown. What must never: an answer that the store would not give too.
+//! Contents: how duplicates in the same process find each other without the store. They get no answer that the store
+//! would not give too.
 
 use semel_core::id::CommandId;
 use semel_core::record::Record;
@@ -9,39 +9,39 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// How far the attempt of this process has come.
+/// The progress of an attempt in this process.
 #[derive(Debug, Clone)]
 pub(crate) enum Progress {
-    /// Somebody here is claiming it.
+    /// It is being claimed here.
     Claiming,
-    /// A transaction of this process runs it. Nothing stands in the store before that has ended.
+    /// A transaction of this process runs it. The store has nothing of it until the transaction ends.
     Transaction,
-    /// It runs here; this is the record as it was claimed.
-    Running(Standing),
-    /// It runs on another node, or its ending is on its way to the store: this is the record as it was last known, and
-    /// only the store knows whether it still is.
-    Unsure(Standing),
-    /// It has ended, and this is stored.
-    Ended(Standing),
-    /// It is no longer ours, or was not to be had: the store knows more.
+    /// It runs here; contains the claimed record.
+    Running(StoredRecord),
+    /// It runs on another node, or its ending is on its way to the store; contains the last known record. Only the
+    /// store knows whether that is current.
+    Unsure(StoredRecord),
+    /// It has ended; contains the stored record.
+    Ended(StoredRecord),
+    /// It is no longer ours, or could not be claimed: ask the store.
     Left,
 }
 
-/// A record, and the id that it stands under.
+/// A record and its command ID.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct StoredRecord {
     pub(crate) id: CommandId,
     pub(crate) record: Arc<Record>,
 }
 
-/// The attempts under way in this process, by command.
+/// The running attempts of this process, by command.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     slots: Mutex<HashMap<CommandId, Arc<Mutex<Slot>>>>,
 }
 
-/// One attempt. Most have no twins, and a channel is made for the first that comes: telling one that nobody listens to
-/// would cost more than all the rest of this file.
+/// One attempt. Most have no duplicates, so the channel is created for the first one: notifying a channel without
+/// listeners would cost more than everything else here.
 #[derive(Debug)]
 struct Slot {
     progress: Progress,
@@ -62,44 +62,44 @@ impl Slot {
     }
 }
 
-/// No code of others runs under the locks of this file, so that what they hold is whole even after a panic.
+/// No foreign code runs under these locks, so their data is consistent even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A place in [`Running`], given up when it is dropped. Twins that wait learn at once.
+/// An entry in [`Running`], removed on drop. Waiting duplicates are notified immediately.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunningEntry {
     id: CommandId,
     running: Arc<Running>,
     slot: Arc<Mutex<Slot>>,
 }
 
 impl Running {
-    /// Takes the place of the command, or yields the twin that has it.
-    pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<Place, watch::Receiver<Progress>> {
+    /// Adds the command, or returns the running duplicate's progress.
+    pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<RunningEntry, watch::Receiver<Progress>> {
         let mut slots = lock(&self.slots);
         if let Some(twin) = slots.get(&id) {
             return Err(lock(twin).watch());
         }
         let slot = Arc::new(Mutex::new(Slot { progress: Progress::Claiming, twins: None }));
         slots.insert(id, Arc::clone(&slot));
-        Ok(Place { id, running: Arc::clone(self), slot })
+        Ok(RunningEntry { id, running: Arc::clone(self), slot })
     }
 
-    /// How many attempts are under way.
+    /// How many attempts are running.
     pub(crate) fn len(&self) -> usize {
         lock(&self.slots).len()
     }
 }
 
-impl Place {
+impl RunningEntry {
     pub(crate) fn show(&self, progress: Progress) {
         lock(&self.slot).show(progress);
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningEntry {
     fn drop(&mut self) {
         lock(&self.running.slots).remove(&self.id);
         let mut slot = lock(&self.slot);
@@ -117,24 +117,24 @@ mod tests {
     fn a_second_one_is_shown_the_first_until_it_leaves() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let place = running.enter(id).expect("nobody is there");
+        let running_entry = running.enter(id).expect("nobody is there");
         let twin = running.enter(id).expect_err("the first is there");
         assert!(matches!(*twin.borrow(), Progress::Claiming));
         assert_eq!(running.len(), 1);
-        drop(place);
+        drop(running_entry);
         assert!(matches!(*twin.borrow(), Progress::Left));
         assert!(running.enter(id).is_ok());
     }
 
     #[test]
-    fn a_twin_sees_what_was_shown_before_it_came_and_is_told_of_what_comes_after() {
+    fn a_duplicate_sees_earlier_and_later_progress() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let place = running.enter(id).expect("nobody is there");
-        place.show(Progress::Left);
+        let running_entry = running.enter(id).expect("nobody is there");
+        running_entry.show(Progress::Left);
         let mut twin = running.enter(id).expect_err("the first is there");
         assert!(matches!(*twin.borrow_and_update(), Progress::Left));
-        place.show(Progress::Claiming);
+        running_entry.show(Progress::Claiming);
         assert!(twin.has_changed().expect("the first is still there"));
         assert!(matches!(*twin.borrow_and_update(), Progress::Claiming));
     }

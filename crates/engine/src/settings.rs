@@ -1,36 +1,36 @@
-//! What can be set on an engine, and what it is otherwise.
+//! Settings of an engine, and their defaults.
 //!
-//! What lives here: spans and bounds that concern this node alone. What must never: terms of a promise to a client;
-//! those are [`Policy`](semel_core::policy::Policy) and stand in the record.
+//! Contents: durations and limits of this node. Never here: promises to clients; those are in the
+//! [`Policy`](semel_core::policy::Policy) of each record.
 
 use std::time::Duration;
 
-/// Spans and bounds of one engine.
+/// Durations and limits of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a twin waits for a running attempt, unless its intent says otherwise. 2 s.
+    /// How long a duplicate waits for a running attempt, unless its intent says otherwise. 2 s.
     pub wait: Duration,
-    /// How long a caller waits for its outcome to be stored before it is handed out as not stored. 5 s.
+    /// How long a caller waits until its outcome is stored; after that it is returned as not stored. 5 s.
     pub finish_wait: Duration,
     /// After how long a call to the store counts as lost. 10 s.
     ///
-    /// That holds for the start, heartbeats and listings. What a request waits for has [less](Self::request_timeout).
+    /// For the start, heartbeats and listings. Requests have a [shorter timeout](Self::request_timeout).
     pub store_timeout: Duration,
-    /// The same for what a request waits for: reading, claiming and finishing one record. 1 s, and never more than
+    /// The timeout for calls that a request waits for: reading, claiming and finishing one record. 1 s, and at most
     /// [`store_timeout`](Self::store_timeout).
     ///
-    /// A claim that is lost is refused, and nothing is run. An outcome that is lost is stored again and again until the store takes
-    /// it: giving up one call gives up no outcome.
+    /// If a claim times out, nothing is run. If storing an outcome times out, the engine keeps trying until it is
+    /// stored.
     pub request_timeout: Duration,
-    /// When a caller that was told "in progress" should ask again. 1 s.
+    /// When a caller should retry after "in progress". 1 s.
     pub retry_after: Duration,
-    /// The shortest pause between two looks of a twin that waits for another node's attempt. 5 ms.
+    /// The shortest polling interval of a duplicate that waits for another node's attempt. 5 ms.
     pub poll_min: Duration,
-    /// The longest such pause. 250 ms.
+    /// The longest polling interval. 250 ms.
     pub poll_max: Duration,
-    /// How many bytes of final outcomes are kept in memory. 16 MiB; 0 keeps none.
+    /// The size of the cache of final outcomes in bytes. 16 MiB; 0 turns it off.
     pub cache_bytes_max: usize,
-    /// When the clock is believed.
+    /// When the clock is trusted.
     pub clock: ClockSettings,
     /// The sweeper's pace.
     pub sweep: Sweep,
@@ -41,45 +41,45 @@ pub struct Settings {
 /// The sweeper's pace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// How often the sweeper looks. 1 s; zero switches it off.
+    /// How often the sweeper runs. 1 s; zero turns it off.
     pub every: Duration,
-    /// How many records it takes at a time. 256.
+    /// How many records it reads at a time. 256.
     pub chunk: usize,
-    /// How many records it handles in a second at most. 5,000.
+    /// The most records per second. 5,000.
     pub records_per_second_max: u32,
 }
 
-/// When the clock is believed.
+/// When the clock is trusted.
 ///
-/// Leases, quiet periods and retention are judged by the store's clock, or by the machine's where the store has none. That
-/// clock can be wrong, and a wrong clock must not cost a second effect.
+/// Leases, quiet periods and retention are judged by the store's clock, or by the machine's clock if the store has
+/// none. That clock can be wrong, and a wrong clock must not lead to a second effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockSettings {
-    /// By how much clocks may differ: those of several machines, and one and the same before and after it was set. 5 s.
+    /// How much clocks may differ: clocks of several machines, and one clock before and after it was set. 5 s.
     ///
-    /// Added to every lease and quiet period. A clock that jumps by more than this while the engine runs is not followed.
+    /// Added to every lease and quiet period. A larger jump of the clock while the engine runs is not followed.
     pub skew: Duration,
-    /// How long after the start nothing is expired, re-used or purged. 2 min.
+    /// How long after the start nothing is expired, reused or purged. 2 min.
     pub settle: Duration,
-    /// The longest stop of all nodes that the clock is believed about: further ahead of the time that the store remembers, it
-    /// is not trusted. 7 days.
+    /// The longest plausible downtime of all nodes: a clock further ahead of the last stored time is not trusted. 7
+    /// days.
     pub downtime_max: Duration,
     /// How often the time is written into the store. 10 s.
     pub heartbeat: Duration,
-    /// How long a clock must stay where it jumped to, at most an hour ahead, before it is followed. 10 min.
+    /// How long a clock that jumped ahead by at most an hour must be steady before it is followed. 10 min.
     pub steady_for: Duration,
 }
 
 impl ClockSettings {
-    /// The smallest jump that is noticed: answers are dated in whole milliseconds, and machines are busy.
+    /// The smallest jump that is detected: answers have whole milliseconds, and machines are busy.
     const ALLOWANCE_MIN: Duration = Duration::from_secs(1);
 
-    /// Within how long a node that is alive has written the time for all others to see.
+    /// How long it takes at most until a live node has written its time to the store.
     pub(crate) fn peers_seen_within(&self) -> Duration {
         self.heartbeat.saturating_mul(5) / 2
     }
 
-    /// By how much the clock may jump before it is not followed.
+    /// The largest jump of the clock that is followed.
     pub(crate) fn watch_allowance(&self) -> Duration {
         self.skew.max(Self::ALLOWANCE_MIN)
     }
@@ -100,21 +100,20 @@ impl Default for ClockSettings {
 /// The reconciler's pace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The pause from the first question, if it is not answered, to the second. It doubles each time. 1 s.
+    /// The pause between the first probe and the second. It doubles each time. 1 s.
     pub min: Duration,
-    /// The longest pause between two questions. 10 min.
+    /// The longest pause between two probes. 10 min.
     pub max: Duration,
-    /// How long after the doubt arose the matter is left to an operator. 24 h.
+    /// How long after the doubt arose the record is left to an operator. 24 h.
     pub give_up_after: Duration,
-    /// How long one question may take. 30 s.
+    /// How long one probe may take. 30 s.
     pub timeout: Duration,
-    /// How long nothing must have been heard of an owner before "it is not there" counts, where that is longer than the
-    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero.
+    /// The minimum quiet period before "not found" counts, if it is longer than the record's own [quiet
+    /// period](semel_core::policy::Policy::quiet); a shorter one has no effect. Zero.
     pub quiet: Duration,
-    /// How many questions to one [reconciler](crate::Reconcile) are under way at once. 16.
+    /// The most concurrent probes per [reconciler](crate::Reconcile). 16.
     pub at_once_max: usize,
-    /// How many are under way to all of them together. 64. One to each is allowed besides, whatever others keep waiting, until
-    /// twice as many are under way.
+    /// The most concurrent probes in total. 64. At least one probe per reconciler may run, up to twice this limit.
     pub at_once_total_max: usize,
 }
 
@@ -131,7 +130,7 @@ impl Probe {
 }
 
 impl Settings {
-    /// How long a request waits for one answer of the store.
+    /// The timeout of a request's call to the store.
     pub(crate) fn request_timeout(&self) -> Duration {
         self.request_timeout.min(self.store_timeout)
     }

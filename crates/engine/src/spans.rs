@@ -1,12 +1,12 @@
-//! The parts of a command's way, for whoever traces it.
+//! Tracing spans of a command.
 //!
-//! What lives here: the name that these spans go by. What must never: a field with anything of the command in it.
+//! Contents: the target of these spans. Spans have no fields, so they contain no data of the command.
 
-/// The target of the engine's own spans: `claim`, `wait` for a twin, and `finish`, each within the span that was current where
-/// the command was executed. They are at the level `TRACE`: nobody pays for them who has not asked for them.
+/// The target of the engine's own spans: `claim`, `wait` for a duplicate, and `finish`, each inside the span that was
+/// current when the command was executed. Their level is `TRACE`, so they cost nothing unless enabled.
 pub const SPANS: &str = "semel::span";
 
-/// A part of a command's way.
+/// A tracing span of a command.
 macro_rules! span {
     ($name:literal) => {
         tracing::trace_span!(target: $crate::SPANS, $name)

@@ -1,14 +1,13 @@
 //! Where the engine's own tasks run.
 //!
-//! What lives here: how a task is started. What must never: work that belongs to a caller's task; a client that hangs
-//! up must cancel nothing.
+//! Contents: how a task is started. If a client disconnects, these tasks are not cancelled.
 
 use std::pin::Pin;
 
 /// A task that belongs to the engine.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts tasks that outlive the caller. Handed in, so that a simulation can decide what runs when.
+/// Starts tasks that outlive the caller. Injected, so that a simulation can control the schedule.
 pub trait Spawn: Send + Sync + 'static {
     /// Starts `task`. It runs to its end unless the process ends first.
     fn spawn(&self, task: Task);

@@ -1,9 +1,9 @@
-//! The sweeper: what is past its time becomes a tombstone, a tombstone goes, a dead lease is marked.
+//! The sweeper: turns expired outcomes into tombstones, removes old tombstones, marks expired leases.
 //!
-//! What lives here: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes:
-//! each step is a compare-and-swap, and the loser has nothing left to do. Nodes divide what expires and goes, which is nearly all;
-//! what one of them leaves undone for a few rounds, everybody takes up. What must never: removing what the machine
-//! does not call gone.
+//! Contents: handling due records in chunks and at a limited rate, safe with any number of nodes: each step is a
+//! compare-and-swap, and the loser has nothing left to do. Nodes divide expiry and removal among themselves; what one
+//! of them leaves undone for a few rounds, all others take over. Only records whose retention is over, as the machine
+//! judges, are removed.
 
 use crate::archive::Archived;
 use crate::node::Node;
@@ -21,55 +21,55 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// After this long without a question, no node seems to have a reconciler for it.
+/// After this long without a probe, no node seems to have a reconciler for it.
 const NOBODY_ASKED: Duration = Duration::from_mins(10);
-/// For how long it is then out of the way.
+/// How long such a record is then set aside.
 const SET_ASIDE: Duration = Duration::from_hours(1);
 
-/// For how many rounds what is due is left to the node whose share it is in.
+/// For how many rounds a due record is left to the node whose share it is in.
 const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
 
-/// Whose work a round does.
+/// Which records a round handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// This node's share of what expires and goes, and everything else.
+pub(crate) enum SweepScope {
+    /// This node's share of expiry and removal, and everything else.
     Share,
     /// Everything that is due.
     All,
 }
 
-/// The states whose dates may lie in the future although they are due.
+/// States whose dates may be in the future although the record is due.
 const UNSETTLED: [StateName; 3] = [StateName::Claimed, StateName::Processing, StateName::Unknown];
 
-/// What one round of the sweeper came to.
+/// The result of one sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Swept {
+pub struct SweepReport {
     /// How many records it looked at.
     pub seen: u64,
-    /// Dead leases marked.
+    /// Expired leases marked.
     pub lapsed: u64,
-    /// Unknown outcomes that a wrong clock had dated ahead, brought back to the present.
+    /// Unknown outcomes with a date in the future, corrected.
     pub redated: u64,
-    /// Outcomes that became tombstones, or went at once where none are kept.
+    /// Outcomes that became tombstones, or were removed if no tombstones are kept.
     pub expired: u64,
     /// Records removed.
     pub purged: u64,
-    /// Unknown outcomes that it is time to ask about.
+    /// Unknown outcomes that are due for a probe.
     pub to_probe: u64,
-    /// Records that cannot be read. They stay as they are.
+    /// Records that cannot be read. They are unchanged.
     pub unreadable: u64,
     /// How long the longest overdue record was overdue. An unknown outcome that nobody here can be asked about is not counted: it
     /// waits for an operator.
     pub lag: Duration,
-    /// Calls to the store that failed; what they were about is due again in the next round.
+    /// Calls to the store that failed; their records are due again in the next round.
     pub failed: u64,
-    /// The clock is not trusted enough for anything to be judged, and nothing was touched.
+    /// The clock is not trusted enough to judge anything, and nothing was changed.
     pub stopped: bool,
-    /// The store's time when it was last asked what is due.
+    /// The store's time at the last query for due records.
     pub at: Option<Time>,
 }
 
-/// Starts the sweeper, unless it is switched off.
+/// Starts the sweeper, unless it is turned off.
 pub(crate) fn begin(node: &Arc<Node>) {
     if node.settings.sweep.every.is_zero() {
         return;
@@ -86,8 +86,8 @@ pub(crate) fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                swept = sweep(&node, Reach::Share) => {
-                    // An outage is told by every call's own event.
+                swept = sweep(&node, SweepScope::Share) => {
+                    // Every failed call has its own event.
                     if let Ok(swept) = swept {
                         node.observe(&Event::Swept(&swept));
                     }
@@ -97,9 +97,9 @@ pub(crate) fn begin(node: &Arc<Node>) {
     }));
 }
 
-/// Goes once through everything that is due and within reach.
-pub(crate) async fn sweep(node: &Arc<Node>, reach: Reach) -> Result<Swept, store::Error> {
-    let mut swept = Swept::default();
+/// Handles every due record within `scope` once.
+pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepReport, store::Error> {
+    let mut swept = SweepReport::default();
     time::catch_up(node).await?;
     let now = node.at(node.now());
     if !now.can_judge_leases() {
@@ -116,21 +116,21 @@ pub(crate) async fn sweep(node: &Arc<Node>, reach: Reach) -> Result<Swept, store
             node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime());
         }
     }
-    sweep_due(node, reach, &mut swept).await?;
+    sweep_due(node, scope, &mut swept).await?;
     Ok(swept)
 }
 
-/// Goes through what the store calls due, the longest overdue first.
-async fn sweep_due(node: &Arc<Node>, reach: Reach, swept: &mut Swept) -> Result<(), store::Error> {
+/// Handles what the store reports as due, the longest overdue first.
+async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
     let mut after: Option<Cursor> = None;
     loop {
         let begun = node.clock.uptime();
         let mut page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let listed = page.items.len();
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
-        // A clock that is not believed calls more due than is.
+        // A clock that is not trusted reports too much as due.
         let is_ahead = last.is_some_and(|due_at| due_at > page.now);
-        if reach == Reach::Share {
+        if scope == SweepScope::Share {
             page.items.retain(|item| is_within_share(node, item, page.now));
         }
         chunk(node, &page, swept).await;
@@ -140,7 +140,7 @@ async fn sweep_due(node: &Arc<Node>, reach: Reach, swept: &mut Swept) -> Result<
     }
 }
 
-/// Whether this node handles what is due, or leaves it to another for now.
+/// Whether this node handles the record, or leaves it to another for now.
 fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
     let Some(record) = item.record() else { return true };
     if !matches!(machine::due(record, node.at(now)), Due::Expire | Due::Purge) {
@@ -150,9 +150,9 @@ fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
     overdue >= node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE || node.secrets.share().has(item.id)
 }
 
-/// Goes through every record that is not settled: what a wrong clock dated ahead is due long before the store calls it so.
-/// Yields whether none of them is left that it is still too soon for.
-async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, store::Error> {
+/// Handles every unresolved record: one that a wrong clock dated in the future is due long before the store reports
+/// it. Returns whether no record is left that has to wait.
+async fn sweep_unsettled(node: &Arc<Node>, swept: &mut SweepReport) -> Result<bool, store::Error> {
     let mut all_settled = true;
     for state in UNSETTLED {
         all_settled &= sweep_state(node, state, swept).await?;
@@ -160,7 +160,11 @@ async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, st
     Ok(all_settled)
 }
 
-async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut Swept) -> Result<bool, store::Error> {
+async fn sweep_state(
+    node: &Arc<Node>,
+    state: StateName,
+    swept: &mut SweepReport,
+) -> Result<bool, store::Error> {
     let filter = Filter { state: Some(state), ..Filter::default() };
     let mut all_settled = true;
     let mut after: Option<Cursor> = None;
@@ -179,7 +183,7 @@ async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut Swept) -> R
     }
 }
 
-/// Keeps what is about to lose its outcome, or to go. Tells whether it may.
+/// Archives records that are about to lose their outcome or to be removed. Returns whether they may be.
 async fn archived(node: &Node, page: &Page) -> bool {
     let Some(archive) = &node.archive else { return true };
     let now = node.at(page.now);
@@ -199,8 +203,8 @@ async fn archived(node: &Node, page: &Page) -> bool {
     }
 }
 
-/// Handles the records of one chunk side by side, so that a store that commits in groups commits them as one.
-async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
+/// Handles the records of one chunk concurrently, so that a store with group commits writes them together.
+async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
     let now = page.now;
     swept.at = Some(now);
     let may_go = archived(node, page).await;
@@ -269,18 +273,18 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
-            told(node, record, swap(node, item.id, &write, Done::Expired).await)
+            report_expired(node, record, swap(node, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
             let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            told(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
+            report_expired(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
         }
     }
 }
 
-/// Tells of an outcome whose time is over.
-fn told(node: &Node, record: &Record, done: Done) -> Done {
+/// Reports an expired outcome.
+fn report_expired(node: &Node, record: &Record, done: Done) -> Done {
     if matches!(done, Done::Expired) {
         node.observe(&Event::Expired { operation: record.operation() });
     }
@@ -312,13 +316,13 @@ fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
     }
 }
 
-/// Leaves the store to others for as long as the chunk was too quick.
+/// Pauses for as long as the chunk was too fast.
 async fn throttle(node: &Node, handled: usize, begun: Duration) {
     let per_second = node.settings.sweep.records_per_second_max.max(1);
     let fair = Duration::from_secs(1) * u32::try_from(handled).unwrap_or(u32::MAX) / per_second;
     let took = node.clock.uptime().saturating_sub(begun);
     let pause = fair.saturating_sub(took);
-    // Shorter than any timer tells.
+    // Shorter pauses are below the resolution of timers.
     if pause >= Duration::from_millis(1) {
         node.clock.sleep(pause).await;
     }

@@ -1,20 +1,20 @@
-//! The engine's own tasks, and how they are told to end.
+//! The engine's tasks, and how they are ended.
 //!
-//! What lives here: counting what is under way, and the three stages of closing. What must never: what a task does.
+//! Contents: the number of running tasks, and the three stages of closing. Never here: what a task does.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
 
-/// How far the engine has come in closing.
+/// The stages of closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Closing {
-    /// Not at all.
+    /// Not closing.
     Open,
-    /// Nothing new is taken; what runs may end.
+    /// Nothing new is accepted; running attempts may end.
     Draining,
-    /// What still runs is dropped and its records are told what is known.
+    /// Running attempts are dropped, and their records get what is known.
     Now,
 }
 
@@ -22,12 +22,12 @@ pub(crate) enum Closing {
 pub(crate) struct Tasks {
     closing: watch::Sender<Closing>,
     under_way: Arc<UnderWay>,
-    /// What goes on beside attempts, and no attempt depends on.
+    /// Other tasks, which no attempt depends on.
     beside: Arc<UnderWay>,
 }
 
-/// A number, and whoever waits for it to be zero. Not a channel: every command counts itself in and out, and a channel
-/// would look for listeners each time.
+/// A counter, and a notification when it is zero. Not a channel: every command changes the counter twice, and a
+/// channel would look for listeners each time.
 #[derive(Debug, Default)]
 struct UnderWay {
     count: AtomicUsize,
@@ -48,7 +48,7 @@ impl UnderWay {
         loop {
             let none = self.none.notified();
             let mut none = pin!(none);
-            // Listening before looking: the last one may leave in between.
+            // Subscribe before reading: the last task may end in between.
             none.as_mut().enable();
             if self.now() == 0 {
                 return;
@@ -77,22 +77,22 @@ impl Tasks {
 
     /// One more task, unless the engine is closing.
     pub(crate) fn enter(&self) -> Option<Guard> {
-        // Counted first: whoever closes after this sees the count, whoever closed before is seen here.
+        // Count first: a later close sees this task, and an earlier close is seen here.
         let guard = self.enter_anyway();
         (!self.is(Closing::Draining)).then_some(guard)
     }
 
-    /// One more task, also while the engine is closing: for what it has begun before.
+    /// One more task, also while the engine is closing: for work that began earlier.
     pub(crate) fn enter_anyway(&self) -> Guard {
         self.under_way.enter()
     }
 
-    /// One more task that is no attempt: whoever shuts down may wait for it, and does not count it.
+    /// One more task that is not an attempt: a shutdown may wait for it, but does not count it.
     pub(crate) fn enter_beside(&self) -> Guard {
         self.beside.enter()
     }
 
-    /// Whether the engine has come that far in closing.
+    /// Whether closing has reached this stage.
     pub(crate) fn is(&self, closing: Closing) -> bool {
         *self.closing.borrow() >= closing
     }
@@ -105,21 +105,21 @@ impl Tasks {
         });
     }
 
-    /// Ends once the engine has come that far in closing.
+    /// Completes when closing has reached this stage.
     pub(crate) async fn closed(&self, closing: Closing) {
         let mut stage = self.closing.subscribe();
-        // The sender lives in `self`, so the channel cannot end before.
+        // The sender is in `self`, so the channel stays open.
         let _ = stage.wait_for(|stage| *stage >= closing).await;
     }
 
-    /// Ends once no task is under way.
+    /// Completes when no attempt is running.
     pub(crate) async fn idle(&self) {
         self.under_way.idle().await;
     }
 
-    /// The same, and nothing beside them either.
+    /// Completes when no attempt and no other task is running.
     pub(crate) async fn all_idle(&self) {
-        // In this order: what goes on beside an attempt is counted before the attempt is over.
+        // In this order, because an attempt counts its other tasks before it ends.
         self.under_way.idle().await;
         self.beside.idle().await;
     }
@@ -135,7 +135,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     #[tokio::test]
-    async fn whoever_waits_for_the_last_task_is_woken_by_it_and_not_before() {
+    async fn the_last_task_wakes_its_waiters() {
         let tasks = Tasks::new();
         let (first, last) = (tasks.enter().expect("open"), tasks.enter().expect("open"));
         let mut idle = pin!(tasks.idle());

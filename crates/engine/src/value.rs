@@ -1,10 +1,10 @@
 //! Work that returns a value.
 //!
-//! What lives here: [`Engine::run`], and how a value becomes an outcome and a value again. What must never: a value that
-//! looks like nothing taken for none: `0`, `""`, `[]`, `false` and `None` are outcomes like any other.
+//! Contents: [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are
+//! outcomes like any other.
 
-use crate::answer::{Answer, Error, Told};
-use crate::attempt::{Attempt, NotYours};
+use crate::answer::{Answer, Error, RequestOutcome};
+use crate::attempt::{Attempt, LeaseError};
 use crate::conduct::Ended;
 use crate::engine::Engine;
 use crate::intent::Intent;
@@ -16,19 +16,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// How work failed, which decides what a retry gets.
+/// How work failed. This decides what a retry gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
     /// Nothing took effect: the next call with the key may try again.
     NotApplied(String),
-    /// The command was refused for good: every later call with the key gets this same refusal.
+    /// The command was refused permanently: every later call with the key gets the same refusal.
     Refused(String),
-    /// Nobody can tell whether the effect happened: the outcome is unknown until somebody finds out.
+    /// Nobody knows whether the effect happened: the outcome is unknown until somebody finds out.
     InDoubt(String),
 }
 
-impl From<NotYours> for Failed {
-    fn from(error: NotYours) -> Self {
+impl From<LeaseError> for Failed {
+    fn from(error: LeaseError) -> Self {
         Self::NotApplied(error.to_string())
     }
 }
@@ -37,57 +37,56 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotApplied(why) => write!(f, "nothing took effect: {why}"),
-            Self::Refused(why) => write!(f, "refused for good: {why}"),
-            Self::InDoubt(why) => write!(f, "nobody can tell whether it took effect: {why}"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::InDoubt(why) => write!(f, "it may have taken effect: {why}"),
         }
     }
 }
 
 impl std::error::Error for Failed {}
 
-/// A value, and how it came about.
+/// A value, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done<T> {
     /// The value.
     pub value: T,
-    /// The public name of the command.
+    /// The operation ID.
     pub operation_id: OperationId,
-    /// Whether it comes from an earlier attempt, or one that ran meanwhile.
+    /// Whether the value is a replay of another call's attempt.
     pub replayed: bool,
-    /// Whether it is stored. Where it is not, the engine goes on trying, and a crash before it succeeds leaves the
-    /// outcome unknown.
+    /// Whether it is stored. If not, the engine keeps trying, and a crash before it succeeds leaves the outcome
+    /// unknown.
     pub stored: bool,
 }
 
-/// There is no value, and why.
+/// Why a call got no value.
 #[derive(Debug)]
 pub struct RunError {
-    /// The public name of the command, by which an operator finds its record. `None` where nothing was run
-    /// ([`NoValue::NotRun`]).
+    /// The operation ID, which an operator needs to find the record. `None` if nothing was run ([`RunErrorReason::NotRun`]).
     pub operation_id: Option<OperationId>,
     /// Why.
-    pub reason: NoValue,
+    pub reason: RunErrorReason,
 }
 
-/// Why there is no value.
+/// Why a call got no value.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NoValue {
-    /// The work failed, now or when it ran.
+pub enum RunErrorReason {
+    /// The work failed, in this call or in an earlier one.
     Failed(Failed),
-    /// Another attempt is under way; ask again.
+    /// Another attempt is running; try again later.
     InProgress,
     /// Nobody can prove whether the effect happened.
     Unknown,
     /// The key is bound to another payload.
     Mismatch,
-    /// There was an outcome, and it is past its time.
+    /// The outcome has expired.
     Expired,
-    /// Every attempt that the policy allows took no effect.
+    /// All attempts that the policy allows ended without effect.
     AttemptsExhausted,
-    /// It happened, and its value was not kept.
+    /// The effect happened, but its value was not retained.
     NotRetained,
-    /// What the call needs depends on the time, and the clock is not trusted. Nothing was run; ask again later.
+    /// The decision depends on the time, and the clock is not trusted. Nothing was run; try again later.
     ClockNotTrusted,
     /// The stored value is not of this type.
     NotThisType(serde_json::Error),
@@ -104,24 +103,24 @@ impl fmt::Display for RunError {
     }
 }
 
-impl fmt::Display for NoValue {
+impl fmt::Display for RunErrorReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failed) => failed.fmt(f),
-            Self::InProgress => f.write_str("another attempt is under way; ask again"),
+            Self::InProgress => f.write_str("another attempt is running; try again later"),
             Self::Unknown => f.write_str(
-                "nobody can prove whether it took effect; it has to be reconciled before a retry is safe",
+                "nobody knows whether it took effect; a retry is safe only after it was reconciled or resolved",
             ),
             Self::Mismatch => {
                 f.write_str("the key is bound to another payload; use a new key for a new command")
             }
-            Self::Expired => f.write_str("there was an outcome, and it is past its time"),
-            Self::AttemptsExhausted => f.write_str("every attempt that the policy allows took no effect"),
-            Self::NotRetained => f.write_str("it took effect, and its value was not kept"),
+            Self::Expired => f.write_str("the outcome has expired"),
+            Self::AttemptsExhausted => f.write_str("all attempts that the policy allows ended without effect"),
+            Self::NotRetained => f.write_str("it took effect, but its value was not retained"),
             Self::ClockNotTrusted => {
-                f.write_str("nothing was run, since the clock is not trusted; ask again later")
+                f.write_str("nothing was run, because the clock is not trusted; try again later")
             }
-            Self::NotThisType(error) => write!(f, "the stored value is not of this type: {error}"),
+            Self::NotThisType(error) => write!(f, "the stored value has another type: {error}"),
             Self::NotRun(error) => error.fmt(f),
         }
     }
@@ -130,20 +129,20 @@ impl fmt::Display for NoValue {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.reason {
-            NoValue::Failed(failed) => Some(failed),
-            NoValue::NotThisType(error) => Some(error),
-            NoValue::NotRun(error) => Some(error),
+            RunErrorReason::Failed(failed) => Some(failed),
+            RunErrorReason::NotThisType(error) => Some(error),
+            RunErrorReason::NotRun(error) => Some(error),
             _ => None,
         }
     }
 }
 
 impl Engine {
-    /// Does what `intent` asks for, once, and yields its value: from the work if this call ran it, from the store
-    /// otherwise.
+    /// Runs `work` once for `intent` and returns its value: from the work if this call ran it, otherwise from the
+    /// store.
     ///
-    /// The work runs in a task of the engine's own; dropping the returned future cancels nothing. It says how it failed
-    /// with [`Failed`], and that decides what a retry gets.
+    /// The work runs in a task of the engine; dropping the returned future cancels nothing. The work reports failures
+    /// as [`Failed`], which decides what a retry gets.
     ///
     /// ```
     /// use semel::payload::Json;
@@ -173,44 +172,48 @@ impl Engine {
     {
         let work = |attempt| async move { ended(work(attempt).await) };
         let answer = self.execute(intent, work).await;
-        let Answer { operation_id, told } =
-            answer.map_err(|error| RunError { operation_id: None, reason: NoValue::NotRun(error) })?;
+        let Answer { operation_id, outcome: request_outcome } =
+            answer.map_err(|error| RunError { operation_id: None, reason: RunErrorReason::NotRun(error) })?;
         let (value, replayed, stored) =
-            value(told).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
+            value(request_outcome).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
         Ok(Done { value, operation_id, replayed, stored })
     }
 }
 
 /// The value in an answer, whether it is replayed, and whether it is stored.
-fn value<T: DeserializeOwned>(told: Told<Result<T, Failed>>) -> Result<(T, bool, bool), NoValue> {
-    match told {
-        Told::Ran(ran) => {
+fn value<T: DeserializeOwned>(
+    request_outcome: RequestOutcome<Result<T, Failed>>,
+) -> Result<(T, bool, bool), RunErrorReason> {
+    match request_outcome {
+        RequestOutcome::Ran(ran) => {
             let stored = ran.stored.is_some();
             let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);
             let value = ran.local.map_err(|failed| match failed {
                 // This attempt took no effect, but an earlier one may have.
-                Failed::NotApplied(_) if in_doubt => NoValue::Unknown,
-                failed => NoValue::Failed(failed),
+                Failed::NotApplied(_) if in_doubt => RunErrorReason::Unknown,
+                failed => RunErrorReason::Failed(failed),
             })?;
             Ok((value, false, stored))
         }
-        Told::Replayed(replayed) => Ok((read(&replayed.outcome, replayed.stored.state)?, true, true)),
-        Told::InProgress { .. } => Err(NoValue::InProgress),
-        Told::Unknown { .. } | Told::Unreadable => Err(NoValue::Unknown),
-        Told::Mismatch => Err(NoValue::Mismatch),
-        Told::Expired => Err(NoValue::Expired),
-        Told::AttemptsExhausted => Err(NoValue::AttemptsExhausted),
-        Told::ClockNotTrusted { .. } => Err(NoValue::ClockNotTrusted),
+        RequestOutcome::Replayed(replayed) => {
+            Ok((read(&replayed.outcome, replayed.stored.state)?, true, true))
+        }
+        RequestOutcome::InProgress { .. } => Err(RunErrorReason::InProgress),
+        RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => Err(RunErrorReason::Unknown),
+        RequestOutcome::Mismatch => Err(RunErrorReason::Mismatch),
+        RequestOutcome::Expired => Err(RunErrorReason::Expired),
+        RequestOutcome::AttemptsExhausted => Err(RunErrorReason::AttemptsExhausted),
+        RequestOutcome::ClockNotTrusted { .. } => Err(RunErrorReason::ClockNotTrusted),
     }
 }
 
-/// The ending that the work's result stands for.
+/// The ending for a result of the work.
 fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
     let text = |why: &String| Outcome::value(why.clone());
     let ending = match &result {
         Ok(value) => match serde_json::to_vec(value) {
             Ok(json) => Ending::Succeeded(Outcome::value(json)),
-            // It happened all the same. What cannot be written down cannot be replayed.
+            // It happened, but a value that cannot be serialized cannot be replayed.
             Err(_) => Ending::Succeeded(Outcome::not_retained(semel_core::outcome::Status::Value)),
         },
         Err(Failed::NotApplied(why)) => Ending::NotApplied(Some(text(why))),
@@ -220,18 +223,19 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
     Ended::new(ending, result)
 }
 
-/// The value that a stored outcome stands for, or the failure.
-fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, NoValue> {
+/// The value of a stored outcome, or the failure.
+fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, RunErrorReason> {
     let body = match &outcome.body {
         Body::Kept(body) => Some(body),
         Body::Sealed(_) | Body::NotRetained => None,
     };
-    let text =
-        || body.map_or("(the reason was not kept)".into(), |body| String::from_utf8_lossy(body).into_owned());
+    let text = || {
+        body.map_or("(the reason was not retained)".into(), |body| String::from_utf8_lossy(body).into_owned())
+    };
     match (state, body) {
-        (StateName::FailedReplayable, _) => Err(NoValue::Failed(Failed::Refused(text()))),
-        (StateName::FailedNotReplayable, _) => Err(NoValue::Failed(Failed::NotApplied(text()))),
-        (_, None) => Err(NoValue::NotRetained),
-        (_, Some(body)) => serde_json::from_slice(body).map_err(NoValue::NotThisType),
+        (StateName::FailedReplayable, _) => Err(RunErrorReason::Failed(Failed::Refused(text()))),
+        (StateName::FailedNotReplayable, _) => Err(RunErrorReason::Failed(Failed::NotApplied(text()))),
+        (_, None) => Err(RunErrorReason::NotRetained),
+        (_, Some(body)) => serde_json::from_slice(body).map_err(RunErrorReason::NotThisType),
     }
 }

@@ -1,13 +1,13 @@
-//! How a request waits for a twin that runs already.
+//! Waiting for a running duplicate.
 //!
-//! What lives here: looking, and being woken. What must never: beginning an attempt; whatever would need one is still in
-//! progress to a waiter.
+//! Contents: polling and being notified. A waiter never begins an attempt: if one is needed, the command is still in
+//! progress.
 
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::node::Node;
-use crate::running::{Place, Progress, Standing};
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
+use crate::running::{Progress, RunningEntry, StoredRecord};
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::Record;
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What came of waiting for a twin in this process.
+/// The result of waiting for a duplicate in this process.
 pub(crate) enum Waited<L> {
-    /// The caller gets this.
+    /// The answer for the caller.
     Answered(Answer<L>),
-    /// The twin ran and left no word: the store knows more.
+    /// The duplicate ended without a result for this caller: ask the store.
     AskTheStore,
-    /// The store has not answered the twin's claim for longer than anybody waits for it.
+    /// The store has not answered the duplicate's claim in time.
     Stalled(store::Error),
-    /// The twin never ran: whoever waited for it is a request like any other.
+    /// The duplicate never ran: its waiters start again like new requests.
     NeverRan,
 }
 
-/// Waits for a twin in this process, until `until` by the uptime.
+/// Waits for a duplicate in this process, until `until` by the uptime.
 pub(crate) async fn for_local<L>(
     node: &Node,
     command: &Command<'_>,
@@ -36,7 +36,7 @@ pub(crate) async fn for_local<L>(
     until: Duration,
 ) -> Waited<L> {
     let mut ran = false;
-    // Storing a claim takes as long as the store takes; there is nothing to tell until then.
+    // Until the claim is stored, there is no answer.
     let claimed_by = until.max(node.clock.uptime() + node.settings.request_timeout());
     loop {
         let progress = twin.borrow_and_update().clone();
@@ -45,17 +45,18 @@ pub(crate) async fn for_local<L>(
                 let context = "waiting for the store to answer a claim of the same command";
                 return Waited::Stalled(store::Error::new(Kind::Unavailable, context));
             }
-            // Nothing is bound before the transaction has ended, and it may be rolled back. But another node may have been faster, and
-            // its outcome be known to whoever asks here.
+            // The transaction may still be rolled back, so it decides nothing yet. But another node may have been
+            // faster and stored its outcome.
             Progress::Transaction if node.clock.uptime() >= until => return Waited::AskTheStore,
             Progress::Claiming | Progress::Transaction => {}
-            Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
+            Progress::Running(StoredRecord { id, record })
+            | Progress::Unsure(StoredRecord { id, record }) => {
                 ran = true;
-                // As of its own last write: while it runs, its owner is alive.
+                // Judged at its last write: while it runs, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
                 let waited = node.clock.uptime() >= until;
-                // Only a lease that is known to be alive speaks for the record: past it, somebody may have taken the
-                // attempt over and ended it.
+                // Only a valid lease guarantees that the record is current: after it, somebody may have taken over
+                // and ended the attempt.
                 let is_certain = matches!(progress, Progress::Running(_))
                     && machine::is_held(record, node.now_at_the_latest());
                 match (reply, is_certain) {
@@ -64,10 +65,10 @@ pub(crate) async fn for_local<L>(
                     (_, false) => return Waited::AskTheStore,
                 }
             }
-            Progress::Ended(Standing { id, record }) => {
-                // Only what is final and not past its time is sure to stand there still: between the write and this
-                // look the process may have stood still, and others gone on.
-                if telling::is_kept(record) {
+            Progress::Ended(StoredRecord { id, record }) => {
+                // Only a final outcome that has not expired is certainly still stored: the process may have been
+                // suspended after the write.
+                if reply::is_kept(record) {
                     let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
                     if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
                         return Waited::Answered(answer(node, command, *id, record, reply));
@@ -88,13 +89,13 @@ pub(crate) async fn for_local<L>(
     }
 }
 
-/// Waits for an attempt of another node, by looking at the store, until `until` by the uptime. Twins in this process are
-/// shown what it sees.
+/// Waits for an attempt of another node by polling the store, until the uptime `until`. Duplicates in this process
+/// get its result.
 pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
     (id, mut reading): (CommandId, Reading),
-    place: Option<&Place>,
+    running_entry: Option<&RunningEntry>,
     until: Duration,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
@@ -102,20 +103,20 @@ pub(crate) async fn for_remote<L>(
     if changed.is_some()
         && machine::attend(reading.found(), command, node.at(reading.now)) == Reply::InProgress
     {
-        // It may have changed before this was told of changes.
+        // It may have changed before the subscription.
         reading = node.get(id).await?;
     }
     loop {
         let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
-            show_end(place, id, &reading, reply);
-            return Ok(telling::answer(node, &Subject::under(id, command), reading.found(), reply));
+            show_end(running_entry, id, &reading, reply);
+            return Ok(reply::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
-        if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Unsure(Standing { id, record: Arc::new(record.clone()) }));
+        if let (Some(running_entry), Some(record)) = (running_entry, reading.record()) {
+            running_entry.show(Progress::Unsure(StoredRecord { id, record: Arc::new(record.clone()) }));
         }
         let left = until.saturating_sub(node.clock.uptime());
-        // Told of changes, a look now and then is only a net.
+        // With notifications, polling is only a safety net.
         let pause = if changed.is_some() {
             node.settings.poll_max * 4
         } else {
@@ -130,16 +131,21 @@ pub(crate) async fn for_remote<L>(
             },
             None => nap.await,
         }
-        // Before the look: a change between the two must not go unnoticed.
+        // Subscribe before reading, so that no change between the two is missed.
         changed = node.store.changed(id);
         reading = node.get(id).await?;
     }
 }
 
-/// Twins that wait in this process learn of an outcome that cannot change any more.
-pub(crate) fn show_end(place: Option<&Place>, id: CommandId, reading: &Reading, reply: Reply<'_>) {
-    if let (Some(place), Reply::Replay(_), Some(record)) = (place, reply, reading.record()) {
-        place.show(Progress::Ended(Standing { id, record: Arc::new(record.clone()) }));
+/// Notifies waiting duplicates in this process of a final outcome.
+pub(crate) fn show_end(
+    running_entry: Option<&RunningEntry>,
+    id: CommandId,
+    reading: &Reading,
+    reply: Reply<'_>,
+) {
+    if let (Some(running_entry), Reply::Replay(_), Some(record)) = (running_entry, reply, reading.record()) {
+        running_entry.show(Progress::Ended(StoredRecord { id, record: Arc::new(record.clone()) }));
     }
 }
 
@@ -150,5 +156,5 @@ fn answer<L>(
     record: &Record,
     reply: Reply<'_>,
 ) -> Answer<L> {
-    telling::answer(node, &Subject::under(id, command), Found::Record(record), reply)
+    reply::answer(node, &Subject::under(id, command), Found::Record(record), reply)
 }

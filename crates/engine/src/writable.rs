@@ -1,26 +1,26 @@
-//! Whether the store takes writes.
+//! Whether the store accepts writes.
 //!
-//! What lives here: what the last writes came to. What must never: a write of its own; the heartbeat makes one often enough.
+//! Contents: the results of the last writes. It makes no writes itself; the heartbeat makes enough.
 
 use semel_core::store::{Error, Kind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The store has taken no write for a while.
+/// The store refuses writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusing {
-    /// For how long, since the first that failed was begun.
+pub struct WriteRefusal {
+    /// How long, since the start of the first failed write.
     pub lasts: Duration,
-    /// What the last one that failed said.
+    /// The kind of the last error.
     pub kind: Kind,
 }
 
-/// How that has changed, where it is news.
+/// A change of that status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
-    /// It takes none any more, or none for another reason than before.
+pub(crate) enum StatusChange {
+    /// It refuses writes, or refuses them for another reason than before.
     Refuses,
-    /// It takes writes again.
+    /// It accepts writes again.
     Writes,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct WriteWatch(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failing: Option<Failing>,
-    /// When the last write that succeeded was begun.
+    /// The start of the last successful write.
     wrote_at: Duration,
 }
 
@@ -41,30 +41,30 @@ struct Failing {
 }
 
 impl WriteWatch {
-    /// A write that was begun at the uptime `asked` came to this.
-    pub(crate) fn note(&self, asked: Duration, result: Result<(), &Error>) -> Option<News> {
+    /// Records the result of a write that began at the uptime `asked`.
+    pub(crate) fn note(&self, asked: Duration, result: Result<(), &Error>) -> Option<StatusChange> {
         let mut state = self.state();
         match result {
             Ok(()) => {
                 state.wrote_at = state.wrote_at.max(asked);
-                state.failing.take().map(|_| News::Writes)
+                state.failing.take().map(|_| StatusChange::Writes)
             }
-            // That says something about the entry, and nothing about the store.
+            // This concerns only the entry, not the store.
             Err(error) if error.kind() == Kind::TooLarge || error.is_entry_locked() => None,
             Err(error) => {
                 let kind = error.kind();
-                // One that took long may have been begun before others that succeeded.
+                // A slow write may have begun before others that succeeded.
                 let since = state.failing.map_or(asked.max(state.wrote_at), |failing| failing.since);
                 let before = state.failing.replace(Failing { since, kind });
                 let is_news = before.is_none_or(|before| cause(before.kind) != cause(kind));
-                is_news.then_some(News::Refuses)
+                is_news.then_some(StatusChange::Refuses)
             }
         }
     }
 
-    pub(crate) fn refusing(&self, uptime: Duration) -> Option<Refusing> {
+    pub(crate) fn refusing(&self, uptime: Duration) -> Option<WriteRefusal> {
         let failing = self.state().failing;
-        failing.map(|Failing { since, kind }| Refusing { lasts: uptime.saturating_sub(since), kind })
+        failing.map(|Failing { since, kind }| WriteRefusal { lasts: uptime.saturating_sub(since), kind })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,7 +72,7 @@ impl WriteWatch {
     }
 }
 
-/// A store that cannot be reached says now the one, now the other.
+/// An unreachable store fails with either of these kinds.
 fn cause(kind: Kind) -> Kind {
     if kind == Kind::Ambiguous { Kind::Unavailable } else { kind }
 }
@@ -88,13 +88,13 @@ mod tests {
         let watch = WriteWatch::default();
         let fails = |at, kind| watch.note(S(at), Err(&Error::new(kind, "writing")));
         assert_eq!((watch.note(S(1), Ok(())), watch.refusing(S(1))), (None, None));
-        assert_eq!(fails(10, Kind::Unavailable), Some(News::Refuses));
+        assert_eq!(fails(10, Kind::Unavailable), Some(StatusChange::Refuses));
         assert_eq!(fails(11, Kind::Ambiguous), None, "the same cause");
-        assert_eq!(watch.refusing(S(14)), Some(Refusing { lasts: S(4), kind: Kind::Ambiguous }));
-        assert_eq!(fails(12, Kind::Full), Some(News::Refuses), "another one");
+        assert_eq!(watch.refusing(S(14)), Some(WriteRefusal { lasts: S(4), kind: Kind::Ambiguous }));
+        assert_eq!(fails(12, Kind::Full), Some(StatusChange::Refuses), "another one");
         assert_eq!(fails(13, Kind::TooLarge), None);
-        assert_eq!(watch.refusing(S(14)), Some(Refusing { lasts: S(4), kind: Kind::Full }));
-        assert_eq!(watch.note(S(15), Ok(())), Some(News::Writes));
+        assert_eq!(watch.refusing(S(14)), Some(WriteRefusal { lasts: S(4), kind: Kind::Full }));
+        assert_eq!(watch.note(S(15), Ok(())), Some(StatusChange::Writes));
         assert_eq!((watch.note(S(16), Ok(())), watch.refusing(S(20))), (None, None));
         assert_eq!(fails(21, Kind::TooLarge), None, "an entry that is too large is no fault of the store");
         assert_eq!(
@@ -103,7 +103,10 @@ mod tests {
             "nor is one that is locked"
         );
         assert_eq!(watch.refusing(S(30)), None);
-        assert_eq!((watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)), (None, Some(News::Refuses)));
+        assert_eq!(
+            (watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)),
+            (None, Some(StatusChange::Refuses))
+        );
         assert_eq!(
             watch.refusing(S(41)).map(|refusing| refusing.lasts),
             Some(S(1)),

@@ -169,8 +169,8 @@ async fn every_state_and_every_byte_arrives() {
     world.engine(&world.target).await.expect("a node starts on a complete copy");
 }
 
-/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime for that of
-/// the machine that wrote the source's time.
+/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime
+/// for that of the machine that wrote the source's time.
 #[tokio::test]
 async fn the_time_goes_along_without_the_uptime_it_was_measured_by() {
     let world = World::new().await;
@@ -229,7 +229,7 @@ async fn lost_answers_are_looked_after() {
 }
 
 #[tokio::test]
-async fn a_source_with_a_live_node_is_refused_and_one_with_a_killed_node_is_watched_first() {
+async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
     let world = World::new().await;
     let engine = world.engine(&world.source).await.expect("an engine");
     // It gives a sign of life whenever somebody looks.

@@ -16,7 +16,10 @@ use semel::core::scope::{Caller, Identity, Operation, Scope, Secret};
 use semel::core::store::{Change, Count, Cursor, Filter, Item, Page, Reading, Setting, Store as _, Written};
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
-use semel::{Answer, Ended, Finding, Intent, Looked, Own, Ran, Replayed, Stored, Told, archive, payload};
+use semel::{
+    Answer, CallerOperation, Ended, Finding, FoundRecord, Intent, Ran, Replayed, RequestOutcome, Stored,
+    archive, payload,
+};
 use semel_testkit::assert_hidden;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -153,12 +156,26 @@ fn what_the_engine_answers_shows_no_stored_answer() {
     let replayed = || Replayed { outcome: outcome(), stored };
     hides("Replayed", &replayed());
     let operation_id = record.operation_id();
-    hides("Answer", &Answer::<()> { operation_id, told: Told::Replayed(replayed()) });
+    hides("Answer", &Answer::<()> { operation_id, outcome: RequestOutcome::Replayed(replayed()) });
     let ending = Ending::Succeeded(outcome());
-    hides("Told", &Told::Ran(Ran { ending, stored: Some(stored), attempt: 1, repeatable: false, local: () }));
+    hides(
+        "RequestOutcome",
+        &RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt: 1, repeatable: false, local: () }),
+    );
     let now = Time::from_millis(3);
-    hides("Looked", &Looked { id: CommandId::from_bytes(DIGEST), record: record.clone(), now: now.into() });
-    hides("Own", &Own { record: record.clone(), outcome: Some(outcome()), is_key: true, is_expired: false });
+    hides(
+        "FoundRecord",
+        &FoundRecord { id: CommandId::from_bytes(DIGEST), record: record.clone(), now: now.into() },
+    );
+    hides(
+        "CallerOperation",
+        &CallerOperation {
+            record: record.clone(),
+            outcome: Some(outcome()),
+            is_key: true,
+            is_expired: false,
+        },
+    );
     hides("Case", &semel::Case { operation_id, record: Arc::new(record) });
 }
 

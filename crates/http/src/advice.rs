@@ -1,58 +1,56 @@
-//! What a client should do about each refusal.
+//! Advice for clients about each refusal.
 //!
-//! What lives here: a sentence or two for every code, as it is published. What must never: advice that depends on a setting,
-//! or that would have somebody pay twice.
+//! Contents: one or two published sentences for every code. Advice does not depend on settings, and never risks a
+//! second effect.
 
 use crate::problem::Code;
 
 impl Code {
-    /// What a client should do, the same every time.
+    /// What a client should do.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Missing => {
-                "Draw a key (a random UUID will do), keep it with what is to be done, and send it with every attempt."
+                "Generate a key, such as a random UUID, store it with the operation, and send it with every attempt."
             }
             Self::Invalid => {
-                "Nothing was done. Mend how keys are made: a random UUID for each thing to be done is always right."
+                "Nothing was run. Fix how keys are generated: a random UUID per operation is always right."
             }
-            Self::CallerNotIdentified => {
-                "Nothing was done. Send one stable credential, by which the service can tell you from others."
-            }
-            Self::Unfingerprintable => "Nothing was done. Mend the body, then send it with the same key.",
+            Self::CallerNotIdentified => "Nothing was run. Send one stable credential that identifies you.",
+            Self::Unfingerprintable => "Nothing was run. Fix the body, then send it with the same key.",
             Self::Mismatch => {
-                "Send the first payload again to get its answer. Something else to be done needs a key of its own."
+                "Send the original payload again to get its answer. Use a new key for a new operation."
             }
             Self::InProgress => {
                 "Wait as long as Retry-After says, then send the same request with the same key."
             }
             Self::Unknown | Self::UpstreamFailed | Self::UpstreamTimeout => {
-                "It may have been done: never use a new key. Retry with this one where retryable is true; otherwise have the operation id looked into."
+                "The request may have taken effect: never use a new key. If retryable is true, retry with this key; otherwise report the operation ID to the service's operators."
             }
             Self::Expired => {
-                "It was answered long ago. Look at the service's own data for what it did; a new key would do it again."
+                "The request was processed long ago. Look up the result in the service's own data; a new key would run it again."
             }
             Self::NotRetained => {
-                "It was done, and its answer was not kept. Look at the service for what it did, and do not repeat it."
+                "The request was processed, but its response was not retained. Look up the result in the service's own data; do not repeat the request."
             }
             Self::Quota => {
-                "Nothing was done. Wait as long as Retry-After says, then send it with the same key."
+                "Nothing was run. Wait as long as Retry-After says, then send it with the same key."
             }
-            Self::TooLarge => "Nothing was done. Send a smaller body; the key may stay the same.",
+            Self::TooLarge => "Nothing was run. Send a smaller body; you may use the same key.",
             Self::AttemptsExhausted => {
-                "No attempt took effect. Report it as failed; to try after all is a new intent, with a new key."
+                "No attempt took effect. Treat the operation as failed; use a new key to try again."
             }
-            Self::Unreachable => "Nothing was sent. Send the same request with the same key, a little later.",
+            Self::Unreachable => "Nothing was sent. Send the same request with the same key a little later.",
             Self::Streaming => {
-                "Nothing was done. Send the command as a plain request with the key, and follow its events on another without one."
+                "Nothing was run. Send the command as a plain request with the key, and read events in another request without a key."
             }
             Self::Malformed => {
-                "Nothing was done under the key. Fix how the request is written, then send it with the same key."
+                "Nothing was run. Fix the syntax of the request, then send it with the same key."
             }
             Self::NotFound => {
-                "Ask with the credential that the operation was sent with; another caller's is not shown."
+                "Use the same credential as for the original request; operations of other callers are not shown."
             }
             Self::Busy | Self::ClockNotTrusted | Self::StoreUnavailable => {
-                "This request did nothing. Wait as long as Retry-After says, then send it with the same key."
+                "Nothing was run. Wait as long as Retry-After says, then send it with the same key."
             }
         }
     }

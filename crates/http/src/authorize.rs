@@ -1,6 +1,6 @@
-//! Asking once more before a stored outcome is handed out.
+//! Authorization before a replay.
 //!
-//! What lives here: the question and who answers it. What must never: an answer of our own, or a replay without one.
+//! Contents: the callback. There is no replay without its consent.
 
 use crate::body::Body;
 use http::Response;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 
-/// Asks, before a stored outcome is replayed, whether the caller may still have it.
+/// Checks, before a stored outcome is replayed, whether the caller may still get it.
 ///
-/// Only needed where nothing outside of the layer authenticates: otherwise a token that was revoked since the first request
-/// still fetches its replay.
+/// Needed only if there is no authentication outside of the layer: without both, a revoked token can still get a
+/// replay.
 ///
 /// ```
 /// use semel_http::{Authorize, Body, Terms};
@@ -34,9 +34,8 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 pub struct Authorize(Arc<dyn Fn(Parts) -> Answer + Send + Sync>);
 
 impl Authorize {
-    /// By a question of one's own, about the head of the request that would get the replay; the
-    /// [`OperationId`](semel::core::id::OperationId) is among its extensions. The response of a refusal goes to the client as
-    /// it is; nothing about the record changes.
+    /// By your own check of the request head; the [`OperationId`](semel::core::id::OperationId) is in its extensions.
+    /// On a refusal, the client gets the returned response; the record is unchanged.
     pub fn by<A, F>(ask: A) -> Self
     where
         A: Fn(Parts) -> F + Send + Sync + 'static,

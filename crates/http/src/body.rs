@@ -1,11 +1,11 @@
-//! Bodies: read whole within a limit, or passed through live.
+//! Bodies: read completely within a limit, or streamed.
 //!
-//! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
+//! Contents: the body type of this crate. Bytes are never changed, and no body is kept beyond its limit.
 
 use crate::clean::Clean;
-use crate::held::Held;
 use crate::response_room::{self, ResponsePlace};
-use crate::room::{NoRoom, Place};
+use crate::room::{BodyMemory, NoRoom};
+use crate::waiting_bytes::WaitingBytes;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -19,64 +19,64 @@ use std::task::{Context, Poll, ready};
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the inner service gets and the client is sent: bytes that were read before, or a body that still comes.
+/// The body of requests to the inner service and of responses to clients: complete bytes, or a stream.
 pub struct Body(Kind);
 
 enum Kind {
     Whole(Whole),
-    /// A response that was read, and is counted until its client has it.
-    Held(Held, Option<HeaderMap>),
+    /// A complete response, counted until its client has read it.
+    WaitingBytes(WaitingBytes, Option<HeaderMap>),
     Live(Live),
 }
 
-/// A body that still comes.
+/// A streamed body.
 struct Live {
-    /// What came already.
-    came: Held,
+    /// What has arrived already.
+    came: WaitingBytes,
     rest: UnsyncBoxBody<Bytes, BoxError>,
-    /// What its trailers must not say.
+    /// What to remove from its trailers.
     clean: Option<Clean>,
 }
 
-/// A body that was read to its end.
+/// A complete body.
 #[derive(Clone, Default)]
 pub(crate) struct Whole {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
-    /// What it holds of the room that all share.
-    pub(crate) place: Option<Arc<Place>>,
+    /// Its share of the memory.
+    pub(crate) place: Option<Arc<BodyMemory>>,
 }
 
-/// What came of reading a body.
+/// The result of reading a body.
 pub(crate) enum Read {
     Whole(Whole),
     /// It is longer than allowed.
     Over,
-    /// It broke off, did not end in time, or found no room.
+    /// It failed, did not end in time, or got no memory.
     Broken(BoxError),
 }
 
-/// What came of reading a response.
+/// The result of reading a response.
 pub(crate) enum ReadResponse {
-    /// With room for as much again as it takes: what is stored of it.
+    /// Complete, with memory for a second copy, which is stored.
     Whole(Whole, ResponsePlace),
-    /// It is longer than is kept, or found no room. Nothing of it is lost, but for trailers that only Semel may send.
+    /// It is too long to store, or got no memory. The body is complete, except for trailers that only Semel may send.
     Over(Body, Why),
-    /// It broke off.
+    /// It failed.
     Broken(BoxError),
 }
 
-/// Why a response is not kept.
+/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It is longer than is kept, or need not end.
+    /// It is too long to store, or may be endless.
     TooLong,
-    /// There was no room for it.
+    /// There was no memory for it.
     NoRoom,
 }
 
 impl Body {
-    /// A body that is passed through as it comes.
+    /// A streamed body.
     pub fn live<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -85,11 +85,11 @@ impl Body {
         Self::resumed(Bytes::new().into(), body)
     }
 
-    /// The same, without what its trailers must not say.
+    /// The same with cleaned trailers.
     pub(crate) fn cleaned(mut self, clean: Clean) -> Self {
         match &mut self.0 {
             Kind::Whole(whole) => whole.clean(clean),
-            Kind::Held(_, trailers) => clean_trailers(trailers, clean),
+            Kind::WaitingBytes(_, trailers) => clean_trailers(trailers, clean),
             Kind::Live(live) => live.clean = Some(clean),
         }
         self
@@ -99,29 +99,30 @@ impl Body {
         Self(Kind::Whole(whole))
     }
 
-    /// A response that was read within `place`.
+    /// A complete response, counted in `place`.
     pub(crate) fn held(Whole { data, trailers, .. }: Whole, mut place: ResponsePlace) -> Self {
         place.shrink_to(data.len());
-        Self(Kind::Held(Held::counted([data], place, true), trailers))
+        Self(Kind::WaitingBytes(WaitingBytes::counted([data], place, true), trailers))
     }
 
-    /// The same, counted in `place` until its client has it. One that still comes is not. Fails where there is no room for it.
+    /// The same, counted in `place` until its client has read it. A streamed body is not counted. Fails if there is
+    /// no memory for it.
     pub(crate) fn held_in(self, mut place: ResponsePlace) -> Result<Self, NoRoom> {
         let Kind::Whole(whole) = self.0 else { return Ok(self) };
         place.try_grow_to(whole.data.len())?;
         Ok(Self::held(whole, place))
     }
 
-    /// The bytes of a body that was read.
+    /// The bytes of a complete body.
     pub(crate) fn data(&self) -> Option<Bytes> {
         match &self.0 {
             Kind::Whole(whole) => Some(whole.data.clone()),
-            Kind::Held(held, _) => held.data(),
+            Kind::WaitingBytes(held, _) => held.data(),
             Kind::Live(_) => None,
         }
     }
 
-    fn resumed<B>(came: Held, rest: B) -> Self
+    fn resumed<B>(came: WaitingBytes, rest: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -136,21 +137,21 @@ impl From<Bytes> for Body {
     }
 }
 
-/// Reads `body` to its end, unless it is longer than `max` bytes, or than there is room for in `place`.
-pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<Place>) -> Read
+/// Reads `body` completely, unless it is longer than `max` bytes, or does not fit in `place`.
+pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<BodyMemory>) -> Read
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    let mut came = Came::default();
+    let mut came = Received::default();
     let mut trailers: Option<HeaderMap> = None;
     loop {
         let frame = match &place {
             None => body.frame().await,
             Some(place) => tokio::select! {
                 biased;
-                () = place.told_to_go() => return Read::Broken(NoRoom.into()),
+                () = place.revoked() => return Read::Broken(NoRoom.into()),
                 frame = body.frame() => frame,
             },
         };
@@ -174,28 +175,29 @@ where
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
             Err(Err(_)) => {}
         }
-        // Where its length is known, its end need not be waited for.
+        // If its length is known, do not wait for its end.
         if body.is_end_stream() {
             break;
         }
     }
-    if let Some(Err(no_room)) = place.as_ref().map(Place::stay) {
+    if let Some(Err(no_room)) = place.as_ref().map(BodyMemory::stay) {
         return Read::Broken(no_room.into());
     }
     Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
 }
 
-/// Reads the `body` of a response to its end, unless it is longer than `max` bytes, or than there is room for.
+/// Reads the `body` of a response completely, unless it is longer than `max` bytes, or there is no memory for it.
 pub(crate) async fn read_response<B>(body: B, max: usize, mut place: ResponsePlace) -> ReadResponse
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    // Room for all of it is asked for at once where its length is known: whoever waits for more holds what it has.
+    // If its length is known, reserve memory for all of it in one step: a partial reservation would block memory
+    // while it waits.
     let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
-    let (mut came, mut capacity, mut patience) = (Came::default(), 0, place.patience());
+    let (mut came, mut capacity, mut patience) = (Received::default(), 0, place.patience());
     let mut trailers: Option<HeaderMap> = None;
     while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
         let frame = match frame {
@@ -218,7 +220,7 @@ where
                 };
                 if let Some(why) = why {
                     place.shrink_to(came.len());
-                    let held = Held::counted([came.into_bytes(), data], place, false);
+                    let held = WaitingBytes::counted([came.into_bytes(), data], place, false);
                     return ReadResponse::Over(Body::resumed(held, body).cleaned(Clean::All), why);
                 }
                 came.push(data, capacity);
@@ -233,13 +235,14 @@ where
     ReadResponse::Whole(Whole { data: came.into_bytes(), trailers, place: None }, place)
 }
 
-/// What is taken for a response of this many bytes: as much again for what is stored of it, beyond what every request has.
+/// The memory for a response of this length: twice its length, because of the stored copy, beyond what every request
+/// has.
 fn room_for(bytes: usize) -> usize {
     if bytes <= response_room::FIRST_BYTES { bytes } else { bytes.saturating_mul(2) }
 }
 
 impl Whole {
-    /// Takes off what its trailers must not say.
+    /// Cleans its trailers.
     pub(crate) fn clean(&mut self, clean: Clean) {
         clean_trailers(&mut self.trailers, clean);
     }
@@ -252,19 +255,19 @@ fn clean_trailers(trailers: &mut Option<HeaderMap>, clean: Clean) {
     trailers.take_if(|trailers| trailers.is_empty());
 }
 
-/// What came so far. A body of one piece is not copied.
+/// The bytes so far. A body of one piece is not copied.
 #[derive(Default)]
-struct Came {
+struct Received {
     first: Bytes,
     joined: BytesMut,
 }
 
-impl Came {
+impl Received {
     fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }
 
-    /// `capacity`: how long it may become, where that is known.
+    /// `capacity`: the expected length, if known.
     fn push(&mut self, data: Bytes, capacity: usize) {
         if self.len() == 0 {
             self.first = data;
@@ -292,7 +295,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = match &mut self.0 {
             Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| Ok(std::mem::take(data))),
-            Kind::Held(held, _) => held.next_piece(),
+            Kind::WaitingBytes(held, _) => held.next_piece(),
             Kind::Live(Live { came, .. }) => came.next_piece(),
         };
         if let Some(piece) = piece {
@@ -306,7 +309,7 @@ impl http_body::Body for Body {
                     (frame, _) => frame,
                 });
             }
-            Kind::Whole(Whole { trailers, .. }) | Kind::Held(_, trailers) => trailers,
+            Kind::Whole(Whole { trailers, .. }) | Kind::WaitingBytes(_, trailers) => trailers,
         };
         Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
@@ -314,7 +317,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(Whole { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
-            Kind::Held(held, trailers) => held.is_empty() && trailers.is_none(),
+            Kind::WaitingBytes(held, trailers) => held.is_empty() && trailers.is_none(),
             Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
         }
     }
@@ -322,7 +325,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Whole(Whole { data, trailers, .. }) => whole_hint(data.len(), trailers.is_some()),
-            Kind::Held(held, trailers) => whole_hint(held.len(), trailers.is_some()),
+            Kind::WaitingBytes(held, trailers) => whole_hint(held.len(), trailers.is_some()),
             Kind::Live(Live { came, rest, .. }) => {
                 let (rest, came) = (rest.size_hint(), came.len() as u64);
                 let mut hint = SizeHint::new();
@@ -340,18 +343,18 @@ fn whole_hint(bytes: usize, has_trailers: bool) -> SizeHint {
     if !has_trailers {
         return SizeHint::with_exact(bytes as u64);
     }
-    // A length would have HTTP/1 end the message before its trailers.
+    // With a length, HTTP/1 would end the message before its trailers.
     let mut hint = SizeHint::new();
     hint.set_lower(bytes as u64);
     hint
 }
 
-/// How long it is, never what is in it.
+/// Shows the length, never the content.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
-            Kind::Held(held, _) => write!(f, "Body({} bytes)", held.len()),
+            Kind::WaitingBytes(held, _) => write!(f, "Body({} bytes)", held.len()),
             Kind::Live(_) => f.write_str("Body(live)"),
         }
     }

@@ -1,7 +1,7 @@
-//! One amount of memory that many requests share.
+//! A memory budget that many requests share.
 //!
-//! What lives here: who holds how much, who waits for more, and who gives way. What must never: a share that is taken back after
-//! its holder was told that it may keep it.
+//! Contents: who holds how much, who waits for more, and whose share is revoked. A share is never revoked after its
+//! holder was promised to keep it.
 
 use crate::room::NoRoom;
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// An amount, in KiB.
+/// A budget in KiB.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     state: Arc<Mutex<State>>,
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
 struct State {
     free: u32,
     shares: HashMap<u64, Entry>,
-    /// What each client holds, without what was told to go.
+    /// What each client holds, without revoked shares.
     held: HashMap<Option<IpAddr>, u32>,
     /// Who waits.
     waiting: BTreeSet<u64>,
@@ -35,20 +35,20 @@ struct State {
 struct Entry {
     client: Option<IpAddr>,
     held: u32,
-    /// What it waits for.
+    /// How much it waits for.
     wanted: u32,
     may_go: bool,
     signal: Arc<Signal>,
 }
 
-/// Tells a holder that something has changed for it.
+/// Notifies a holder of a change.
 #[derive(Debug, Default)]
 struct Signal {
     notify: Notify,
     goes: AtomicBool,
 }
 
-/// What one of them holds, until this is dropped.
+/// One share, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Budget,
@@ -62,7 +62,7 @@ impl Budget {
         Self { state: Arc::new(Mutex::new(state)), kib_max }
     }
 
-    /// A share of nothing as yet. Until it [stays](Share::stay), it may be told to go.
+    /// An empty share. It may be revoked until it [stays](Share::stay).
     pub(crate) fn share(&self, client: Option<IpAddr>) -> Share {
         let signal = Arc::<Signal>::default();
         let entry = Entry { client, held: 0, wanted: 0, may_go: true, signal: Arc::clone(&signal) };
@@ -75,7 +75,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is whole: a panic elsewhere leaves it usable.
+        // Every change is complete, so the state is consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,7 +93,7 @@ impl State {
         *self.held.entry(entry.client).or_default() += kib;
     }
 
-    /// Counts a share no longer as its client's.
+    /// No longer counts a share as its client's.
     fn uncount(&mut self, client: Option<IpAddr>, kib: u32) {
         if let Some(held) = self.held.get_mut(&client) {
             *held -= kib;
@@ -103,13 +103,13 @@ impl State {
         }
     }
 
-    /// `number` waits no longer. What it waited for.
+    /// `number` no longer waits. Returns what it waited for.
     fn unwait(&mut self, number: u64) -> u32 {
         self.waiting.remove(&number);
         self.shares.get_mut(&number).map_or(0, |entry| std::mem::take(&mut entry.wanted))
     }
 
-    /// Hands out what is free: to those first whose clients hold least.
+    /// Assigns free memory, first to the clients that hold least.
     fn hand_out(&mut self) {
         loop {
             let least = self.waiting.iter().min_by_key(|number| {
@@ -128,8 +128,8 @@ impl State {
         }
     }
 
-    /// Has shares go until there is what `number` waits for: the largest of whoever holds most, as long as that is more than the
-    /// one who waits would have.
+    /// Revokes shares until there is enough for `number`: the largest share of the client that holds most, as long as
+    /// that is more than the waiting client would have.
     fn make_room(&mut self, number: u64) {
         let Some((client, wanted)) = self.shares.get(&number).map(|entry| (entry.client, entry.wanted))
         else {
@@ -162,7 +162,7 @@ impl State {
 }
 
 impl Share {
-    /// Makes it as large as `kib`; waits for room as long as `wait`, and has others go after a `moment` of that.
+    /// Grows the share to `kib`. Waits at most `wait`, and revokes shares of others after `moment`.
     pub(crate) async fn grow_to(&mut self, kib: u32, moment: Duration, wait: Duration) -> Result<(), NoRoom> {
         let moment = moment.min(wait);
         if self.try_grow_to(kib)? {
@@ -180,13 +180,13 @@ impl Share {
         waiting.await;
         let mut state = self.budget.lock();
         let was_granted = state.unwait(self.number) == 0;
-        // Whoever waited behind this one may find enough.
+        // The next waiter may now have enough.
         state.hand_out();
         drop(state);
         if was_granted && !self.goes() { Ok(()) } else { Err(NoRoom) }
     }
 
-    /// Whether it is as large as `kib` now; it waits for the rest otherwise.
+    /// Whether it has `kib` now; otherwise it waits for the rest.
     fn try_grow_to(&self, kib: u32) -> Result<bool, NoRoom> {
         let mut state = self.budget.lock();
         if self.goes() {
@@ -203,7 +203,7 @@ impl Share {
         Ok(!state.waiting.contains(&self.number))
     }
 
-    /// Resolves once it has what it waits for, or is to go.
+    /// Completes when it has what it waits for, or is revoked.
     async fn granted(&self) {
         while self.budget.lock().waiting.contains(&self.number) {
             self.signal.notify.notified().await;
@@ -214,14 +214,14 @@ impl Share {
         self.signal.goes.load(Ordering::Acquire)
     }
 
-    /// Resolves once it is to make room for others.
-    pub(crate) async fn told_to_go(&self) {
+    /// Completes when it is revoked.
+    pub(crate) async fn revoked(&self) {
         while !self.goes() {
             self.signal.notify.notified().await;
         }
     }
 
-    /// From now on it is not told to go. An error where it was.
+    /// From now on it cannot be revoked. Fails if it was.
     pub(crate) fn stay(&self) -> Result<(), NoRoom> {
         let mut state = self.budget.lock();
         if let Some(entry) = state.shares.get_mut(&self.number) {
@@ -269,7 +269,7 @@ mod tests {
         let (small, large) = (share(&budget, 1, 35).await, share(&budget, 1, 45).await);
         let mut new = budget.share(Some(client(3)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
-            large.told_to_go().await;
+            large.revoked().await;
             drop(large);
         });
         assert_eq!(grown, Ok(()));
@@ -288,7 +288,7 @@ mod tests {
         assert!(!more.goes() && !stays.goes());
         let mut new = budget.share(Some(client(2)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
-            more.told_to_go().await;
+            more.revoked().await;
             assert_eq!(more.stay(), Err(NoRoom), "too late");
             drop(more);
         });
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_free_goes_first_to_whoever_holds_least() {
+    async fn free_memory_goes_first_to_the_client_with_least() {
         let budget = Budget::new(100);
         let (first, rest) = (share(&budget, 1, 50).await, share(&budget, 1, 50).await);
         assert_eq!((first.stay(), rest.stay()), (Ok(()), Ok(())));

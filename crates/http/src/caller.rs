@@ -1,7 +1,7 @@
-//! Who is calling.
+//! The caller of a request.
 //!
-//! What lives here: the default rule, and the place for a rule of one's own. What must never: trust in a claim that nobody
-//! verified, or one scope for callers that should not share one.
+//! Contents: the default rule, and custom rules. Never here: trust in unverified claims, or one scope for callers
+//! that should not share one.
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
@@ -10,27 +10,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a request's caller cannot be told from others. `Display` says what mends it, and never quotes a header.
+/// Why a request's caller cannot be identified. `Display` says how to fix it, and never quotes a header.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotIdentified {
-    /// `Authorization` came on more than one line.
+    /// `Authorization` has more than one line.
     SeveralAuthorizations,
     /// The scheme is neither `Basic` nor `Bearer`: its value may change with every request.
     Scheme,
     /// A `Cookie` and no `Authorization`: every session would be one caller.
     CookieOnly,
-    /// The rule that was set found nobody.
+    /// The configured rule found no caller.
     ByRule,
-    /// The rule that was set found nobody, and says why. Clients are shown these words: they must quote no header.
+    /// The configured rule found no caller, for this reason. Clients see the text: it must not quote a header.
     Because(Cow<'static, str>),
-    /// The rule that was set found something that it goes by, and it is not valid: a token that has run out, a header that came
-    /// twice. Clients are shown these words: they must quote no header.
+    /// The configured rule found an invalid credential: an expired token, a duplicate header. Clients see the text:
+    /// it must not quote a header.
     Rejected(Cow<'static, str>),
 }
 
 impl NotIdentified {
-    /// Whether the request shows something that callers are known by, and it is not valid; otherwise it shows nothing of the kind.
+    /// Whether the request has an invalid credential; otherwise it has none.
     pub const fn is_rejection(&self) -> bool {
         match self {
             Self::SeveralAuthorizations | Self::Scheme | Self::Rejected(_) => true,
@@ -43,19 +43,19 @@ impl fmt::Display for NotIdentified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SeveralAuthorizations => {
-                "The request has several Authorization headers; send one. (Service: or set `Layer::callers` to a rule of \
-                 your own.)"
+                "The request has several Authorization headers; send one. (Service: or set `Layer::callers` to your \
+                 own rule.)"
             }
             Self::Scheme => {
                 "The Authorization header is neither Basic nor Bearer, and may differ on every retry. (Service: set \
-                 `Layer::callers` to a rule of your own, or to `Callers::all_anonymous()`.)"
+                 `Layer::callers` to your own rule, or to `Callers::all_anonymous()`.)"
             }
             Self::CookieOnly => {
-                "The request has a Cookie and no Authorization header, so that its session cannot be told from others. \
-                 (Service: set `Layer::callers` to a rule that names the session, or to `Callers::all_anonymous()`.)"
+                "The request has a Cookie and no Authorization header, so its session cannot be identified. \
+                 (Service: set `Layer::callers` to a rule that identifies the session, or to `Callers::all_anonymous()`.)"
             }
             Self::ByRule => {
-                "The request does not say who is calling in the way that this service asks for. (Service: see the rule \
+                "The request does not say who is calling in the way that this service requires. (Service: see the rule \
                  in `Layer::callers`, or in `Terms::callers` of the route.)"
             }
             Self::Because(why) | Self::Rejected(why) => why,
@@ -67,12 +67,12 @@ impl std::error::Error for NotIdentified {}
 
 type Rule = dyn Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync;
 type RuleOfBoth = dyn Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync;
-/// The tenant that a request belongs to, where it does to any.
+/// The tenant of a request, if it has one.
 pub(crate) type TenantOf = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 
-/// How callers are told apart: on a whole [`Layer`](crate::Layer), or on one route, by its [`Terms`](crate::Terms).
+/// How callers are identified: on a whole [`Layer`](crate::Layer), or on one route by its [`Terms`](crate::Terms).
 ///
-/// Clones are the same rule. Two rules that were made apart are two, whatever they do.
+/// Clones are the same rule. Two rules that were created separately are different, even if they do the same.
 #[derive(Clone, Default)]
 pub struct Callers {
     kind: Kind,
@@ -96,8 +96,8 @@ impl From<Kind> for Callers {
 
 impl Callers {
     /// The default: by the `Authorization` header, schemes `Basic` and `Bearer`. The guarantee is then *per access
-    /// token*: a client whose token was renewed is another caller. Without the header callers are anonymous and share
-    /// one scope; requests whose caller cannot be told that way are refused.
+    /// token*: a client with a renewed token is another caller. Without the header, callers are anonymous and share
+    /// one scope. Requests whose caller cannot be identified in this way are refused.
     pub fn by_authorization() -> Self {
         Kind::Authorization.into()
     }
@@ -134,8 +134,8 @@ impl Callers {
         Kind::Rule(Arc::new(rule)).into()
     }
 
-    /// By a rule of one's own that tells the tenant in the same breath, or that there is none. What
-    /// [`Layer::tenant`](crate::Layer::tenant) says does not count for such callers.
+    /// By your own rule that also returns the tenant, if any. [`Layer::tenant`](crate::Layer::tenant) is not used for
+    /// such callers.
     ///
     /// ```
     /// use semel::core::scope::Identity;
@@ -157,15 +157,14 @@ impl Callers {
         Kind::InTenants(Arc::new(rule)).into()
     }
 
-    /// The same rule, with words of one's own for the published specification: by what callers are told apart, such as "per
-    /// API key".
+    /// The same rule with your own description for the published specification, such as "per API key".
     #[must_use]
     pub fn described(self, words: impl Into<Arc<str>>) -> Self {
         Self { words: Some(words.into()), ..self }
     }
 
-    /// By what callers are told apart, in the words of the published specification.
-    pub fn told_apart(&self) -> &str {
+    /// How callers are identified, as text for the published specification.
+    pub fn description(&self) -> &str {
         self.words.as_deref().unwrap_or(match &self.kind {
             Kind::Authorization => "per access token",
             Kind::Anonymous => "not at all: all are anonymous",
@@ -183,7 +182,7 @@ impl Callers {
         }
     }
 
-    /// Who asks for `operation`; `tenant` tells the tenant of callers whose rule does not.
+    /// The scope of `operation`; `tenant` gives the tenant if the rule does not.
     pub(crate) fn scope(
         &self,
         parts: &Parts,
@@ -201,7 +200,7 @@ impl Callers {
         })
     }
 
-    /// Whether both are one rule.
+    /// Whether both are the same rule.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {
             (Kind::Authorization, Kind::Authorization) | (Kind::Anonymous, Kind::Anonymous) => true,
@@ -247,7 +246,7 @@ fn by_authorization(parts: &Parts) -> Result<Caller, NotIdentified> {
 mod tests {
     use super::*;
 
-    fn told(headers: &[(&str, &str)]) -> Result<Caller, NotIdentified> {
+    fn identified(headers: &[(&str, &str)]) -> Result<Caller, NotIdentified> {
         let mut request = http::Request::builder();
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -258,11 +257,11 @@ mod tests {
 
     #[test]
     fn schemes_are_compared_without_case_and_credentials_exactly() {
-        let bearer = told(&[("authorization", "Bearer t0ken")]);
+        let bearer = identified(&[("authorization", "Bearer t0ken")]);
         assert_eq!(bearer, Ok(Identity::authorization("bearer", "t0ken").into()));
-        assert_eq!(bearer, told(&[("authorization", "bEARER  t0ken"), ("cookie", "a=b")]));
-        assert_ne!(bearer, told(&[("authorization", "Bearer T0ken")]));
-        assert_ne!(bearer, told(&[("authorization", "Basic t0ken")]));
+        assert_eq!(bearer, identified(&[("authorization", "bEARER  t0ken"), ("cookie", "a=b")]));
+        assert_ne!(bearer, identified(&[("authorization", "Bearer T0ken")]));
+        assert_ne!(bearer, identified(&[("authorization", "Basic t0ken")]));
     }
 
     #[test]
@@ -270,12 +269,12 @@ mod tests {
         for scheme in
             ["AWS4-HMAC-SHA256 Credential=a", "Digest username=a", "OAuth a=b", "Bearer", "Bearer ", "x"]
         {
-            assert_eq!(told(&[("authorization", scheme)]), Err(NotIdentified::Scheme), "{scheme}");
+            assert_eq!(identified(&[("authorization", scheme)]), Err(NotIdentified::Scheme), "{scheme}");
         }
         let twice = [("authorization", "Bearer a"), ("authorization", "Bearer a")];
-        assert_eq!(told(&twice), Err(NotIdentified::SeveralAuthorizations));
-        assert_eq!(told(&[("cookie", "session=7")]), Err(NotIdentified::CookieOnly));
-        assert_eq!(told(&[]), Ok(Caller::Anonymous));
+        assert_eq!(identified(&twice), Err(NotIdentified::SeveralAuthorizations));
+        assert_eq!(identified(&[("cookie", "session=7")]), Err(NotIdentified::CookieOnly));
+        assert_eq!(identified(&[]), Ok(Caller::Anonymous));
     }
 
     #[test]

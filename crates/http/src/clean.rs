@@ -1,23 +1,23 @@
-//! What must not be said on the way through.
+//! Headers that must not pass through.
 //!
-//! What lives here: taking it off headers and trailers. What must never: anything of the service's own taken off.
+//! Contents: removing them from headers and trailers. The service's own headers are never removed.
 
 use crate::names;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// What headers and trailers are cleaned of.
+/// What to remove from headers and trailers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clean {
-    /// Everything that only Semel may say.
+    /// Everything that only Semel may set.
     All,
-    /// The word about the effect, which no client ever sees.
+    /// The report about the effect, which clients must not see.
     Outcome,
 }
 
 impl Clean {
-    /// Takes it off headers or trailers.
+    /// Removes it from headers or trailers.
     pub(crate) fn from(self, headers: &mut HeaderMap) {
         match self {
             Self::All => names::strip(headers),
@@ -25,7 +25,7 @@ impl Clean {
         }
     }
 
-    /// A frame without it; `None` where nothing is left of its trailers.
+    /// A frame without it; `None` if nothing is left of its trailers.
     pub(crate) fn frame(self, mut frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         if let Some(trailers) = frame.trailers_mut() {
             self.from(trailers);

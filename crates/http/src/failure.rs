@@ -1,29 +1,28 @@
-//! How an inner service fails to answer.
+//! Failures of an inner service.
 //!
-//! What lives here: what can be known of the effect when there is no response. What must never: a guess that nothing was
-//! sent.
+//! Contents: what is known about the effect without a response. "Nothing was sent" is never a guess.
 
 use crate::problem::Code;
 use std::fmt;
 
-/// Why an inner service has no response, as far as it knows. A service that reaches out to another one returns this as its
-/// error, or as a source of it; every other error counts as [`Broken`](Self::Broken). It has to be true of *everything* that
-/// the service did for the request: one that reached a first system and not a second must not pass the second's error on.
+/// Why an inner service has no response. A service that calls another one returns this as its error, or as a source
+/// of it; every other error counts as [`Broken`](Self::Broken). It must be true for *everything* that the service did
+/// for the request: a service that reached a first system but not a second one must not pass on the second error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// No byte of the request was sent: refused, no such host, handed back unserialised. The next request with the key
-    /// is the next attempt.
+    /// No byte of the request was sent: connection refused, unknown host, or returned unsent. The next request with
+    /// the key is the next attempt.
     Unreachable,
-    /// No byte was sent, for want of a connection in time.
+    /// No byte was sent: no connection in time.
     ConnectTimeout,
-    /// It broke off, or answered nonsense, after a byte may have been sent. In doubt.
+    /// The connection closed, or the response was not valid HTTP, after a byte may have been sent. In doubt.
     Broken,
     /// It did not answer in time. In doubt.
     TimedOut,
 }
 
 impl Failure {
-    /// What `error` or any of its sources says about it.
+    /// The failure in `error` or one of its sources.
     pub(crate) fn told_by(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -54,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// What the error of a response's body says. The response had begun: whatever it says, something was sent.
+    /// The failure of a response's body. The response had begun, so something was sent.
     pub(crate) fn of_body(error: &(dyn std::error::Error + 'static)) -> Self {
         match Self::told_by(error) {
             Self::TimedOut => Self::TimedOut,

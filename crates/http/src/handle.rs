@@ -1,7 +1,7 @@
-//! The handler's end of an attempt.
+//! The handler's access to its attempt.
 //!
-//! What lives here: what a handler may learn of its attempt, and say about it while it runs. What must never: a word that
-//! is asked for; who says nothing is judged by the response.
+//! Contents: what a handler can find out about its attempt, and report while it runs. Reporting is optional: by
+//! default the response decides.
 
 use http::Extensions;
 use semel::Attempt;
@@ -10,17 +10,17 @@ use semel::core::id::OperationId;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A protected request, as its handler has it: which operation and attempt it is, and the handler's own word about it.
+/// A protected request, for its handler: the operation, the attempt, and a way to report its outcome.
 ///
-/// It is an extension of the request. In axum `Extension<Handle>` extracts it, `Option<Extension<Handle>>` where requests
-/// may come without a key; elsewhere [`Handle::of`] finds it.
+/// It is an extension of the request. In axum, use `Extension<Handle>`, or `Option<Extension<Handle>>` if requests
+/// may have no key; elsewhere use [`Handle::of`].
 ///
 /// ```
 /// use axum::Extension;
 /// use semel_http::{Handle, Steer};
 ///
 /// async fn charge(Extension(handle): Extension<Handle>) -> Result<String, http::StatusCode> {
-///     // Until something was sent, nothing took effect, whatever the status says.
+///     // Until something is sent, nothing took effect, whatever the status is.
 ///     handle.steer(Steer::NotApplied);
 ///     let account = find_account().await.ok_or(http::StatusCode::INTERNAL_SERVER_ERROR)?;
 ///     handle.unsteer();
@@ -34,12 +34,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Handle {
     attempt: Attempt,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<Report>>,
 }
 
-/// What a handler has said so far.
+/// What a handler has reported so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct Report {
     pub(crate) steer: Option<Steer>,
     pub(crate) resource: Option<String>,
 }
@@ -49,44 +49,44 @@ impl Handle {
         Self { attempt, said: Arc::default() }
     }
 
-    /// The handle of a request, where it is protected.
+    /// The handle of a request, if it is protected.
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
     }
 
-    /// The public name of the operation: the same on every attempt.
+    /// The operation ID: the same on every attempt.
     pub fn operation_id(&self) -> OperationId {
         self.attempt.operation_id()
     }
 
-    /// The attempt: its number, its fence, and the check before its effect's first byte.
+    /// The attempt: its number, its fence, and the check before its effect is sent.
     pub fn attempt(&self) -> &Attempt {
         &self.attempt
     }
 
-    /// What is known about the effect, whatever the response's status says. The last word counts.
+    /// Reports what is known about the effect. Overrides the response's status; the last call counts.
     pub fn steer(&self, steer: Steer) {
         self.said(|said| said.steer = Some(steer));
     }
 
-    /// Takes that back: the response speaks for itself.
+    /// Withdraws the report: the response decides.
     pub fn unsteer(&self) {
         self.said(|said| said.steer = None);
     }
 
-    /// What the operation made, by whatever name [`Rebuild`](crate::Rebuild) finds it by. Kept only where the terms keep
-    /// [the least](crate::Retain::Minimal) of a response.
+    /// Names the created resource, so that [`Rebuild`](crate::Rebuild) can find it. Stored only with
+    /// [`Retain::Minimal`](crate::Retain::Minimal).
     pub fn name_resource(&self, name: impl Into<String>) {
         let name = name.into();
         self.said(|said| said.resource = Some(name));
     }
 
-    /// What was said until now.
-    pub(crate) fn heard(&self) -> Said {
+    /// What was reported so far.
+    pub(crate) fn heard(&self) -> Report {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn said(&self, say: impl FnOnce(&mut Said)) {
+    fn said(&self, say: impl FnOnce(&mut Report)) {
         say(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

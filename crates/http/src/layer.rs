@@ -1,10 +1,9 @@
-//! The layer, and what can be set on it.
+//! The layer and its settings.
 //!
-//! What lives here: how a service is wrapped. What must never: a setting that is a route's; those are
-//! [`Terms`](crate::Terms).
+//! Contents: how a service is wrapped. Settings of single routes are [`Terms`](crate::Terms).
 
 use crate::caller::{Callers, NotIdentified, TenantOf};
-use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
+use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome, Unobserved};
 use crate::problem::{Code, Problem};
 use crate::response_room::ResponseRoom;
 use crate::room::Room;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Wraps services so that what requests with an idempotency key ask of them happens once.
+/// Wraps services so that requests with an idempotency key take effect once.
 ///
 /// Cheap to clone; see the [crate](crate) for what it does.
 #[derive(Clone)]
@@ -33,10 +32,10 @@ pub struct Layer {
 
 type FromParts<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
-/// Says of an operation, by its name, that nobody is shown it.
+/// Whether an operation, by its name, is hidden.
 type IsHidden = dyn Fn(&str) -> bool + Send + Sync;
 
-/// What every request under a layer shares.
+/// State that all requests of a layer share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -47,39 +46,38 @@ pub(crate) struct Shared {
     pub(crate) client: Option<FromParts<IpAddr>>,
     pub(crate) target: Option<FromParts<Uri>>,
     pub(crate) published: Option<String>,
-    /// Which operations are nobody's to look at there.
+    /// Which operations are hidden there.
     pub(crate) hidden: Option<Arc<IsHidden>>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// How much more may be held for judging requests in shadow mode, in KiB.
+    /// The remaining memory for requests in shadow mode, in KiB.
     pub(crate) judging: Arc<Semaphore>,
-    /// For bodies of requests that are to be done once.
+    /// Memory for bodies of protected requests.
     pub(crate) room: Room,
-    /// For the responses to them.
+    /// Memory for the responses to them.
     pub(crate) responses: ResponseRoom,
-    /// How long such a body may take to come.
+    /// How long such a body may take to arrive.
     pub(crate) body_time_max: Duration,
 }
 
-/// How much is held at once for judging requests in shadow mode. What is beyond that is handed on unjudged: a store that
-/// hangs must not fill the memory.
+/// The memory for requests in shadow mode. Further requests are passed on without a report: a store that hangs must
+/// not fill the memory.
 const JUDGED_KIB_MAX: usize = 64 * 1024;
 
 impl Layer {
-    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 64 MiB.
+    /// The default of [`bodies_bytes_max`](Self::bodies_bytes_max): 64 MiB.
     pub const BODIES_BYTES_MAX: usize = 64 << 20;
-    /// How many bytes of responses are held at once, unless [otherwise said](Self::responses_bytes_max). 48 MiB.
+    /// The default of [`responses_bytes_max`](Self::responses_bytes_max): 48 MiB.
     pub const RESPONSES_BYTES_MAX: usize = 48 << 20;
-    /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB over the
-    /// slowest of lines: 5 minutes.
+    /// The default of [`body_time_max`](Self::body_time_max): 5 minutes, enough for 10 MiB over a slow line.
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
 
-    /// Every route under the same terms.
+    /// A layer with the same terms for every route.
     pub fn new(engine: Engine, terms: Terms) -> Result<Self, TermsError> {
         Self::routed(engine, Routes::new(terms)?)
     }
 
-    /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are sealed, and
-    /// the engine has no key; and where they have a [reconciler](Terms::reconciler) that the engine does not ask.
+    /// A layer with separate terms per route. Fails if they [require](semel::sealing::Seal::Required) sealing and the
+    /// engine has no key, or if they have a [reconciler](Terms::reconciler) that the engine does not know.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
         if let Some(route) = routes.unasked_route(|operation| engine.has_reconciler(operation)) {
             return Err(TermsError::Unasked(route));
@@ -88,7 +86,7 @@ impl Layer {
             return Err(TermsError::NoSealingKey(route.to_owned()));
         }
         for method in routes.unregistered_methods() {
-            tracing::warn!(%method, "protected, but no registered HTTP method: make sure that it is spelt as clients send it");
+            tracing::warn!(%method, "a protected method is not a registered HTTP method; make sure that its spelling matches what clients send");
         }
         let shared = Shared {
             engine,
@@ -109,46 +107,47 @@ impl Layer {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// How callers are told apart, on routes whose [`Terms`] do not say otherwise. By the `Authorization` header otherwise.
+    /// How callers are identified, unless the [`Terms`] of a route say otherwise. Default: by the `Authorization`
+    /// header.
     #[must_use]
     pub fn callers(self, callers: Callers) -> Self {
         self.with(|shared| shared.callers = callers)
     }
 
-    /// The tenant that a request belongs to; two tenants share no key. None otherwise. Callers whose rule tells it
-    /// [by itself](Callers::in_tenants) are not asked about.
+    /// The tenant of a request; tenants do not share keys. Default: none. Not used for callers whose rule returns the
+    /// tenant [itself](Callers::in_tenants).
     #[must_use]
     pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.tenant = Some(Arc::new(tenant)))
     }
 
-    /// The address that a request came from, for quotas. Not known otherwise.
+    /// The peer address of a request, for quotas. Default: unknown.
     #[must_use]
     pub fn address(self, address: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.address = Some(Arc::new(address)))
     }
 
-    /// Whose memory a request takes: where there is no more, bodies that are still being read and responses that are not read give
-    /// way, of the client that holds most first. By its [address](Self::address) otherwise; where that is not known either, all
-    /// requests are one client's, and wait for each other.
+    /// The client whose memory a request uses. If memory is short, unfinished request bodies and unread responses are
+    /// dropped, first those of the client that uses most. Default: its [address](Self::address); if that is unknown
+    /// too, all requests count as one client and wait for each other.
     #[must_use]
     pub fn client(self, client: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.client = Some(Arc::new(client)))
     }
 
-    /// Where a request was sent to, for routers that cut prefixes off its path before this layer sees it.
+    /// The original target of a request, for routers that remove prefixes from its path before this layer.
     ///
-    /// Without it, two nested routers that both have a `/charges` look like one operation: a key that was used on one would
-    /// be answered with the other's outcome. In axum, for a layer inside of `nest`, take
-    /// `|parts| parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
+    /// Without it, two nested routers that both have a `/charges` look like one operation: a key that was used on one
+    /// would get the other's outcome. In axum, for a layer inside `nest`, use `|parts|
+    /// parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
     #[must_use]
     pub fn target(self, target: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.target = Some(Arc::new(target)))
     }
 
     /// Publishes the specification at `{prefix}/.well-known/idempotency` and each caller's operations at
-    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Nothing of that otherwise. The prefix is empty, or a
-    /// path such as `/payments`.
+    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Default: off. The prefix is empty, or a path
+    /// such as `/payments`.
     #[must_use]
     pub fn publishing(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
@@ -156,42 +155,43 @@ impl Layer {
         self.with(|shared| shared.published = Some(prefix))
     }
 
-    /// Which operations `/operations/{id}` shows to nobody, by their names: those of others on the same store, which came by no request.
-    /// None otherwise.
+    /// Hides operations from `/operations/{id}` by their names: those of other users of the same store, which do not
+    /// come from requests. Default: none.
     #[must_use]
     pub fn hiding(self, hidden: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.hidden = Some(Arc::new(hidden)))
     }
 
-    /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read
-    /// before they run, and held while they do. 64 MiB otherwise. A body for which no room is found within a few
-    /// seconds is refused with 503; each body's own limit is [`Terms::request_bytes_max`].
+    /// The memory for bodies of requests with a key, over all routes. They are read before the request runs, and kept
+    /// while it does. Default: 64 MiB. A body that gets no memory within a few seconds is refused with 503. The limit
+    /// of a single body is [`Terms::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
         self.with(|shared| shared.room = Room::new(bytes))
     }
 
-    /// How many bytes of responses to requests with a key are held at once, over all routes: while they are read to be stored,
-    /// while they are stored, and until their clients have read them, replays included. 48 MiB otherwise.
+    /// The memory for responses to requests with a key, over all routes: while they are read and stored, and until
+    /// their clients have read them, including replays. Default: 48 MiB.
     ///
-    /// Each request takes 8 KiB before it runs; where there is no room for that within a few seconds, it is refused with 503 and
-    /// nothing is run. A response takes twice its length until it is stored. One that finds no room in half a second is stored
-    /// without its body, as one over [`Terms::response_bytes_max`] is, and passed on to its client; of gRPC its outcome is in
-    /// doubt then, since its status comes last. A replay that finds no room is refused with 503.
+    /// Each request takes 8 KiB before it runs; if they are not available within a few seconds, it is refused with
+    /// 503 and nothing is run. A response takes twice its length until it is stored. If that is not available within
+    /// half a second, the response is stored without its body, like one over [`Terms::response_bytes_max`], and
+    /// passed on to its client; a gRPC outcome is then in doubt, because its status comes last. A replay without
+    /// memory is refused with 503.
     #[must_use]
     pub fn responses_bytes_max(self, bytes: usize) -> Self {
         self.with(|shared| shared.responses = ResponseRoom::new(bytes))
     }
 
-    /// How long such a body may take to come, from its first byte to its last; 408 after that. 5 minutes otherwise. How long
-    /// the next byte may take is for the server to bound.
+    /// How long a body may take to arrive, from its first byte to its last; 408 after that. Default: 5 minutes. The
+    /// server has to limit the time between two bytes.
     #[must_use]
     pub fn body_time_max(self, span: Duration) -> Self {
         self.with(|shared| shared.body_time_max = span)
     }
 
-    /// Shares the memory for requests and responses with `before`, where both have the same limits. For a layer that takes the
-    /// place of another while requests are still running there: without this, both together could hold twice as much.
+    /// Shares the memory for requests and responses with `before`, if both have the same limits. For a layer that
+    /// replaces another one while requests are still running there: otherwise both together could use twice as much.
     #[must_use]
     pub fn sharing_memory_with(self, before: &Self) -> Self {
         self.with(|shared| {
@@ -204,7 +204,7 @@ impl Layer {
         })
     }
 
-    /// Who is told what becomes of each request. Nobody otherwise.
+    /// The observer of requests. Default: none.
     #[must_use]
     pub fn observer(self, observer: impl Observer) -> Self {
         self.with(|shared| shared.observer = Arc::new(observer))
@@ -217,18 +217,18 @@ impl Layer {
 }
 
 impl Shared {
-    /// Where a request was sent to.
+    /// The target of a request.
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
-        let told = self.target.as_ref().and_then(|target| target(parts));
-        told.unwrap_or_else(|| parts.uri.clone())
+        let original = self.target.as_ref().and_then(|target| target(parts));
+        original.unwrap_or_else(|| parts.uri.clone())
     }
 
-    /// The address that a request came from, where that is known.
+    /// The peer address of a request, if known.
     pub(crate) fn address_of(&self, parts: &Parts) -> Option<IpAddr> {
         self.address.as_ref().and_then(|address| address(parts))
     }
 
-    /// Whose memory a request takes, where that is known.
+    /// The client whose memory a request uses, if known.
     pub(crate) fn client_of(&self, parts: &Parts) -> Option<IpAddr> {
         match &self.client {
             Some(client) => client(parts),
@@ -236,30 +236,30 @@ impl Shared {
         }
     }
 
-    /// Tells whoever watches what became of a request, and the log where somebody should look.
-    pub(crate) fn tell(&self, ready: &Ready, what: What) {
+    /// Reports the result of a request to the observer, and to the log if an operator should look at it.
+    pub(crate) fn tell(&self, ready: &Ready, what: EventKind) {
         self.tell_about(ready, what, None, None);
     }
 
-    /// The same of a request that is known by its command, and where it matters by its key.
+    /// The same with the operation ID, and the key if it matters.
     pub(crate) fn tell_about(
         &self,
         ready: &Ready,
-        what: What,
+        what: EventKind,
         operation_id: Option<OperationId>,
         key: Option<&Key>,
     ) {
         let operation = ready.label.as_str();
         match what {
-            What::OddWord => tracing::warn!(
+            EventKind::OddWord => tracing::warn!(
                 operation,
                 "the service answered with a success and `Idempotency-Outcome: not-applied`: the next request with the key runs again"
             ),
-            What::FailedOpen => tracing::warn!(
+            EventKind::FailedOpen => tracing::warn!(
                 operation,
                 "the store cannot be reached, so the request was forwarded without protection (store_down = \"pass\")"
             ),
-            What::WeakKey(weakness) => {
+            EventKind::WeakKey(weakness) => {
                 tracing::warn!(operation, "a weak idempotency key was accepted: {weakness}")
             }
             _ => {}
@@ -268,17 +268,17 @@ impl Shared {
         self.observer.observe(&Event { operation_id, key, ..Event::new(operation, what) });
     }
 
-    /// Tells whoever watches what would have become of a request.
-    pub(crate) fn tell_shadow(&self, ready: &Ready, would: Would, seen: Seen<'_>) {
+    /// Reports to the observer what would have happened to a request.
+    pub(crate) fn tell_shadow(&self, ready: &Ready, would: ShadowOutcome, seen: ShadowDetails<'_>) {
         self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
     }
 
-    /// How callers are told apart under these terms; where they are nobody's, as on the rest of the layer.
+    /// How callers are identified under these terms; without terms, as on the rest of the layer.
     pub(crate) fn callers_under<'s>(&'s self, ready: Option<&'s Ready>) -> &'s Callers {
         ready.and_then(|ready| ready.terms.callers.as_ref()).unwrap_or(&self.callers)
     }
 
-    /// Every way in which callers are told apart, each once; that of the rest of the layer first.
+    /// All rules that identify callers, without duplicates; the layer's own first.
     pub(crate) fn all_callers(&self) -> Vec<&Callers> {
         let mut found = vec![&self.callers];
         for callers in self.routes.all().filter_map(|(_, terms)| terms.callers.as_ref()) {
@@ -289,7 +289,7 @@ impl Shared {
         found
     }
 
-    /// Who asks for `operation`, by these callers' rule.
+    /// The scope of `operation`, by this rule.
     pub(crate) fn scope_by(
         &self,
         callers: &Callers,
@@ -299,18 +299,18 @@ impl Shared {
         callers.scope(parts, operation, self.tenant.as_deref())
     }
 
-    /// Who asks for `operation` under these terms.
+    /// The scope of `operation` under these terms.
     pub(crate) fn scope(&self, ready: &Ready, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
         let scope = self.scope_by(self.callers_under(Some(ready)), parts, operation);
         scope.map_err(|why| not_identified(&why))
     }
 
-    /// What stands before the paths that this layer publishes.
+    /// The prefix of the published paths.
     pub(crate) fn prefix(&self) -> &str {
         self.published.as_deref().unwrap_or_default()
     }
 
-    /// Where an operation's state can be asked for, if anywhere.
+    /// The path of an operation's state, if it is published.
     pub(crate) fn status_at(&self, id: OperationId) -> Option<String> {
         self.published.as_ref().map(|prefix| format!("{prefix}/operations/{id}"))
     }

@@ -1,6 +1,6 @@
 //! Makes the side effects of HTTP and unary gRPC requests happen once: a tower layer over [`semel`].
 //!
-//! **What lives here**: from a request to an intent, from an outcome to a response. **What must never**: a rule about what a
+//! **Contents**: from a request to an intent, and from an outcome to a response. **Never here**: a rule about what a
 //! record means (that is [`semel::core::machine`]), a socket, or a configuration file.
 //!
 //! ```
@@ -19,55 +19,56 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! From now on a `POST /charges` with an `Idempotency-Key` runs the handler once. Whoever sends it again, with the same key
-//! and the same body, gets the same response with `Idempotency-Replayed: true`. (A memory store forgets at the end of the
-//! process; take one that keeps.)
+//! From now on, a `POST /charges` with an `Idempotency-Key` runs the handler once. A retry with the same key and the
+//! same body gets the same response with `Idempotency-Replayed: true`. (Use a durable store in production: a memory
+//! store forgets everything at the end of the process.)
 //!
-//! # Where the layer stands
+//! # Where to put the layer
 //!
-//! *Inside* authentication, *outside* the handler. In axum the layer that is added last is the outermost:
+//! *Inside* authentication, *outside* the handler. In axum, the layer that is added last is the outermost:
 //!
 //! ```text
 //! Router::new().route(…).layer(semel).layer(authentication)
 //! ```
 //!
-//! The other way round a stored response would be replayed to somebody whose token was revoked. What authentication found
-//! out is the best name for a caller: see [`Callers::by`]. A layer inside of a nested router needs [`Layer::target`].
+//! The other way round, a client with a revoked token could still get a stored response. The authenticated identity
+//! is the best name for a caller: see [`Callers::by`]. A layer inside a nested router needs [`Layer::target`].
 //!
-//! # What the handler gets, and may say
+//! # What the handler gets, and can report
 //!
-//! The request as it came, with the headers `Operation-Id`, `Idempotency-Attempt` and `Idempotency-Fence`; and a [`Handle`]
-//! on its attempt as an extension (the [`Attempt`](semel::Attempt) itself too). What a response means for the record follows
-//! from its status ([`classify`](semel::core::classify::classify)): a 5xx says nothing about what happened before it, and is
-//! in doubt. A handler that knows better says so by [`Handle::steer`], by a [`Steer`] among the response's extensions, or by
-//! the header `Idempotency-Outcome: applied | not-applied | unknown`, which no client ever sees.
+//! The handler gets the request unchanged, with the headers `Operation-Id`, `Idempotency-Attempt` and
+//! `Idempotency-Fence`, and with a [`Handle`] and the [`Attempt`](semel::Attempt) as extensions. The status of the
+//! response decides what it means for the record ([`classify`](semel::core::classify::classify)): a 5xx does not say
+//! what happened before it, so the outcome is in doubt. A handler that knows more reports it with [`Handle::steer`],
+//! with a [`Steer`] in the response's extensions, or with the header `Idempotency-Outcome: applied | not-applied |
+//! unknown`, which is removed before the client sees it.
 //!
-//! The handler runs in a task of the engine's own: a client that hangs up cancels nothing.
+//! The handler runs in a task of the engine: a client that disconnects cancels nothing.
 //!
 //! # In the handler's own transaction
 //!
-//! On a route of class `local` the handler gets a [`Joinable`] instead, and runs the command in a transaction of its own by the crate
-//! `semel-tx`. Recorded is what it gives to that transaction, and the client gets what was recorded, whatever the handler returns.
-//! Replays, other payloads and twins in progress the layer answers itself. Where nothing was committed, a response of the handler
-//! with a status of 400 or more is passed on, with `Idempotency-Stored: false`. A handler that returns without having joined, or that
-//! speaks of success where nothing was committed, gets its client a 500, and the engine's observer an
-//! [`Unfinished`](semel::Event::Unfinished) where it has not joined.
+//! On a route of class `local`, the handler gets a [`Joinable`] instead, and runs the command in its own transaction
+//! with the crate `semel-tx`. The client gets the response that was recorded in that transaction, whatever the
+//! handler returns. The layer itself answers replays, mismatches and running duplicates. If nothing was committed, a
+//! response of the handler with a status of 400 or more is passed on with `Idempotency-Stored: false`. If a handler
+//! returns without joining, or returns a success although nothing was committed, the client gets a 500; if it did not
+//! join, the engine's observer gets an [`Unfinished`](semel::Event::Unfinished).
 //!
-//! # What a route can ask for and promise
+//! # What a route can require and promise
 //!
-//! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource),
-//! [how callers are told apart](Callers) where that differs from the rest of the layer, which guarantee holds and for
-//! how long, [how much of a response is kept](Retain), [who is asked before a replay](Authorize) and
-//! [about an effect in doubt](Reconciler), what happens
-//! [while the store is down](StoreDown), and whether any of this is [enforced](Mode) or only reported to an [`Observer`].
+//! Its [`Terms`] contain everything: whether a key is required and [where it comes from](KeySource), [how callers are
+//! identified](Callers) if that differs from the rest of the layer, the guarantee and its duration, [how much of a
+//! response is stored](Retain), [who authorizes a replay](Authorize), [who resolves unknown outcomes](Reconciler),
+//! what happens [while the store is down](StoreDown), and whether the terms are [enforced](Mode) or only reported to
+//! an [`Observer`].
 //!
-//! # What a client is told
+//! # What a client gets
 //!
-//! Every protected response names its `Operation-Id`, and `Idempotency-Expires` once its outcome is final and stored. What is
-//! refused is refused with a [`Problem`]; [`Code`] lists them all.
+//! Every protected response has an `Operation-Id`, and `Idempotency-Expires` if its outcome is final and stored.
+//! Refusals are [`Problem`] documents; [`Code`] lists all of them.
 
 mod advice;
-mod asking;
+mod answer;
 mod authorize;
 mod body;
 mod budget;
@@ -75,8 +76,6 @@ mod caller;
 mod clean;
 mod failure;
 mod handle;
-mod held;
-mod kept;
 mod layer;
 mod local;
 mod malformed;
@@ -88,6 +87,7 @@ mod page;
 mod pattern;
 mod payload;
 mod prefer;
+mod prepare;
 mod problem;
 mod published;
 mod rebuild;
@@ -103,12 +103,13 @@ mod shadow;
 mod source;
 mod specification;
 mod steer;
+mod stored_headers;
 mod target;
-mod telling;
 mod template;
 mod terms;
 mod unread;
 mod unread_responses;
+mod waiting_bytes;
 mod watched;
 
 pub use authorize::Authorize;
@@ -116,11 +117,10 @@ pub use body::{Body, BoxError};
 pub use caller::{Callers, NotIdentified};
 pub use failure::Failure;
 pub use handle::Handle;
-pub use kept::Kept;
 pub use layer::Layer;
 pub use malformed::Malformed;
 pub use method::{check_method, is_registered_method};
-pub use observe::{Event, Observer, Seen, What, Would};
+pub use observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 pub use pattern::{RoutePattern, RoutePatternError};
 pub use problem::{Code, Form, Problem, SPECIFICATION};
 pub use rebuild::{Rebuild, Remnant, Retain, is_header};
@@ -132,5 +132,6 @@ pub use semel::local::Joinable;
 pub use service::Service;
 pub use shadow::is_shadow;
 pub use source::KeySource;
+pub use stored_headers::Kept;
 pub use terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
 pub use unread::{TooSlow, Unread};

@@ -1,27 +1,28 @@
-//! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded there.
+//! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded
+//! there.
 //!
-//! What lives here: the handler's call, and what is said where it recorded nothing. What must never: a database, or a success that was not
-//! recorded.
+//! Contents: the call of the handler, and the response if it recorded nothing. Never here: a database, or a success
+//! that was not recorded.
 
-use crate::asking::{Asking, Prepared};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::names;
-use crate::observe::{UnderWay, What};
+use crate::observe::{EventKind, UnderWay};
 use crate::once::busy;
+use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
 use crate::response::Local;
-use crate::{replay, telling};
+use crate::{answer, replay};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::local::{HandedOver, HandoverOutcome, Joinable};
-use semel::{Answer, Ran, Told};
+use semel::{Answer, Ran, RequestOutcome};
 
-impl Asking {
-    /// Answers a request of class `local`, or hands it on to be joined and answers with what was recorded.
+impl ProtectedRequest {
+    /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
     pub(crate) async fn joined<S, R>(
         self,
         prepared: Prepared,
@@ -40,7 +41,7 @@ impl Asking {
         };
         let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
         let answer = match self.shared.engine.hand_over(intent).await {
-            Err(error) => return Ok(self.refuse_about(telling::error(&error), None, None, Some(&key))),
+            Err(error) => return Ok(self.refuse_about(answer::error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
             Ok(HandedOver::Mine(handover)) => {
                 let id = handover.operation_id();
@@ -51,9 +52,9 @@ impl Asking {
                 match (handover.close(), called) {
                     (HandoverOutcome::Answered(answer), called) => with_response(answer, called.ok()),
                     (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
-                    // The handler says itself why there is no outcome. The next request with the key runs it.
+                    // The handler's own refusal. The next request with the key runs it.
                     (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
-                        self.shared.tell_about(&self.ready, What::Ran(None), Some(id), Some(&key));
+                        self.shared.tell_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
                     }
                     (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, _) => {
@@ -73,7 +74,7 @@ impl Asking {
     }
 }
 
-/// The handler's call. It has something to join with, and no attempt: there is none before it joins.
+/// The call of the handler. It gets a `Joinable` instead of an attempt: there is none before it joins.
 async fn call<S, R>(
     mut inner: S,
     mut parts: Parts,
@@ -93,12 +94,12 @@ where
     Ok(response.map(|body| Body::live(body).cleaned(Clean::All)))
 }
 
-/// What the caller is told, with the response that goes with it: the recorded one, so that a retry gets the same; the handler's own
-/// where the record has none, as one whose body was too large.
+/// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
+/// none, because its body was too large.
 fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
-    let Answer { operation_id, told } = answer;
-    let told = match told {
-        Told::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
+    let Answer { operation_id, outcome: request_outcome } = answer;
+    let request_outcome = match request_outcome {
+        RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
             let recorded = match &ending {
                 Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => replay::response(outcome),
                 _ => None,
@@ -106,25 +107,31 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
             let mut response =
                 recorded.or(handlers).unwrap_or_else(|| Response::new(Body::from(Bytes::new())));
             names::strip(response.headers_mut());
-            Told::Ran(Ran { ending, stored, attempt, repeatable, local: Local::Response(Box::new(response)) })
+            RequestOutcome::Ran(Ran {
+                ending,
+                stored,
+                attempt,
+                repeatable,
+                local: Local::Response(Box::new(response)),
+            })
         }
-        Told::Replayed(replayed) => Told::Replayed(replayed),
-        Told::InProgress { retry_after } => Told::InProgress { retry_after },
-        Told::Unknown { repeatable } => Told::Unknown { repeatable },
-        Told::Mismatch => Told::Mismatch,
-        Told::Expired => Told::Expired,
-        Told::AttemptsExhausted => Told::AttemptsExhausted,
-        Told::Unreadable => Told::Unreadable,
-        Told::ClockNotTrusted { retry_after } => Told::ClockNotTrusted { retry_after },
+        RequestOutcome::Replayed(replayed) => RequestOutcome::Replayed(replayed),
+        RequestOutcome::InProgress { retry_after } => RequestOutcome::InProgress { retry_after },
+        RequestOutcome::Unknown { repeatable } => RequestOutcome::Unknown { repeatable },
+        RequestOutcome::Mismatch => RequestOutcome::Mismatch,
+        RequestOutcome::Expired => RequestOutcome::Expired,
+        RequestOutcome::AttemptsExhausted => RequestOutcome::AttemptsExhausted,
+        RequestOutcome::Unreadable => RequestOutcome::Unreadable,
+        RequestOutcome::ClockNotTrusted { retry_after } => RequestOutcome::ClockNotTrusted { retry_after },
     };
-    Answer { operation_id, told }
+    Answer { operation_id, outcome: request_outcome }
 }
 
 fn is_refusal(response: &Response<Body>) -> bool {
     response.status().is_client_error() || response.status().is_server_error()
 }
 
-/// A handler's own word about a request of which nothing was recorded.
+/// A handler's response to a request without a record.
 fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
     response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
@@ -132,7 +139,7 @@ fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
 }
 
 fn not_recorded(id: OperationId) -> Problem {
-    let detail = "The service did not record what it did with this request, so that a retry would run again. Whoever runs the \
-                  service has to fix it.";
+    let detail = "The service did not record what it did with this request, so a retry would run it again. The operators of the \
+                  service have to fix it.";
     Problem::new(Code::StoreUnavailable, detail).with_status(500).about(id)
 }

@@ -1,13 +1,13 @@
-//! A request's body that is not valid HTTP.
+//! A request body that is not valid HTTP.
 //!
-//! What lives here: how whoever serves requests reports that to the layer. What must never: a byte of the request.
+//! Contents: how a server reports that to the layer. It contains no bytes of the request.
 
 use std::fmt;
 
-/// The client's request stopped being valid HTTP in the middle of its body: a broken chunk, or an end before its time.
+/// The client's request body is not valid HTTP: an invalid chunk, or a premature end.
 ///
-/// Whoever serves requests ends a body with this as its error, or as a source of it: the layer then answers 400
-/// [`MALFORMED_REQUEST`](crate::Code::Malformed). Clients are shown the sentence, so it must quote nothing of the request.
+/// A server ends a body with this as its error, or as a source of it: the layer then answers 400
+/// [`MALFORMED_REQUEST`](crate::Code::Malformed). Clients see the text, so it must not quote the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -20,7 +20,7 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Malformed {
-    /// The one that `error` is, or that caused it.
+    /// The `Malformed` in `error` or its sources.
     pub fn in_cause_of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         std::iter::successors(Some(error), |error| error.source())
             .find_map(|error| error.downcast_ref().copied())

@@ -1,7 +1,7 @@
-//! Methods, whatever their letter case.
+//! Methods, independent of letter case.
 //!
-//! What lives here: the form in which methods are compared, and which of them can be meant. What must never: the method that a
-//! request is handed on with; that is the client's own spelling.
+//! Contents: the normal form of methods, and which ones are valid. A request is passed on with the client's own
+//! spelling.
 
 use crate::terms::TermsError;
 use http::Method;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 /// Those of RFC 9110, and PATCH (RFC 5789).
 const STANDARD: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
-/// What else IANA's registry of methods has, without `PRI`, which no request can have.
+/// The other methods in IANA's registry, without `PRI`, which no request can have.
 const REGISTERED: [&str; 30] = [
     "ACL",
     "BASELINE-CONTROL",
@@ -45,17 +45,17 @@ const REGISTERED: [&str; 30] = [
     "VERSION-CONTROL",
 ];
 
-/// A method as it is compared.
+/// A method in its normal form.
 pub(crate) fn folded(method: &Method) -> Method {
     match normal_method(method.as_str()) {
         Cow::Borrowed(_) => method.clone(),
-        // A method stays one in upper case.
+        // A method in upper case is still valid.
         Cow::Owned(upper) => Method::from_bytes(upper.as_bytes()).unwrap_or_else(|_| method.clone()),
     }
 }
 
-/// A method that terms name, in the form in which it is compared. One that is no more than two edits away from a standard
-/// method is mistyped, and is refused: no request would ever come under it.
+/// A method of the terms, in its normal form. One that is at most two edits away from a standard method is a
+/// misspelling, and is refused: no request would ever match it.
 pub fn check_method(method: &Method) -> Result<Method, TermsError> {
     let method = folded(method);
     if is_registered_method(&method) {
@@ -69,7 +69,7 @@ pub fn check_method(method: &Method) -> Result<Method, TermsError> {
     }
 }
 
-/// Whether a method, in any letter case, is one that IANA's registry has. Others may be a service's own, or mistyped.
+/// Whether a method, in any letter case, is in IANA's registry. Others may be a service's own, or misspelled.
 pub fn is_registered_method(method: &Method) -> bool {
     let method = normal_method(method.as_str());
     STANDARD.iter().chain(&REGISTERED).any(|known| *known == method)
@@ -77,7 +77,7 @@ pub fn is_registered_method(method: &Method) -> bool {
 
 const EDITS_MAX: u32 = 2;
 
-/// Whether that many edits are enough to make one word of the other: a letter put in, taken out or replaced, or two swapped.
+/// Whether two words are at most `edits` edits apart: a letter inserted, removed or replaced, or two swapped.
 fn is_within(one: &[u8], other: &[u8], edits: u32) -> bool {
     let (one, other) = match (one, other) {
         ([a, one @ ..], [b, other @ ..]) if a == b => return is_within(one, other, edits),

@@ -1,38 +1,38 @@
-//! The headers that Semel speaks by.
+//! Semel's headers.
 //!
-//! What lives here: their names, and taking them off what others send. What must never: `Idempotency-Key`; that one is the
-//! client's own and passes.
+//! Contents: their names, and removing them from requests and responses. `Idempotency-Key` is the client's own and is
+//! not removed.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::core::id::OperationId;
 
-/// The public name of the command, on what is handed on and on every protected response.
+/// The operation ID, on requests to the handler and on every protected response.
 pub const OPERATION_ID: HeaderName = HeaderName::from_static("operation-id");
-/// Which attempt it is, on what is handed on.
+/// The number of the attempt, on requests to the handler.
 pub const ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
-/// What a late attempt is stopped by, on what is handed on.
+/// The fence, on requests to the handler.
 pub const FENCE: HeaderName = HeaderName::from_static("idempotency-fence");
-/// What the handler says about its effect, on its response; see [`Steer`](crate::Steer).
+/// The handler's report about its effect, on its response; see [`Steer`](crate::Steer).
 pub const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
-/// That a response is a stored one, given once more.
+/// Marks a replayed response.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Until when a response is replayed.
 pub const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 /// `false` on a response that could not be stored in time.
 pub const STORED: HeaderName = HeaderName::from_static("idempotency-stored");
-/// Where clients put their key, unless a route says otherwise.
+/// The client's key, unless a route says otherwise.
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const CONTROL: [HeaderName; 7] = [OPERATION_ID, ATTEMPT, FENCE, OUTCOME, REPLAYED, EXPIRES, STORED];
 
-/// Whether only Semel itself may say this.
+/// Whether only Semel may set this header.
 pub(crate) fn is_control(name: &HeaderName) -> bool {
     CONTROL.contains(name)
 }
 
-/// Takes off whatever only Semel itself may say; also where it is spelled with underscores, since servers that hand headers
-/// on as variables (CGI, WSGI) make one name of `Operation-Id` and `Operation_Id`.
+/// Removes headers that only Semel may set, also if they are spelled with underscores: servers that pass headers as
+/// variables (CGI, WSGI) treat `Operation-Id` and `Operation_Id` as one name.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     for name in &CONTROL {
         headers.remove(name);
@@ -52,7 +52,7 @@ pub(crate) fn operation_id(id: OperationId) -> HeaderValue {
     text(id.to_string())
 }
 
-/// Text of our own making as a header; what no header can carry is left empty.
+/// Our own text as a header value; empty if it is not valid.
 pub(crate) fn text(text: String) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

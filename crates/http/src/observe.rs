@@ -1,7 +1,7 @@
-//! What the layer tells whoever watches it.
+//! Events of the layer.
 //!
-//! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
-//! what looks like somebody's id in it, or anything that the layer's behaviour depends on.
+//! Contents: the result of each request, for metrics, logs and reports. Never here: a raw key, a path with IDs, or
+//! anything that the layer's behaviour depends on.
 
 use crate::layer::Shared;
 use crate::problem::Code;
@@ -13,9 +13,9 @@ use semel::core::key::Weakness;
 use semel::core::record::StateName;
 use std::sync::Arc;
 
-/// Watches a layer. Called while requests wait: be quick, and never block.
+/// Observes a layer. Called while requests wait: be quick, and never block.
 pub trait Observer: Send + Sync + 'static {
-    /// Something became of a request.
+    /// Receives an event.
     fn observe(&self, event: &Event<'_>);
 
     /// A request belongs to this operation, by its method and path; called before anything else becomes of it. `operation` is a
@@ -29,120 +29,122 @@ pub trait Observer: Send + Sync + 'static {
         let _ = operation;
     }
 
-    /// The work that [`began`](Self::began) is over, however it ended.
+    /// The work that [`began`](Self::began) has ended, in any way.
     fn ended(&self, operation: &str) {
         let _ = operation;
     }
 }
 
-/// Any function of an event.
+/// Any function that takes an event.
 impl<O: Fn(&Event<'_>) + Send + Sync + 'static> Observer for O {
     fn observe(&self, event: &Event<'_>) {
         self(event);
     }
 }
 
-/// What became of one request on a route whose methods are protected.
+/// The result of one request on a protected route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The operation, as a label: its name, else its route's template, else `other`. There are no more of them than routes.
+    /// The operation's label: its name, otherwise its route's template, otherwise `other`. At most one per route.
     pub operation: &'a str,
-    /// What became of it.
-    pub what: What,
-    /// What else was seen of a request in shadow mode; only with [`What::Shadow`].
-    pub seen: Option<Seen<'a>>,
-    /// The command that it was about, where it got so far.
+    /// The result.
+    pub what: EventKind,
+    /// Details of a request in shadow mode; only with [`EventKind::Shadow`].
+    pub seen: Option<ShadowDetails<'a>>,
+    /// The operation ID, if it is known.
     pub operation_id: Option<OperationId>,
-    /// The hash of its key, where it got no outcome, or one that is in doubt.
+    /// The hash of its key, if it got no outcome or an outcome in doubt.
     pub key: Option<KeyHash>,
 }
 
 impl<'a> Event<'a> {
-    pub(crate) fn new(operation: &'a str, what: What) -> Self {
+    pub(crate) fn new(operation: &'a str, what: EventKind) -> Self {
         Self { operation, what, operation_id: None, key: None, seen: None }
     }
 
-    pub(crate) fn in_shadow(operation: &'a str, would: Would, seen: Seen<'a>) -> Self {
-        Self { seen: Some(seen), ..Self::new(operation, What::Shadow(would)) }
+    pub(crate) fn in_shadow(operation: &'a str, would: ShadowOutcome, seen: ShadowDetails<'a>) -> Self {
+        Self { seen: Some(seen), ..Self::new(operation, EventKind::Shadow(would)) }
     }
 }
 
-/// What is seen of a request in shadow mode besides what would have become of it: enough to say which routes should be
-/// protected, also where none is named yet.
+/// Details of a request in shadow mode: enough to find routes that should be protected, even if none is configured
+/// yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct ShadowDetails<'a> {
     /// The method.
     pub method: &'a str,
-    /// The path, as a template: whatever looks like an id in it is `{id}`. Not bounded in number.
+    /// The path as a template: segments that look like IDs are `{id}`. Their number is not limited.
     pub path: &'a str,
-    /// Whether a key came along, good or bad.
+    /// Whether the request has a key, valid or not.
     pub has_key: bool,
-    /// It has no key, and one with the same payload from the same caller ran within the last minutes: likely a duplicate.
+    /// It has no key, and a request with the same payload from the same caller ran within the last minutes: likely a
+    /// duplicate.
     pub is_repeat: bool,
 }
 
-/// What became of a request. Each has one of these; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey) come besides.
+/// The result of a request. Each request has exactly one; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey)
+/// come in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
-    /// It had no key and needed none: nothing is promised about it.
+pub enum EventKind {
+    /// It had no key and needed none: it is not protected.
     Unprotected,
     /// It ran, and the handler answered. With the state that this led to, where that was stored in time. Where the handler had no
     /// answer it is [refused](Self::Refused), with the code that says so.
     Ran(Option<StateName>),
-    /// It got the outcome that was stored before.
+    /// It got a stored outcome.
     Replayed,
-    /// It got a response that was made of what was kept.
+    /// It got a rebuilt response.
     Rebuilt,
-    /// It was told to look later, as it preferred.
+    /// It got 202, as it preferred.
     Accepted,
     /// It got no outcome.
     Refused {
         /// Why not.
         code: Code,
-        /// Whose key was bound to another payload; only then.
+        /// The caller, if the key was bound to another payload.
         caller: Option<CallerHash>,
     },
-    /// Its body was not read to its end, and nothing was run.
+    /// Its body was not read completely, and nothing was run.
     Unread(Unread),
-    /// It would have got a stored outcome, and was not allowed to have it.
+    /// It would have got a stored outcome, but was not authorized.
     NotAuthorized,
-    /// The store could not be reached, and the request was handed on without protection, as the terms have it.
+    /// The store was unavailable, and the request was passed on without protection, as configured.
     FailedOpen,
-    /// It was handed on in shadow mode; this is what would have become of it.
-    Shadow(Would),
-    /// The handler said of a success that nothing took effect. That is honoured: the next request runs again.
+    /// It was passed on in shadow mode; contains what would have happened.
+    Shadow(ShadowOutcome),
+    /// The handler reported a success as "not applied". That is honoured: the next request runs again.
     OddWord,
-    /// Its key was taken although it is weak.
+    /// Its weak key was accepted.
     WeakKey(Weakness),
 }
 
-/// What would have become of a request that was handed on in shadow mode.
+/// What would have happened to a request in shadow mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Would {
+pub enum ShadowOutcome {
     /// It would have run, as it did.
     Run,
     /// It would have got a stored outcome instead.
     Replay,
-    /// It would have got no outcome, for this reason; [`Code::InProgress`] after a wait.
+    /// It would have got this problem; [`Code::InProgress`] after a wait.
     Refuse(Code),
-    /// It has no key, and would have run. One with the same payload from the same caller ran before: a key might have saved
-    /// it.
+    /// It has no key, and would have run. A request with the same payload from the same caller ran before: a key
+    /// might have prevented it.
     RunAgain,
-    /// Nobody can tell: the service did not read its body, or too many were being judged.
+    /// Unknown: the service did not read its body, or too many requests were being judged.
     NotJudged,
 }
 
-/// Nobody watches.
+/// Ignores all events.
 pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: &Event<'_>) {}
 }
 
-/// One attempt's work, from its beginning until it is dropped.
+/// The work of one attempt, from its beginning until it is dropped.
 pub(crate) struct UnderWay {
     shared: Arc<Shared>,
     ready: Arc<Ready>,

@@ -1,20 +1,20 @@
-//! A protected request: done once, and told what came of it.
+//! A protected request: runs once, and gets its result.
 //!
-//! What lives here: the engine's call, the attempt within it, and what is asked before a replay. What must never: a call of
-//! the inner service that the engine did not ask for, but for a store that is out of reach where the terms say so.
+//! Contents: the call of the engine, the attempt within it, and the authorization before a replay. The inner service
+//! is called only by the engine, except if the store is unavailable and the terms allow it.
 
-use crate::asking::{Asking, Prepared};
+use crate::answer::{self, Responder};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::{UnderWay, What};
+use crate::observe::{EventKind, UnderWay};
+use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
 use crate::response_room::ResponsePlace;
 use crate::room::NoRoom;
 use crate::service::pass;
-use crate::telling::{self, Speaker};
 use crate::terms::StoreDown;
 use crate::{names, rebuild, request};
 use bytes::Bytes;
@@ -26,13 +26,13 @@ use semel::core::outcome;
 use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
-use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
+use semel::{Answer, Attempt, Ended, Error, Replayed, RequestOutcome};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-/// What an attempt needs, until somebody takes it. There is one, so that a request is handed on once at most.
+/// The input of an attempt. It can be taken only once, so a request is passed on at most once.
 struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
 
 struct Loaded<S> {
@@ -49,8 +49,8 @@ impl<S> Load<S> {
     }
 }
 
-impl Asking {
-    /// Does what is asked for, once, and tells what came of it.
+impl ProtectedRequest {
+    /// Runs the request once, and returns its response.
     pub(crate) async fn once<S, R>(
         self,
         prepared: Prepared,
@@ -79,17 +79,17 @@ impl Asking {
             let load = Load(Arc::clone(&load.0));
             let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
             let (form, operation) = (self.form, operation.clone());
-            // Whoever traces the request finds its handler in there, although another task runs it.
+            // The handler runs in another task, but belongs to the trace of the request.
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
                     let _under_way = UnderWay::new(&shared, &ready);
                     let _ = begun.send(attempt.operation_id());
-                    let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
+                    let responder = Responder { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
-                        Some(loaded) => run(loaded, &key, attempt, &speaker).await,
-                        // It was handed on already, or will never be: by this attempt nothing is sent.
-                        None => speaker.unsent(attempt.operation_id()),
+                        Some(loaded) => run(loaded, &key, attempt, &responder).await,
+                        // It was already passed on, or never will be: this attempt sends nothing.
+                        None => responder.unsent(attempt.operation_id()),
                     }
                 };
                 work.instrument(span)
@@ -101,7 +101,7 @@ impl Asking {
                 biased;
                 Ok(id) = began => return Ok(self.accepted(id)),
                 answered = answered => match answered {
-                    Ok(Answer { operation_id, told: Told::InProgress { .. } }) => {
+                    Ok(Answer { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
                         return Ok(self.accepted(operation_id));
                     }
                     answered => answered,
@@ -119,16 +119,16 @@ impl Asking {
                 {
                     return Box::pin(self.fail_open(inner, parts, whole)).await;
                 }
-                return Ok(self.refuse_about(telling::error(&error), None, None, Some(&asked_with)));
+                return Ok(self.refuse_about(answer::error(&error), None, None, Some(&asked_with)));
             }
         };
-        // Taken by the attempt, where this call ran one.
+        // The attempt has taken it, if this call ran one.
         let place = load.take().map_or_else(|| self.shared.responses.place(client), |loaded| loaded.place);
         Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
     }
 
-    fn speaker(&self, operation: Operation) -> Speaker<'_> {
-        Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation }
+    fn responder(&self, operation: Operation) -> Responder<'_> {
+        Responder { shared: &self.shared, ready: &self.ready, form: self.form, operation }
     }
 
     pub(crate) async fn answer(
@@ -140,20 +140,20 @@ impl Asking {
         key: &Key,
         operation: Operation,
     ) -> Response<Body> {
-        let (id, speaker) = (answer.operation_id, self.speaker(operation));
-        match answer.told {
-            Told::Ran(ran) => {
+        let (id, responder) = (answer.operation_id, self.responder(operation));
+        match answer.outcome {
+            RequestOutcome::Ran(ran) => {
                 let state = ran.stored.map(|stored| stored.state);
                 let what = match &ran.local {
-                    Local::Response(_) => What::Ran(state),
-                    Local::Failed(failure) => What::Refused { code: failure.code(), caller: None },
+                    Local::Response(_) => EventKind::Ran(state),
+                    Local::Failed(failure) => EventKind::Refused { code: failure.code(), caller: None },
                 };
                 let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
                 self.shared.tell_about(&self.ready, what, Some(id), in_doubt);
-                speaker.ran(id, ran)
+                responder.ran(id, ran)
             }
-            Told::Replayed(replayed) => {
-                match Box::pin(self.replayed(id, &replayed, retry, place, &speaker)).await {
+            RequestOutcome::Replayed(replayed) => {
+                match Box::pin(self.replayed(id, &replayed, retry, place, &responder)).await {
                     Ok((response, what)) => {
                         self.shared.tell_about(&self.ready, what, Some(id), None);
                         response
@@ -161,28 +161,28 @@ impl Asking {
                     Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
                 }
             }
-            told => {
-                let problem = speaker.refusal(id, &told);
-                let is_mismatch = matches!(told, Told::Mismatch);
+            request_outcome => {
+                let problem = responder.refusal(id, &request_outcome);
+                let is_mismatch = matches!(request_outcome, RequestOutcome::Mismatch);
                 self.refuse_about(problem, is_mismatch.then_some(scope), Some(id), Some(key))
             }
         }
     }
 
-    /// A stored outcome, where it may be had and is there, and there is room for it until its client has it.
+    /// A stored outcome, if the caller is authorized and there is memory for it.
     async fn replayed(
         &self,
         id: OperationId,
         replayed: &Replayed,
         retry: Option<Parts>,
         mut place: ResponsePlace,
-        speaker: &Speaker<'_>,
-    ) -> Result<(Response<Body>, What), NoRoom> {
-        // Before anybody is asked, and without a wait: it is in memory already.
+        responder: &Responder<'_>,
+    ) -> Result<(Response<Body>, EventKind), NoRoom> {
+        // Before the authorization, and without waiting: it is already in memory.
         if let outcome::Body::Kept(data) = &replayed.outcome.body {
             place.try_grow_to(data.len())?;
         }
-        let (response, what) = self.replayed_uncounted(id, replayed, retry, speaker).await;
+        let (response, what) = self.replayed_uncounted(id, replayed, retry, responder).await;
         let (parts, body) = response.into_parts();
         Ok((Response::from_parts(parts, body.held_in(place)?), what))
     }
@@ -192,30 +192,30 @@ impl Asking {
         id: OperationId,
         replayed: &Replayed,
         retry: Option<Parts>,
-        speaker: &Speaker<'_>,
-    ) -> (Response<Body>, What) {
+        responder: &Responder<'_>,
+    ) -> (Response<Body>, EventKind) {
         let terms = &self.ready.terms;
         if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
             && let Err(mut refusal) = authorize.ask(about(id, retry)).await
         {
             names::strip(refusal.headers_mut());
             refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
-            return (refusal, What::NotAuthorized);
+            return (refusal, EventKind::NotAuthorized);
         }
-        if let Some(response) = telling::replayed(id, replayed) {
+        if let Some(response) = answer::replayed(id, replayed) {
             let is_found = rebuild::is_found(&replayed.outcome);
-            return (response, if is_found { What::Rebuilt } else { What::Replayed });
+            return (response, if is_found { EventKind::Rebuilt } else { EventKind::Replayed });
         }
         if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
             && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
         {
-            return (telling::rebuilt(id, replayed, response), What::Rebuilt);
+            return (answer::rebuilt(id, replayed, response), EventKind::Rebuilt);
         }
-        let refused = What::Refused { code: Code::NotRetained, caller: None };
-        (speaker.not_retained(id, replayed), refused)
+        let refused = EventKind::Refused { code: Code::NotRetained, caller: None };
+        (responder.not_retained(id, replayed), refused)
     }
 
-    /// Tells a refusal. `caller`: whose key was bound to another payload.
+    /// Reports a refusal. `caller`: whose key was bound to another payload.
     pub(crate) fn refuse(&self, problem: Problem, caller: Option<&Scope>) -> Response<Body> {
         self.refuse_about(problem, caller, None, None)
     }
@@ -228,27 +228,27 @@ impl Asking {
         key: Option<&Key>,
     ) -> Response<Body> {
         let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
-        let what = What::Refused { code: problem.code(), caller };
+        let what = EventKind::Refused { code: problem.code(), caller };
         self.shared.tell_about(&self.ready, what, id, key);
         problem.into_response(self.form, self.shared.prefix())
     }
 
-    /// Hands a request on without protection. Its response says that nothing is acknowledged.
+    /// Passes a request on without protection. Its response says that nothing is stored.
     async fn fail_open<S, R>(&self, inner: S, parts: Parts, whole: Whole) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        self.shared.tell(&self.ready, What::FailedOpen);
+        self.shared.tell(&self.ready, EventKind::FailedOpen);
         let mut response = pass(inner, parts, Body::whole(whole), Clean::All).await?;
         response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
         Ok(response)
     }
 
-    /// It runs; where to ask for what comes of it.
+    /// It is running; the response says where to ask for its result.
     fn accepted(&self, id: OperationId) -> Response<Body> {
-        self.shared.tell(&self.ready, What::Accepted);
+        self.shared.tell(&self.ready, EventKind::Accepted);
         let mut response = Response::new(Body::from(Bytes::new()));
         *response.status_mut() = StatusCode::ACCEPTED;
         let headers = response.headers_mut();
@@ -261,39 +261,39 @@ impl Asking {
     }
 }
 
-/// The head of a retry, which knows the operation that it is about.
+/// The head of a retry, with its operation ID.
 fn about(id: OperationId, retry: &Parts) -> Parts {
     let mut retry = retry.clone();
     retry.extensions.insert(id);
     retry
 }
 
-/// That a second is enough is a guess, and a better one than none.
+/// An estimate.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// There is no room for the response.
+/// There is no memory for the response.
 pub(crate) fn busy() -> Problem {
-    let detail = "Too many responses are being sent at once, and there was no room for the one to this request. Nothing was run; \
-                  retry later, with the same key.";
+    let detail = "Too many responses are being sent at the moment, and there was no memory for this one. Nothing was run; \
+                  retry later with the same key.";
     Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut down, is no
-/// reason to go on without it; and a claim whose answer was lost is given back as one under which nothing was sent, which
+/// Whether the store could not be reached and certainly has no claim of this request. A refusal or a shutdown is no
+/// reason to continue without the store. A claim whose answer was lost is given back as "nothing was sent", which
 /// must stay true.
 fn is_out_of_reach(error: &Error) -> bool {
     match error {
         Error::Store(error) => error.kind() == Kind::Unavailable,
         Error::Secrets(error) => error.is_retryable(),
-        // Not where another attempt may be running, or this one may have been claimed.
+        // Not if another attempt may be running, or this one may have been claimed.
         _ => false,
     }
 }
 
-/// One attempt: the inner service's call, and what its response means.
-async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, speaker: &Speaker<'_>) -> Ended<Local>
+/// One attempt: the call of the inner service, and what its response means.
+async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, responder: &Responder<'_>) -> Ended<Local>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     S::Error: Into<BoxError>,
@@ -308,8 +308,8 @@ where
     let request = request::hand_on(parts, whole, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
     match called {
-        Ok(response) => response::ended(response, &method, &handle, place, speaker).await,
-        Err(failure) if failure.nothing_was_sent() => speaker.unreachable(failure, id),
+        Ok(response) => response::ended(response, &method, &handle, place, responder).await,
+        Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
         Err(failure) => response::failed(failure),
     }
 }

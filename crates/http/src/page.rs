@@ -1,14 +1,14 @@
 //! The published specification as a page for people.
 //!
-//! What lives here: words, tables and looks around the document that machines get. What must never: a promise that is not
-//! in that document, or anything that a browser would have to fetch from elsewhere.
+//! Contents: the HTML version of the JSON document. It contains no promise that is not in that document, and loads
+//! nothing from elsewhere.
 
 use serde_json::Value;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Members of an operation in the order in which people ask for them; others follow under their own names.
+/// The members of an operation in order of importance; others follow under their own names.
 const LABELS: &[(&str, &str)] = &[
     ("methods", "Methods"),
     ("class", "Guarantee"),
@@ -18,29 +18,26 @@ const LABELS: &[(&str, &str)] = &[
     ("key.source.pointer", "Key is read from the body, at"),
     ("key.charactersMin", "Shortest key"),
     ("key.charactersMax", "Longest key"),
-    ("callers", "Callers are told apart"),
-    ("unknownOutcome.settledBy", "What became of a request that ended in doubt is settled by"),
-    ("unknownOutcome.repeatSeconds", "The next request with its key settles it for"),
-    ("unknownOutcome.retryable", "While it is unknown, asking again can help"),
+    ("callers", "Callers are identified"),
+    ("unknownOutcome.settledBy", "An unknown outcome is resolved by"),
+    ("unknownOutcome.repeatSeconds", "The next request with its key resolves it for"),
+    ("unknownOutcome.retryable", "While it is unknown, a retry can help"),
     ("retentionSeconds", "Outcomes are replayed for"),
     ("tombstoneSeconds", "Then refused as expired for"),
-    ("waitMilliseconds", "A repeat waits for a running request"),
-    ("attemptsMax", "Most attempts"),
+    ("waitMilliseconds", "A duplicate waits for a running request"),
+    ("attemptsMax", "Maximum number of attempts"),
     ("requestBytesMax", "Longest request body"),
-    ("keptResponseBytesMax", "Longest response that is kept"),
-    ("retained", "Of a response is kept"),
-    ("mismatchStatus", "Status of a key that belongs to another payload"),
+    ("keptResponseBytesMax", "Longest stored response"),
+    ("retained", "Stored part of a response"),
+    ("mismatchStatus", "Status for a key of another payload"),
     ("mode", "Mode"),
-    ("whileStoreIsDown", "While records cannot be reached, requests are"),
-    (
-        "notAppliedStatuses.http",
-        "Statuses that are taken to mean that nothing took effect (503 with Retry-After only)",
-    ),
-    ("notAppliedStatuses.grpc", "The same of gRPC"),
+    ("whileStoreIsDown", "While the store is unavailable, requests are"),
+    ("notAppliedStatuses.http", "Statuses that mean that nothing took effect (503 only with Retry-After)"),
+    ("notAppliedStatuses.grpc", "The same for gRPC"),
     ("notAppliedStatuses.assumption", "These are"),
 ];
 
-/// The page. Each error has a place of its own, which is what a problem's `type` points at.
+/// The page. Each error has an anchor, to which the `type` of a problem points.
 pub(crate) fn html(document: &Value) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -48,8 +45,8 @@ pub(crate) fn html(document: &Value) -> String {
          <title>Idempotency</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n<main>\n"
     );
     page.push_str(
-        "<header><h1>Idempotency</h1>\n<p>How to send a request to this service again without having it done again. \
-         Programs get the same as JSON from this address.</p>\n\
+        "<header><h1>Idempotency</h1>\n<p>How to retry requests to this service without running them twice. \
+         Programs get the same document as JSON from this address.</p>\n\
          <nav><a href=\"#client\">For clients</a> <a href=\"#operations\">Operations</a> <a href=\"#errors\">Errors</a></nav></header>\n",
     );
     client(&mut page, document);
@@ -79,19 +76,19 @@ fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
     let callers = escaped(&shown("callers", &document["callers"]));
     let has_exceptions = list(&document["operations"]).any(|operation| operation["callers"].is_string());
-    let otherwise = if has_exceptions { "; where the table below says otherwise, as it says" } else { "" };
+    let otherwise = if has_exceptions { ", unless the table below says otherwise" } else { "" };
     let _ = writeln!(
         page,
         "<h2 id=\"client\">For clients</h2>\n<ul>\n\
-         <li>Draw one key for each thing that is to happen, and send it with every attempt at it, in this header unless the table \
+         <li>Generate one key per operation, and send it with every attempt, in this header unless the table \
          below says otherwise:\
-         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>With or without the quotes it is the same key.</li>\n\
-         <li>No answer? Send the very same request again. What was done is not done twice: you get the first answer, \
+         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>The key is the same with or without the quotes.</li>\n\
+         <li>No response? Send the same request again. It does not run twice: you get the first response, \
          byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
-         <li><code>Idempotency-Expires</code> says until when; with it, the outcome is stored.</li>\n\
-         <li>A key belongs to its caller. How callers are told apart: {callers}{otherwise}.</li>\n\
-         <li>Another payload under the same key is refused, whatever became of the first.</li>\n\
-         <li>Every answer to a request with a key names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
+         <li><code>Idempotency-Expires</code> says until when. If it is present, the outcome is stored.</li>\n\
+         <li>A key belongs to its caller. How callers are identified: {callers}{otherwise}.</li>\n\
+         <li>Another payload with the same key is always refused.</li>\n\
+         <li>Every response to a request with a key has an <code>Operation-Id</code>. To look up its state, send <code>GET {status}</code> \
          with your own credentials.</li>\n</ul>"
     );
 }
@@ -114,7 +111,7 @@ fn operation(page: &mut String, operation: &Value) {
     page.push_str("\n</table></section>\n");
 }
 
-/// The members of an object and of those within it, by their paths. What is not set is left out.
+/// The members of an object and its nested objects, by path. Unset ones are left out.
 fn flatten<'v>(path: &str, value: &'v Value, into: &mut Vec<(String, &'v Value)>) {
     match value {
         Value::Null => {}
@@ -145,7 +142,7 @@ fn worded(path: &str) -> String {
     words
 }
 
-/// A value as people write it: the end of its name says what it is.
+/// A value for people; its unit is the end of its name.
 fn shown(path: &str, value: &Value) -> String {
     let number = value.as_u64();
     match (path, value, number) {
@@ -170,8 +167,8 @@ fn shown(path: &str, value: &Value) -> String {
 
 fn guarantee(class: &str) -> String {
     let more = match class {
-        "external" => "at most once per key; where nobody can prove what happened, you are told so",
-        "downstream" => "once per key, as long as the system that does it recognises repeats",
+        "external" => "at most once per key; if nobody can prove what happened, the response says so",
+        "downstream" => "once per key, as long as the system that runs it recognises repeats",
         _ => "once per key",
     };
     format!("{class}: {more}")
@@ -180,8 +177,8 @@ fn guarantee(class: &str) -> String {
 fn settled_by(way: &str) -> &str {
     match way {
         "repeat" => "the next request with its key",
-        "look-up" => "looking it up where it takes effect, without anybody's hand",
-        "operator" => "an operator who looks",
+        "look-up" => "an automatic lookup in the system that runs it",
+        "operator" => "an operator",
         way => way,
     }
 }
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_the_page_does_not_know_is_shown_all_the_same_and_none_is_shown_that_is_not_set() {
+    fn unknown_members_are_shown_and_unset_ones_are_not() {
         let document = json!({ "operations": [{
             "name": "charges", "route": null, "newThing": ["a", 7], "key": { "rule": "required" }
         }] });

@@ -1,16 +1,16 @@
-//! Which paths a route is about.
+//! Path patterns of routes.
 //!
-//! What lives here: patterns such as `/accounts/{account}/charges`, and everything that is no pattern although it looks like
-//! one. What must never: a pattern that no request can match; whoever wrote it believes that something is protected.
+//! Contents: patterns such as `/accounts/{account}/charges`, and errors for texts that only look like patterns. A
+//! pattern that no request can match is refused, because its author believes that something is protected.
 
 use semel::core::scope::normal_path_except;
 use std::fmt;
 use std::fmt::Write as _;
 
-/// Which paths a route is about: fixed segments, `{name}` for any one segment, and `{*name}` at the end for all that follow.
+/// A path pattern: fixed segments, `{name}` for any one segment, and `{*name}` at the end for all remaining segments.
 ///
-/// Fixed segments are compared in the [normal form](semel::core::scope::normal_path) of paths, and so is what requests ask for:
-/// `/charges` is about `/%63harges` and `//charges` too, and `/über` about `/%C3%BCber`. Letter case, a trailing slash and `;`
+/// Patterns and requests are compared in the [normal form](semel::core::scope::normal_path) of paths: `/charges` also
+/// matches `/%63harges` and `//charges`, and `/über` matches `/%C3%BCber`. Letter case, a trailing slash and `;`
 /// parameters count.
 ///
 /// ```
@@ -18,8 +18,8 @@ use std::fmt::Write as _;
 ///
 /// let pattern = RoutePattern::parse("/users/{id}")?;
 /// assert!(pattern.covers(&RoutePattern::parse("/users/7")?));
-/// let told = RoutePattern::parse("/users/:id").unwrap_err();
-/// assert_eq!(told.remedy(), "write `/users/{id}`");
+/// let error = RoutePattern::parse("/users/:id").unwrap_err();
+/// assert_eq!(error.remedy(), "write `/users/{id}`");
 /// # Ok::<(), semel_http::RoutePatternError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Segment {
 }
 
 impl RoutePattern {
-    /// Reads a pattern. The error says what was found, and what to write.
+    /// Parses a pattern. The error says what is wrong, and what to write.
     pub fn parse(text: &str) -> Result<Self, RoutePatternError> {
         check(text).map_err(|(problem, remedy)| RoutePatternError {
             pattern: text.to_owned(),
@@ -60,12 +60,12 @@ impl RoutePattern {
         Ok(Self { text: text.to_owned(), normal, segments, is_open })
     }
 
-    /// As it was written.
+    /// The text as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether this pattern is about every path that `other` is about.
+    /// Whether this pattern matches every path that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         let is_long_enough = match (self.is_open, other.is_open) {
             (true, true) => other.segments.len() >= self.segments.len(),
@@ -82,7 +82,7 @@ impl RoutePattern {
         is_long_enough && self.segments.iter().zip(&other.segments).all(covers)
     }
 
-    /// In the form in which it is compared.
+    /// The normal form.
     pub(crate) fn normal(&self) -> &str {
         &self.normal
     }
@@ -91,12 +91,12 @@ impl RoutePattern {
         self.segments.len()
     }
 
-    /// Whether it is about one path alone.
+    /// Whether it matches exactly one path.
     pub(crate) fn is_fixed(&self) -> bool {
         !self.is_open && self.segments.iter().all(|segment| matches!(segment, Segment::Fixed(_)))
     }
 
-    /// Whether a path, in its normal form, is one of these.
+    /// Whether a path in normal form matches.
     pub(crate) fn fits(&self, path: &str) -> bool {
         let Some(path) = path.strip_prefix('/') else { return false };
         let mut given = path.split('/');
@@ -110,14 +110,14 @@ impl RoutePattern {
     }
 }
 
-/// As it was written.
+/// The text as written.
 impl fmt::Display for RoutePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutePatternError {
     pattern: String,
@@ -126,7 +126,7 @@ pub struct RoutePatternError {
 }
 
 impl RoutePatternError {
-    /// What was found.
+    /// What is wrong.
     pub fn problem(&self) -> String {
         format!("`{}` is not a route pattern: {}", self.pattern, self.problem)
     }
@@ -147,13 +147,13 @@ impl std::error::Error for RoutePatternError {}
 
 type Found = (String, String);
 
-/// Finds what keeps a text from being a pattern: what it is, and what to write.
+/// Finds out why a text is not a pattern, and what to write instead.
 fn check(text: &str) -> Result<(), Found> {
     let Some(rest) = text.strip_prefix('/') else {
-        return Err(("a path begins with a slash".into(), format!("write `/{text}`")));
+        return Err(("a path must begin with a slash".into(), format!("write `/{text}`")));
     };
     let outside = |mark: char| {
-        // In braces it is part of a parameter, which is looked at below.
+        // Inside braces it is part of a parameter, which is checked below.
         let mut depth = 0_usize;
         text.find(|letter: char| {
             depth = match letter {
@@ -165,8 +165,8 @@ fn check(text: &str) -> Result<(), Found> {
         })
     };
     if let Some(at) = outside('?') {
-        let problem = format!("`{}` is a query, and a path has none", &text[at..]);
-        return Err((problem, format!("write `{}`; a rule holds for every query", &text[..at])));
+        let problem = format!("`{}` is a query, and patterns match only the path", &text[at..]);
+        return Err((problem, format!("write `{}`; a rule applies to every query", &text[..at])));
     }
     if let Some(at) = outside('#') {
         let problem = format!("`{}` is a fragment, which clients do not send", &text[at..]);
@@ -184,17 +184,17 @@ fn check(text: &str) -> Result<(), Found> {
     Ok(())
 }
 
-/// What is wrong with a segment, and what could be meant by it.
+/// What is wrong with a segment, and what was probably meant.
 fn misread(segment: &str, is_last: bool) -> Option<(String, String)> {
     let foreign = |name: &str| {
-        let problem = format!("`{segment}` is compared letter by letter; a parameter is written in braces");
+        let problem = format!("`{segment}` matches only itself; parameters are written in braces");
         Some((problem, format!("{{{}}}", plain(name))))
     };
     if let Some(name) = segment.strip_prefix(':') {
         return foreign(name);
     }
     if !segment.is_empty() && segment.bytes().all(|byte| byte == b'*') {
-        let problem = format!("`{segment}` is compared letter by letter");
+        let problem = format!("`{segment}` matches only itself");
         let any = if is_last { "{*rest}" } else { "{any}" };
         return Some((problem, any.to_owned()));
     }
@@ -213,7 +213,7 @@ fn misread(segment: &str, is_last: bool) -> Option<(String, String)> {
 fn parameter(segment: &str, is_last: bool) -> Option<(String, String)> {
     let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let Some(name) = name.filter(|name| !name.contains(['{', '}'])) else {
-        let problem = format!("`{segment}` is not one parameter: `{{name}}` stands for a whole segment");
+        let problem = format!("`{segment}` is not a parameter: `{{name}}` must be a whole segment");
         let (_, inside) = segment.split_once('{').unwrap_or_default();
         let name = inside.split(['{', '}']).next().unwrap_or_default();
         return Some((problem, format!("{{{}}}", plain(name))));
@@ -221,17 +221,17 @@ fn parameter(segment: &str, is_last: bool) -> Option<(String, String)> {
     let bare = name.strip_prefix('*').unwrap_or(name);
     let is_rest = bare.len() < name.len();
     if is_rest && !is_last {
-        let problem = format!("`{segment}` stands for all segments that follow, and more follow it");
+        let problem = format!("`{segment}` matches all remaining segments, but is not the last one");
         return Some((problem, format!("{{{}}}", plain(bare))));
     }
     if name != "*" && plain(name) != name {
-        let problem = format!("`{segment}` is no parameter: a name has letters, digits, `_`, `-` and `.`");
+        let problem = format!("`{segment}` is not a parameter: names have letters, digits, `_`, `-` and `.`");
         return Some((problem, format!("{{{}}}", plain(name))));
     }
     None
 }
 
-/// A name for a parameter, as near as can be to what was written.
+/// A valid parameter name, as close as possible to the text.
 fn plain(name: &str) -> String {
     let (star, name) = if let Some(name) = name.strip_prefix('*') { ("*", name) } else { ("", name) };
     let is_plain = |letter: &char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
@@ -243,15 +243,15 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// Finds what clients send in escaped form only, and escapes it. Letters beyond ASCII may stand as they are: they are compared
-/// in escaped form, too.
+/// Finds characters that clients send only escaped, and escapes them. Non-ASCII letters are allowed: they are
+/// compared in escaped form.
 fn unsendable(segment: &str) -> Option<(String, String)> {
     let mut found = None;
     let mut escaped = String::new();
     for (at, letter) in segment.char_indices() {
         let what = match letter {
-            '%' if !begins_escape(&segment[at..]) => "a `%` that begins no escape".to_owned(),
-            letter if letter.is_whitespace() => "a blank".to_owned(),
+            '%' if !begins_escape(&segment[at..]) => "a `%` without two hexadecimal digits".to_owned(),
+            letter if letter.is_whitespace() => "white space".to_owned(),
             letter if letter.is_control() => "a control character".to_owned(),
             '"' | '<' | '>' | '[' | ']' | '\\' | '^' | '`' | '|' => format!("`{letter}`"),
             letter => {
@@ -322,42 +322,45 @@ mod tests {
     #[test]
     fn what_no_request_matches_is_refused_with_what_to_write() {
         for (text, found, remedy) in [
-            ("", "begins with a slash", "write `/`"),
-            ("charges", "begins with a slash", "write `/charges`"),
-            ("/users/:id", "`:id` is compared letter by letter", "write `/users/{id}`"),
+            ("", "begin with a slash", "write `/`"),
+            ("charges", "begin with a slash", "write `/charges`"),
+            ("/users/:id", "`:id` matches only itself", "write `/users/{id}`"),
             ("/users/:id/x", "`:id`", "write `/users/{id}/x`"),
             ("/users/:", "`:`", "write `/users/{name}`"),
-            ("/users/*", "`*` is compared letter by letter", "write `/users/{*rest}`"),
+            ("/users/*", "`*` matches only itself", "write `/users/{*rest}`"),
             ("/users/**", "`**`", "write `/users/{*rest}`"),
             ("/*/x", "`*`", "write `/{any}/x`"),
-            ("/users/<id>", "`<id>` is compared letter by letter", "write `/users/{id}`"),
+            ("/users/<id>", "`<id>` matches only itself", "write `/users/{id}`"),
             ("/users/<int:id>", "`<int:id>`", "write `/users/{id}`"),
             ("/files/<path:rest>", "`<path:rest>`", "write `/files/{*rest}`"),
             ("/users/[id]", "`[id]`", "write `/users/{id}`"),
-            ("/pay?now", "`?now` is a query", "write `/pay`; a rule holds for every query"),
+            ("/pay?now", "`?now` is a query", "write `/pay`; a rule applies to every query"),
             ("/pay?", "`?` is a query", "write `/pay`"),
             ("/c#d", "`#d` is a fragment", "write `/c`"),
-            ("/x y", "a blank", "write `/x%20y`"),
-            ("/x\ty ", "a blank", "write `/x%09y%20`"),
+            ("/x y", "white space", "write `/x%20y`"),
+            ("/x\ty ", "white space", "write `/x%09y%20`"),
             ("/x\u{1}", "a control character", "write `/x%01`"),
-            ("/100%", "a `%` that begins no escape", "write `/100%25`"),
+            ("/100%", "a `%` without two hexadecimal digits", "write `/100%25`"),
             ("/a%2", "a `%`", "write `/a%252`"),
             ("/a|b", "`|`, which clients send escaped", "write `/a%7Cb`"),
             ("/a<b", "`<`", "write `/a%3Cb`"),
-            ("/x/{a}{b}", "`{a}{b}` is not one parameter", "write `/x/{a}`"),
-            ("/a{b}", "`a{b}` is not one parameter", "write `/{b}`"),
-            ("/{a", "not one parameter", "write `/{a}`"),
-            ("/a}", "not one parameter", "write `/{name}`"),
-            ("/{}", "`{}` is no parameter", "write `/{name}`"),
-            ("/{id:int}", "`{id:int}` is no parameter", "write `/{id}`"),
-            ("/users/{id?}", "`{id?}` is no parameter", "write `/users/{id}`"),
-            ("/{*all}/b", "more follow it", "write `/{all}/b`"),
-            ("/a/{*rest}/", "more follow it", "write `/a/{rest}/`"),
+            ("/x/{a}{b}", "`{a}{b}` is not a parameter", "write `/x/{a}`"),
+            ("/a{b}", "`a{b}` is not a parameter", "write `/{b}`"),
+            ("/{a", "not a parameter", "write `/{a}`"),
+            ("/a}", "not a parameter", "write `/{name}`"),
+            ("/{}", "`{}` is not a parameter", "write `/{name}`"),
+            ("/{id:int}", "`{id:int}` is not a parameter", "write `/{id}`"),
+            ("/users/{id?}", "`{id?}` is not a parameter", "write `/users/{id}`"),
+            ("/{*all}/b", "is not the last one", "write `/{all}/b`"),
+            ("/a/{*rest}/", "is not the last one", "write `/a/{rest}/`"),
         ] {
             let error = RoutePattern::parse(text).expect_err(text);
-            let told = error.to_string();
-            assert!(told.starts_with(&format!("`{text}` is not a route pattern: ")), "{told}");
-            assert!(told.contains(found) && error.remedy().starts_with(remedy), "{told}");
+            let text_of_error = error.to_string();
+            assert!(
+                text_of_error.starts_with(&format!("`{text}` is not a route pattern: ")),
+                "{text_of_error}"
+            );
+            assert!(text_of_error.contains(found) && error.remedy().starts_with(remedy), "{text_of_error}");
         }
     }
 

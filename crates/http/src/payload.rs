@@ -1,10 +1,9 @@
-//! A request as its fingerprint is taken.
+//! A request as the input of its fingerprint.
 //!
-//! What lives here: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request). What must never: a
-//! fingerprint of its own making.
+//! Contents: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
 
 use crate::body::Whole;
-use crate::room::{Place, Turn};
+use crate::room::{BodyMemory, Turn};
 use crate::route::Ready;
 use crate::source::NoKey;
 use crate::target::Target;
@@ -18,30 +17,30 @@ use semel::core::key::Parsed;
 use semel::core::scope::Operation;
 use std::sync::Arc;
 
-/// From this many bytes on a body is taken apart where no other request waits for it. A compressed one always is: its
-/// sender decides how much work it makes.
+/// Larger bodies are parsed on a blocking thread, so that other requests do not wait. Compressed ones always are:
+/// their sender decides how much work they need.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// Everything about a request that can count.
+/// Everything in a request that can count.
 pub(crate) struct Asked {
     target: Target,
     operation: Operation,
     headers: HeaderMap,
     body: Bytes,
-    /// For the body, which stays as long as anybody may ask for another fingerprint of it.
-    _place: Option<Arc<Place>>,
+    /// The memory of the body, which is kept as long as another fingerprint may be needed.
+    _place: Option<Arc<BodyMemory>>,
     limits: Limits,
 }
 
-/// A request that was taken apart: its fingerprint under one selection is known.
+/// A parsed request, whose fingerprint under one selection is known.
 pub(crate) struct Known {
     asked: Arc<Asked>,
     known: (Selection, Fingerprint),
 }
 
-/// What came of taking a request apart.
+/// The result of parsing a request.
 pub(crate) enum Taken {
-    /// With the key that it has in its body, where that was looked for.
+    /// With the key from its body, if that was needed.
     Known(Known, Option<Parsed>),
     /// It has no key.
     NoKey(NoKey),
@@ -65,7 +64,7 @@ impl Asked {
         }
     }
 
-    /// The most bytes that are held to undo the body's content encoding; `None` where it has none.
+    /// The most memory for decoding the body's content encoding; `None` if it has none.
     pub(crate) fn decoding_bytes_max(&self) -> Option<usize> {
         if !self.headers.contains_key(CONTENT_ENCODING) {
             return None;
@@ -75,8 +74,8 @@ impl Asked {
         Some(request.decoding_bytes_max(&self.limits)).filter(|bytes| *bytes > 0)
     }
 
-    /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that may
-    /// take long. `for_key`: it has no key yet. `turn` is held until that has been done, also where nobody waits for it any more.
+    /// Parses the request under the terms of its route, on a blocking thread if that may take long. `for_key`: it has
+    /// no key yet. `turn` is held until this is done, even if nobody waits for it any more.
     pub(crate) async fn take_apart(
         self,
         ready: &Arc<Ready>,
@@ -96,7 +95,7 @@ impl Asked {
         match tokio::task::spawn_blocking(taking).await {
             Ok(taken) => taken,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            // The runtime is going down, and nobody waits any more.
+            // The runtime is shutting down, and nobody waits any more.
             Err(_) => asked.taken_apart(ready, for_key),
         }
     }
@@ -113,7 +112,7 @@ impl Asked {
         Ok(Taken::Known(Known { asked: self, known: (selection.clone(), fingerprint) }, key))
     }
 
-    /// What stands at one place of a JSON body.
+    /// The value at one place of a JSON body.
     pub(crate) fn scalar_at(&self, pointer: &Pointer) -> Result<Scalar, Error> {
         let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
         let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };
@@ -158,7 +157,7 @@ impl Payload for Known {
         if known == selection {
             return Ok(*fingerprint);
         }
-        // A record that was made under other terms. Rare enough to be read right here.
+        // A record with other terms. Rare enough to compute it inline.
         self.asked.fingerprint(selection)
     }
 }

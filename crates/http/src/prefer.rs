@@ -1,12 +1,12 @@
 //! `Prefer: respond-async` (RFC 7240).
 //!
-//! What lives here: finding that preference and taking it off. What must never: another preference changed.
+//! Contents: finding that preference and removing it. Other preferences are unchanged.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// Whether the client prefers to be answered before the work is done. The preference is taken off; others stay.
+/// Whether the client prefers an asynchronous response. Removes this preference; others stay.
 pub(crate) fn takes_async(headers: &mut HeaderMap) -> bool {
     let wanted = headers.get_all(PREFER).iter().any(|line| split(line).iter().any(|one| is_async(one)));
     if !wanted {
@@ -26,7 +26,7 @@ pub(crate) fn takes_async(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// The preferences of one line. Commas in quotes part nothing.
+/// The preferences of one line. Commas in quotes do not separate.
 fn split(line: &HeaderValue) -> Vec<&[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     let parts = line.as_bytes().split(move |byte| {

@@ -1,7 +1,7 @@
-//! What a client is told when it gets no outcome.
+//! The problem documents for requests without an outcome.
 //!
-//! What lives here: every such situation, as RFC 9457 has it and as gRPC has it. What must never: the key, or anything of a
-//! stored request or response.
+//! Contents: every such situation, as RFC 9457 and as gRPC. Problems never contain the key, or parts of a stored
+//! request or response.
 
 use crate::body::Body;
 use crate::names;
@@ -13,25 +13,25 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Where the specification is published, below a prefix; every problem's `type` lies there.
+/// The path of the published specification, below a prefix; the `type` of every problem points there.
 pub const SPECIFICATION: &str = "/.well-known/idempotency";
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $grpc:literal, $title:literal;)*) => {
-        /// The situations, by the name that a client's code can rely on.
+        /// The problems, by a stable code for clients.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code { $($(#[$doc])* $name,)* }
 
         impl Code {
-            /// Every situation there is.
+            /// Every code.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The name as it is sent.
+            /// The code as it is sent.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// The HTTP status, where no option says otherwise.
+            /// The HTTP status, unless an option changes it.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
@@ -41,7 +41,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $grpc,)* }
             }
 
-            /// The situation in a few words, the same every time.
+            /// The title of the problem.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
@@ -54,9 +54,9 @@ codes! {
     Missing = "MISSING_IDEMPOTENCY_KEY", 400, 3, "The request has no idempotency key";
     /// The key is malformed, too short, too long or weak.
     Invalid = "INVALID_IDEMPOTENCY_KEY", 400, 3, "The idempotency key is not valid";
-    /// No stable caller.
-    CallerNotIdentified = "CALLER_NOT_IDENTIFIED", 400, 3, "The caller cannot be told from others";
-    /// The body has no fingerprint.
+    /// The caller cannot be identified.
+    CallerNotIdentified = "CALLER_NOT_IDENTIFIED", 400, 3, "The caller cannot be identified";
+    /// The body cannot be fingerprinted.
     Unfingerprintable = "UNFINGERPRINTABLE_REQUEST", 400, 3, "The request cannot be compared with its retries";
     /// The key is bound to another payload.
     Mismatch = "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST", 422, 9,
@@ -65,19 +65,19 @@ codes! {
     InProgress = "IDEMPOTENCY_REQUEST_IN_PROGRESS", 409, 10, "The original request is still in progress";
     /// Nobody can prove what happened.
     Unknown = "IDEMPOTENCY_OUTCOME_UNKNOWN", 409, 2, "The outcome of the original request is unknown";
-    /// The outcome is past its time.
+    /// The outcome has expired.
     Expired = "IDEMPOTENCY_RECORD_EXPIRED", 410, 9, "The outcome of the original request is no longer kept";
-    /// The outcome is known, its bytes were not kept.
-    NotRetained = "IDEMPOTENCY_RESPONSE_NOT_RETAINED", 409, 9, "The original response was not kept";
+    /// The outcome is known, but its bytes were not retained.
+    NotRetained = "IDEMPOTENCY_RESPONSE_NOT_RETAINED", 409, 9, "The original response was not retained";
     /// Too many new keys.
     Quota = "IDEMPOTENCY_KEY_QUOTA_EXCEEDED", 429, 8, "Too many new idempotency keys";
     /// The request's body is over the limit.
     TooLarge = "IDEMPOTENCY_REQUEST_TOO_LARGE", 413, 8, "The request body is too large";
-    /// Every attempt that is allowed took no effect.
-    AttemptsExhausted = "IDEMPOTENCY_ATTEMPTS_EXHAUSTED", 409, 9, "Every attempt that is allowed was made";
+    /// All allowed attempts ended without effect.
+    AttemptsExhausted = "IDEMPOTENCY_ATTEMPTS_EXHAUSTED", 409, 9, "All allowed attempts were made";
     /// Nothing was sent.
     Unreachable = "UPSTREAM_UNREACHABLE", 502, 14, "The service could not be reached";
-    /// It broke off after a byte may have been sent.
+    /// It failed after a byte may have been sent.
     UpstreamFailed = "UPSTREAM_FAILED", 502, 2, "The service failed to answer";
     /// No answer in time.
     UpstreamTimeout = "UPSTREAM_TIMEOUT", 504, 4, "The service did not answer in time";
@@ -85,14 +85,14 @@ codes! {
     Streaming = "STREAMING_NOT_PROTECTED", 501, 12, "Streams cannot be protected";
     /// No such operation, or another caller's.
     NotFound = "OPERATION_NOT_FOUND", 404, 5, "There is no such operation";
-    /// No rule of HTTP allows the request.
+    /// The request is not valid HTTP.
     Malformed = "MALFORMED_REQUEST", 400, 3, "The request is not valid HTTP";
-    /// What the request needs depends on the time, and the clock is not trusted.
+    /// The decision depends on the time, and the clock is not trusted.
     ClockNotTrusted = "IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503, 14, "The clock of the idempotency records is not trusted";
-    /// There is no room for the request.
-    Busy = "GATEWAY_BUSY", 503, 8, "There is no room for the request at the moment";
+    /// There is no capacity for the request.
+    Busy = "GATEWAY_BUSY", 503, 8, "The service has no capacity for the request at the moment";
     /// The store did not answer.
-    StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "Idempotency records cannot be reached";
+    StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "The idempotency store is unavailable";
 }
 
 impl Code {
@@ -135,7 +135,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that fits a request with these headers.
+    /// The format for a request with these headers.
     pub fn of(headers: &HeaderMap) -> Self {
         if is_grpc(headers) { Self::Grpc } else { Self::Json }
     }
@@ -143,14 +143,14 @@ impl Form {
 
 const GRPC: &[u8] = b"application/grpc";
 
-/// Whether a message is one of gRPC's (and not of gRPC-Web, which is plain HTTP to us).
+/// Whether a message is gRPC (not gRPC-Web, which counts as plain HTTP).
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
     let (kind, rest) = value.as_bytes().split_at(value.len().min(GRPC.len()));
     kind.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
-/// One situation, as one client meets it.
+/// A problem document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     code: Code,
@@ -163,7 +163,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A situation that no retry mends.
+    /// A problem that a retry does not fix.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let (detail, status) = (detail.into(), code.status());
         Self {
@@ -190,30 +190,30 @@ impl Problem {
         Self { retryable, ..self }
     }
 
-    /// A retry may help, after this long: told in whole seconds, rounded up.
+    /// A retry may help after this duration, which is sent in whole seconds, rounded up.
     #[must_use]
     pub fn retryable_after(self, span: Duration) -> Self {
         Self { retryable: true, retry_after: Some(span), ..self }
     }
 
-    /// The operation that it is about.
+    /// Adds the operation ID.
     #[must_use]
     pub fn about(self, operation_id: OperationId) -> Self {
         Self { operation_id: Some(operation_id), ..self }
     }
 
-    /// Where the operation's state can be asked for.
+    /// Adds a link to the operation's state.
     #[must_use]
     pub fn with_status_at(self, path: Option<String>) -> Self {
         Self { status_at: path, ..self }
     }
 
-    /// The situation.
+    /// The code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The response in the form that the client wants. `prefix` is where the specification is published.
+    /// The response in the client's format. `prefix` is where the specification is published.
     pub fn into_response(self, form: Form, prefix: &str) -> Response<Body> {
         let mut response = match form {
             Form::Json => self.json(prefix),
@@ -269,12 +269,12 @@ pub(crate) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-messag
 const CODE: HeaderName = HeaderName::from_static("code");
 const RETRYABLE: HeaderName = HeaderName::from_static("retryable");
 
-/// At least one: a zero would have clients hammer.
+/// At least one: zero would make clients retry in a busy loop.
 fn whole_seconds(span: Duration) -> u64 {
     (span.as_secs() + u64::from(span.subsec_nanos() > 0)).max(1)
 }
 
-/// As gRPC wants its messages: everything but printable ASCII, and the percent sign, in hexadecimal.
+/// The encoding of gRPC messages: everything except printable ASCII, and the percent sign, is percent-encoded.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn codes_have_the_statuses_of_the_specification() {
-        let told: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
+        let actual: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
         let expected = [
             ("MISSING_IDEMPOTENCY_KEY", 400),
             ("INVALID_IDEMPOTENCY_KEY", 400),
@@ -316,7 +316,7 @@ mod tests {
             ("GATEWAY_BUSY", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]

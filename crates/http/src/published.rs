@@ -1,7 +1,7 @@
 //! What a layer publishes: its specification, and each caller's own operations.
 //!
-//! What lives here: which requests are meant, and an operation as its caller sees it. What must never: a word about another
-//! caller's operation, or a path taken that is the application's.
+//! Contents: which requests are meant, and an operation as its caller sees it. It reveals nothing about operations of
+//! other callers, and takes no path of the application.
 
 use crate::body::Body;
 use crate::caller::{Callers, NotIdentified};
@@ -23,17 +23,17 @@ use semel::core::key::{Key, Rules, Treatment};
 use semel::core::outcome::{self, Outcome, Status};
 use semel::core::record::StateName;
 use semel::core::scope::{Caller, Operation, Scope};
-use semel::{NotDone, Own};
+use semel::{CallerOperation, OperatorError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Something published.
+/// A published resource.
 pub(crate) enum Asked {
     Specification,
     Operation(OperationId),
 }
 
-/// What a request asks for; `None` where it is for somebody else.
+/// The published resource that a request asks for; `None` if there is none.
 pub(crate) fn asked(shared: &Shared, target: &Target) -> Option<Asked> {
     let path = target.path().strip_prefix(shared.published.as_deref()?)?;
     if *target.method() != Method::GET && *target.method() != Method::HEAD {
@@ -45,16 +45,16 @@ pub(crate) fn asked(shared: &Shared, target: &Target) -> Option<Asked> {
     path.strip_prefix("/operations/")?.parse().ok().map(Asked::Operation)
 }
 
-/// The answer to it.
+/// The response.
 pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Response<Body> {
     let mut response = match asked {
         Asked::Specification => specification::response(shared, &parts.headers),
         Asked::Operation(id) => {
-            let told = operation(shared, parts, id).await;
-            told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
+            let response = operation(shared, parts, id).await;
+            response.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
         }
     };
-    // By its exact spelling, as servers frame responses.
+    // Compare the exact spelling, as servers do.
     if parts.method == Method::HEAD {
         response::to_head(&mut response);
     }
@@ -68,17 +68,17 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     let own = shared.engine.look_up_own_by(id, key.as_ref(), whose).await;
     let own = own.map_err(|not_done| refused(&not_done, id, &askers))?;
     let ready = shared.routes.of_record(own.record.operation());
-    // Anonymous callers are many; the key tells the one who sent it.
+    // Anonymous callers share a scope; only the key identifies the sender.
     let scope = askers.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
-    // Where somebody is to be asked before a replay, this is no way around it.
+    // If replays need authorization, this must not bypass it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
     let mut place = shared.responses.place(shared.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body
     {
-        // As it was stored, as a value, and as text.
+        // Stored bytes, JSON value and text.
         let bytes = data.len().saturating_mul(3);
         place.try_grow_to(bytes).map_err(|_| busy().about(id))?;
     }
@@ -92,17 +92,17 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     Ok(response)
 }
 
-/// Who is asking, by each rule that there is. A record is looked at by the rule of its own operation alone: under two rules the
-/// same name may be two callers, and only the one who could have the replay may see it.
+/// The caller by each rule. A record is judged only by the rule of its own operation: under two rules, the same name
+/// may be two callers, and only the one who could get the replay may see it.
 struct Askers<'s> {
     shared: &'s Shared,
     by: Vec<(&'s Callers, Result<Scope, NotIdentified>)>,
 }
 
 impl<'s> Askers<'s> {
-    /// Refuses a request whose caller no rule can tell, whatever it asks for.
+    /// Refuses a request whose caller no rule can identify.
     fn of(shared: &'s Shared, parts: &Parts) -> Result<Self, Problem> {
-        // Whose it is does not depend on what was asked for.
+        // The caller does not depend on the operation.
         let asker = |callers| (callers, shared.scope_by(callers, parts, Operation::named("")));
         let askers = Self { shared, by: shared.all_callers().into_iter().map(asker).collect() };
         let is_anybody = askers.by.iter().any(|(_, scope)| scope.is_ok());
@@ -112,7 +112,7 @@ impl<'s> Askers<'s> {
         }
     }
 
-    /// Who is asking, by the rule of this operation. Nobody where it is no route's any more, and there is a choice of rules: it
+    /// The caller by the rule of this operation. `None` if its route no longer exists and there are several rules: it
     /// may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
         let ready = self.shared.routes.of_record(operation);
@@ -125,20 +125,22 @@ impl<'s> Askers<'s> {
         scope.as_ref().ok()
     }
 
-    /// Why the caller cannot be told by a rule: the first that rejects what is shown, else the first that finds nothing.
+    /// Why a rule cannot identify the caller: the first that rejects a credential, otherwise the first that finds
+    /// none.
     fn refusal(&self) -> Option<&NotIdentified> {
         let refusals = || self.by.iter().filter_map(|(_, scope)| scope.as_ref().err());
         refusals().find(|why| why.is_rejection()).or_else(|| refusals().next())
     }
 
-    /// What is told of every operation that is not theirs, there or not: the same, or it would tell that it is there. A client
-    /// whose token has run out has to learn of it all the same, lest it takes its operation for one that never was.
+    /// The response for every operation that is not theirs, whether it exists or not: always the same, so that it
+    /// reveals nothing. A client with an expired token must be told, so that it does not think that its operation
+    /// never existed.
     fn not_theirs(&self) -> Problem {
-        let mut detail = "There is no such operation of yours.".to_owned();
+        let mut detail = "You have no such operation.".to_owned();
         match self.refusal() {
             Some(why) if why.is_rejection() => return not_identified(why),
             Some(why) => {
-                detail.push_str(" It may be one whose caller cannot be told from this request: ");
+                detail.push_str(" It may belong to a caller that cannot be identified by this request: ");
                 detail.push_str(&why.to_string());
             }
             None => {}
@@ -147,31 +149,31 @@ impl<'s> Askers<'s> {
     }
 }
 
-fn refused(not_done: &NotDone, id: OperationId, askers: &Askers<'_>) -> Problem {
+fn refused(not_done: &OperatorError, id: OperationId, askers: &Askers<'_>) -> Problem {
     match not_done {
-        NotDone::Store(_) => {
-            Problem::new(Code::StoreUnavailable, "The operation cannot be looked up just now.")
+        OperatorError::Store(_) => {
+            Problem::new(Code::StoreUnavailable, "The operation cannot be looked up at the moment.")
                 .retryable_after(Duration::from_secs(1))
         }
-        NotDone::Unreadable => {
-            Problem::new(Code::Unknown, "What is kept of the operation cannot be read here.").about(id)
+        OperatorError::Unreadable => {
+            Problem::new(Code::Unknown, "The record of the operation cannot be read.").about(id)
         }
         _ => askers.not_theirs(),
     }
 }
 
-/// The key that came along, whatever rules it was minted under.
+/// The key of the request, under any rules.
 fn key(parts: &Parts) -> Option<Key> {
     let rules = Rules::new(1, Rules::MAX).ok()?.with_weak(Treatment::Allow);
     let lines = parts.headers.get_all(names::KEY).iter().map(HeaderValue::as_bytes);
     Key::from_header(lines, &rules).ok().map(|parsed| parsed.key)
 }
 
-fn described(own: &Own, may_see: bool) -> Value {
+fn described(own: &CallerOperation, may_see: bool) -> Value {
     let record = &own.record;
     let expires_at = record.expires_at();
     let state = if own.is_expired { StateName::Expired } else { record.state_name() };
-    let mut told = json!({
+    let mut document = json!({
         "operationId": record.operation_id().to_string(),
         "state": state.as_str(),
         "attempt": record.attempt(),
@@ -179,16 +181,15 @@ fn described(own: &Own, may_see: bool) -> Value {
         "updatedAt": rfc3339::text(record.updated_at()),
     });
     if let Some(at) = expires_at {
-        told["expiresAt"] = rfc3339::text(at).into();
+        document["expiresAt"] = rfc3339::text(at).into();
     }
     if let Some(outcome) = own.outcome.as_ref().filter(|_| may_see) {
-        told["result"] = result(outcome);
+        document["result"] = result(outcome);
     }
-    told
+    document
 }
 
-/// Bytes of a header as text: UTF-8 where they are, else each byte as the character of its number, as HTTP once had it.
-/// Nothing is lost either way.
+/// A header value as text: UTF-8 if valid, otherwise Latin-1. Both are lossless.
 fn text(bytes: &[u8]) -> String {
     str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned)
 }

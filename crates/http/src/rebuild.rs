@@ -1,7 +1,6 @@
-//! How much of a response is kept, and how the rest is made anew.
+//! How much of a response is stored, and how the rest is rebuilt.
 //!
-//! What lives here: the least that is kept, and who makes a response of it. What must never: a rebuilt response that passes
-//! for the one that was given.
+//! Contents: the minimal form, and rebuilding a response from it. A rebuilt response is always marked.
 
 use crate::body::Body;
 use crate::terms::Terms;
@@ -15,19 +14,20 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// How much of a response is kept.
+/// How much of a response is stored.
 #[derive(Clone, Default)]
 pub enum Retain {
-    /// All of it, but for headers that belong to one delivery: a replay is the same to the byte.
+    /// All of it, except headers that belong to one delivery: a replay is the same to the byte.
     #[default]
     Whole,
-    /// The status, `Location`, `ETag` and the [name of the resource](crate::Handle::name_resource). A replay is made anew by
-    /// [`Rebuild`] and marked `Idempotency-Replayed: rebuilt`; without, it is answered as not kept.
+    /// The status, `Location`, `ETag` and the [name of the resource](crate::Handle::name_resource). A replay is
+    /// rebuilt by [`Rebuild`] and marked `Idempotency-Replayed: rebuilt`; without one, it is answered as not
+    /// retained.
     Minimal(Option<Arc<dyn Rebuild>>),
 }
 
 impl Retain {
-    /// The least, and a callback that makes a replay of it.
+    /// The minimal form, and a callback that rebuilds a replay from it.
     pub fn rebuilt_by(rebuild: impl Rebuild) -> Self {
         Self::Minimal(Some(Arc::new(rebuild)))
     }
@@ -50,19 +50,19 @@ impl fmt::Debug for Retain {
     }
 }
 
-/// What is left of a response of which the least was kept. Debug output tells what there is, not what it says.
+/// The minimal form of a response. Debug output shows which parts there are, not their contents.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Remnant {
     /// The operation.
     pub operation_id: OperationId,
-    /// The status that was answered; 200 for gRPC.
+    /// The status of the response; 200 for gRPC.
     pub status: StatusCode,
-    /// Where the resource is.
+    /// The `Location` header.
     pub location: Option<HeaderValue>,
-    /// Which version of it there was.
+    /// The `ETag` header.
     pub etag: Option<HeaderValue>,
-    /// What the handler called it.
+    /// The name that the handler gave the resource.
     pub resource: Option<String>,
 }
 
@@ -78,10 +78,10 @@ impl fmt::Debug for Remnant {
     }
 }
 
-/// Makes a response of what is left of it, for a retry.
+/// Rebuilds a response from its minimal form, for a retry.
 pub trait Rebuild: Send + Sync + 'static {
-    /// The response; `None` where there is none to be had. Its status and, unless it brings one, its `Location` are those that
-    /// were kept. `retry` is the head of the request that asks for it; its caller is the one that asked first.
+    /// The response; `None` if it cannot be rebuilt. Its status and, unless it has one, its `Location` are replaced
+    /// by the stored ones. `retry` is the head of the retry, which has the same caller as the original request.
     fn rebuild(
         &self,
         remnant: Remnant,
@@ -104,17 +104,17 @@ where
     }
 }
 
-/// Under which a resource's name is stored. No header can be called that, so that none is mistaken for it, and it for none.
+/// The field for a resource's name. No header can have this name.
 const RESOURCE: &str = ":resource";
 
-/// Under which it is noted that a response is not the one that was given, but one that was found by asking afterwards.
+/// Marks a response that was found by a probe, instead of the original one.
 const FOUND: &str = ":found";
 
 impl Terms {
-    /// What is kept, under these terms, of a response that was found by asking what became of an operation. It is not the
-    /// answer that was given, or would have been; replays of it are marked `Idempotency-Replayed: rebuilt`.
+    /// The outcome to store, under these terms, for a response that a probe found. It is not the original response;
+    /// replays of it are marked `Idempotency-Replayed: rebuilt`.
     ///
-    /// Without a body, or with one that is longer than what is kept, it is kept that it happened, and no more.
+    /// Without a body, or with one that is too long, only the fact that it happened is stored.
     pub fn found(&self, head: &http::response::Parts, body: Option<Bytes>) -> Outcome {
         let status = Status::Http(head.status.as_u16());
         if let Retain::Minimal(_) = self.retain {
@@ -130,12 +130,12 @@ impl Terms {
     }
 }
 
-/// Whether an outcome is one that was found by asking afterwards.
+/// Whether an outcome was found by a probe.
 pub(crate) fn is_found(outcome: &Outcome) -> bool {
     outcome.headers.iter().any(|(name, _)| name == FOUND.as_bytes())
 }
 
-/// The least of a response.
+/// The minimal form of a response.
 pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<String>) -> Outcome {
     let kept = [LOCATION, ETAG].into_iter().filter_map(|name| {
         let value = headers.get(&name)?;
@@ -146,12 +146,12 @@ pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<Stri
     Outcome { headers, ..Outcome::not_retained(status) }
 }
 
-/// Whether a stored field is a header, and not a note of Semel's own.
+/// Whether a stored field is a header, and not one of Semel's own marks.
 pub fn is_header(name: &[u8]) -> bool {
     !name.starts_with(b":")
 }
 
-/// A response that is made of what was kept.
+/// Rebuilds a response.
 pub(crate) async fn response(
     rebuild: &dyn Rebuild,
     operation_id: OperationId,

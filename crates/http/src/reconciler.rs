@@ -1,16 +1,15 @@
-//! Who is asked what became of an effect that nobody can prove.
+//! Reconcilers of routes.
 //!
-//! What lives here: a route's own reconciler, and finding it by what stands in a record. What must never: a verdict; that is
-//! the engine's.
+//! Contents: a route's reconciler, and finding it for a record. The engine applies the verdicts.
 
 use crate::route::Routes;
 use semel::Reconcile;
 use std::fmt;
 use std::sync::Arc;
 
-/// Asks what became of a route's effects in doubt.
+/// Resolves unknown outcomes of a route.
 ///
-/// The engine asks, not the layer: hand it the routes when it is built, and it finds in them whom to ask.
+/// The engine calls it, not the layer: pass the routes to the engine when you build it.
 ///
 /// ```
 /// use semel::{Case, Engine, Finding, memory};
@@ -42,8 +41,7 @@ use std::sync::Arc;
 pub struct Reconciler(Arc<dyn Reconcile>);
 
 impl Reconciler {
-    /// By a question of one's own; any function from a [`Case`](semel::Case) to a future of a
-    /// [`Finding`](semel::Finding) will do.
+    /// A reconciler from any function from a [`Case`](semel::Case) to a future of a [`Finding`](semel::Finding).
     pub fn by(reconcile: impl Reconcile) -> Self {
         Self(Arc::new(reconcile))
     }
@@ -56,7 +54,7 @@ impl fmt::Debug for Reconciler {
 }
 
 impl Routes {
-    /// Whom to ask about records of this operation, by the terms that its requests come under today.
+    /// The reconciler for records of this operation, by the current terms.
     pub fn reconciler_of(&self, operation: &str) -> Option<Arc<dyn Reconcile>> {
         self.of_record(operation)?.terms.reconciler.as_ref().map(|reconciler| Arc::clone(&reconciler.0))
     }
@@ -69,7 +67,7 @@ mod tests {
     use semel::{Case, Finding};
 
     #[test]
-    fn whom_to_ask_follows_from_the_name_or_the_route_that_stands_in_the_record() {
+    fn the_reconciler_follows_from_the_records_operation() {
         let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
         let asked = || Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
         let named = Terms { name: Some("pay".into()), ..asked() };

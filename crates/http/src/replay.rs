@@ -1,7 +1,7 @@
-//! From a stored outcome to the response that it was.
+//! From a stored outcome to its response.
 //!
-//! What lives here: rebuilding a response, and what Semel says about it. What must never: a response that is nearly the one
-//! that was stored.
+//! Contents: restoring a response, and Semel's own headers. A response that cannot be restored exactly is not
+//! replayed.
 
 use crate::body::{Body, Whole};
 use crate::{names, rebuild};
@@ -11,7 +11,7 @@ use semel::core::outcome::{self, Fields, Outcome, Status};
 use semel::core::time::Time;
 use std::time::{Duration, SystemTime};
 
-/// The response that was stored, unless it cannot be given again exactly.
+/// The stored response, unless it cannot be restored exactly.
 pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
     let outcome::Body::Kept(data) = &outcome.body else { return None };
     let status = match outcome.status {
@@ -34,7 +34,7 @@ fn fields(fields: &Fields) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Says until when a response is replayed, or that nothing is promised.
+/// Adds the expiry of a response, or that it is not stored.
 pub(crate) fn mark(headers: &mut HeaderMap, stored: Option<Stored>) {
     match stored {
         None => drop(headers.insert(names::STORED, HeaderValue::from_static("false"))),
@@ -43,10 +43,10 @@ pub(crate) fn mark(headers: &mut HeaderMap, stored: Option<Stored>) {
     }
 }
 
-/// The last second that four digits of a year can tell.
+/// The last second with a year of four digits.
 const LAST: u64 = 253_402_300_799;
 
-/// A moment as HTTP writes it. What lies beyond the year 9999 is written as its last second.
+/// A moment as an HTTP date. Moments after the year 9999 are written as its last second.
 fn date(at: Time) -> HeaderValue {
     let seconds = Duration::from_secs((at.as_millis() / 1000).min(LAST));
     names::text(httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + seconds))

@@ -1,7 +1,7 @@
 //! A request on its way to the handler.
 //!
-//! What lives here: what cannot be protected, and the form in which a request is handed on. What must never: a body or a
-//! header changed on the way, except for the headers that only Semel may set.
+//! Contents: what cannot be protected, and the request for the handler. Bodies and headers are unchanged, except for
+//! headers that only Semel may set.
 
 use crate::body::{Body, Whole};
 use crate::clean::Clean;
@@ -15,13 +15,13 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use semel::core::key::{self, Key};
 use semel::core::policy::Class;
 
-/// Refuses what could only be answered by a stream that never ends.
+/// Refuses a request that only accepts an event stream.
 pub(crate) fn refuse_streams(parts: &Parts) -> Result<(), Problem> {
     refuse_tunnels(parts)?;
     if accepts_only_events(&parts.headers) { Err(stream("An event stream")) } else { Ok(()) }
 }
 
-/// Refuses what has no body that could be read to its end.
+/// Refuses upgrades and tunnels, whose bodies never end.
 pub(crate) fn refuse_tunnels(parts: &Parts) -> Result<(), Problem> {
     if folded(&parts.method) == Method::CONNECT {
         Err(stream("CONNECT"))
@@ -49,7 +49,7 @@ fn accepts_only_events(headers: &HeaderMap) -> bool {
     types.peek().is_some() && types.all(|range| range.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// The request as the attempt hands it on: as it came, and with what it needs to know of the attempt.
+/// The request for the handler: unchanged, with the headers and extensions of the attempt.
 pub(crate) fn hand_on(
     mut parts: Parts,
     mut body: Whole,
@@ -59,7 +59,7 @@ pub(crate) fn hand_on(
 ) -> Request<Body> {
     let attempt = handle.attempt();
     let headers = &mut parts.headers;
-    // The provider that deduplicates sees one key, however the client wrote it.
+    // A provider that deduplicates must see the same key, however the client wrote it.
     if class == Class::Downstream
         && headers.contains_key(names::KEY)
         && let Some(bare) = key.to_header().filter(|_| reads_as(headers, key))
@@ -75,7 +75,7 @@ pub(crate) fn hand_on(
     Request::from_parts(parts, Body::whole(body))
 }
 
-/// Whether `Idempotency-Key` is where the key came from.
+/// Whether the key came from `Idempotency-Key`.
 fn reads_as(headers: &HeaderMap, key: &Key) -> bool {
     let lines = headers.get_all(names::KEY).iter().map(HeaderValue::as_bytes);
     let rules = key::Rules::new(1, key::Rules::MAX).map(|rules| rules.with_weak(key::Treatment::Allow));

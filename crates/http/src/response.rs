@@ -1,17 +1,17 @@
-//! From an inner service's response to how the attempt ended.
+//! From an inner service's response to the ending of the attempt.
 //!
-//! What lives here: reading a response, and what of it is kept. What must never: a response that reaches its client before
-//! its outcome was handed to the engine.
+//! Contents: reading a response, and what is stored of it. A response reaches its client only after its outcome was
+//! passed to the engine.
 
+use crate::answer::Responder;
 use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::What;
+use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::rebuild::{self, Retain};
 use crate::response_room::ResponsePlace;
-use crate::telling::Speaker;
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
@@ -25,25 +25,25 @@ use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::Class;
 use std::borrow::Cow;
 
-/// What the call that ran the attempt gives its client, besides what was stored.
+/// What the call that ran the attempt returns to its client, besides what was stored.
 pub(crate) enum Local {
     Response(Box<Response<Body>>),
     Failed(Failure),
 }
 
-/// Reads a response, as far as it is to be kept and `place` can grow.
+/// Reads a response, as far as it has to be stored and there is memory.
 pub(crate) async fn ended<R>(
     response: Response<R>,
     method: &Method,
     handle: &Handle,
     place: ResponsePlace,
-    speaker: &Speaker<'_>,
+    responder: &Responder<'_>,
 ) -> Ended<Local>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let (terms, class) = (&speaker.ready.terms, handle.attempt().class());
+    let (terms, class) = (&responder.ready.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
         ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
@@ -51,9 +51,9 @@ where
         body::read_response(body, terms.response_bytes_max, place).await
     };
     let said = |whole| {
-        let saying = Saying::new(&parts, whole, handle.heard().steer);
+        let saying = Statement::new(&parts, whole, handle.heard().steer);
         if saying.is_odd() {
-            speaker.shared.tell(speaker.ready, What::OddWord);
+            responder.shared.tell(responder.ready, EventKind::OddWord);
         }
         saying
     };
@@ -64,7 +64,7 @@ where
             let length = parts.headers.get(CONTENT_LENGTH);
             let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(whole.data.len()));
             if is_wrong && !is_bodiless(method, parts.status) {
-                // It is not kept either: a server would end the message by it.
+                // Not stored either: a server would end the message by it.
                 parts.headers.remove(CONTENT_LENGTH);
             }
             whole.clean(Clean::All);
@@ -73,7 +73,7 @@ where
         }
         ReadResponse::Over(body, why) => {
             if why == Why::NoRoom {
-                let (operation, id) = (speaker.ready.label.as_str(), handle.operation_id());
+                let (operation, id) = (responder.ready.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
             let unkept = |status| unkept(&parts, status, handle, terms);
@@ -94,12 +94,12 @@ pub(crate) fn to_head(response: &mut Response<Body>) {
     *response.body_mut() = Body::from(Bytes::new());
 }
 
-/// There is no response to the end of it, whose effect is in doubt.
+/// There is no complete response, and the effect is in doubt.
 pub(crate) fn failed(failure: Failure) -> Ended<Local> {
     Ended::new(Ending::InDoubt, Local::Failed(failure)).because(failure.why())
 }
 
-/// What an operator should know of a response that is not simply replayed.
+/// What an operator should know about a response that is not replayed.
 fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
     match ending {
         Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => {
@@ -109,7 +109,7 @@ fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
     }
 }
 
-/// What is kept of a response that was read to its end.
+/// The outcome of a complete response.
 fn kept(
     parts: &Parts,
     whole: &Whole,
@@ -132,22 +132,22 @@ fn kept(
     }
 }
 
-/// Whether a length is that of a body which is not sent.
+/// Whether the length is of a body that is not sent.
 fn is_bodiless(method: &Method, status: StatusCode) -> bool {
     *method == Method::HEAD || status == StatusCode::NOT_MODIFIED
 }
 
-/// The same bytes in memory of their own. What was read off a connection is a piece of its buffer, and would keep all of that
-/// for as long as the outcome is remembered: eight kilobytes for a body of a hundred bytes.
+/// A copy of the bytes. Data from a connection is a slice of its buffer, and would keep the whole buffer for as long
+/// as the outcome is cached: eight kilobytes for a body of a hundred bytes.
 fn by_itself(data: &Bytes) -> Bytes {
-    // A longer one fills most of what it came in.
+    // A longer body fills most of its buffer.
     if data.len() <= READ_BYTES { Bytes::copy_from_slice(data) } else { data.clone() }
 }
 
-/// As much as is read at once.
+/// The size of a read buffer.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What is kept of a response that is too long, or that need not end.
+/// The outcome of a response that is too long or endless.
 fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
     match terms.retain {
         Retain::Whole => Outcome::not_retained(status),
@@ -156,44 +156,43 @@ fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outc
 }
 
 /// What a response says about its effect.
-pub(crate) struct Saying {
-    /// None where it does not say how it ended, as a gRPC response without its end.
+pub(crate) struct Statement {
+    /// None if the response does not say how it ended, such as an incomplete gRPC response.
     status: Option<Status>,
     retry_after: bool,
     steer: Option<Steer>,
-    /// A stream that need not end: that it began is all there is to tell.
+    /// An endless stream: only its beginning counts.
     is_endless: bool,
 }
 
-impl Saying {
-    /// What a response says with this head, and with this body where that was read to its end. `heard`: what the handler
-    /// said besides.
+impl Statement {
+    /// What a response with this head says, and with this body if it is complete. `heard`: what the handler reported.
     pub(crate) fn new(parts: &Parts, whole: Option<&Whole>, heard: Option<Steer>) -> Self {
         let trailers = whole.and_then(|whole| whole.trailers.as_ref());
         let is_empty = whole.is_some_and(|whole| whole.data.is_empty());
         Self::of_end(parts, whole.is_some().then_some((is_empty, trailers)), heard)
     }
 
-    /// The same, where of the body only its end is known: whether it was empty, and its trailers.
+    /// The same if only the end of the body is known: whether it was empty, and its trailers.
     pub(crate) fn of_end(
         parts: &Parts,
         end: Option<(bool, Option<&HeaderMap>)>,
         heard: Option<Steer>,
     ) -> Self {
         let steer = steer::of(heard, parts, end.and_then(|(_, trailers)| trailers));
-        // Without a status the service's own word about its effect is enough.
+        // Without a status, the service's own report is enough.
         let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
         let retry_after = invites_retry(&parts.headers);
         Self { status, retry_after, steer, is_endless: is_endless(&parts.headers) }
     }
 
-    /// Whether a success says that nothing took effect.
+    /// Whether a success was reported as "not applied".
     fn is_odd(&self) -> bool {
         let is_success = matches!(self.status, Some(Status::Http(200..=299) | Status::Grpc(0)));
         is_success && self.steer == Some(Steer::NotApplied)
     }
 
-    /// How an attempt of this class ended, with what is kept of a response of its status.
+    /// The ending of an attempt of this class, with the outcome.
     pub(crate) fn ending(
         &self,
         class: Class,
@@ -210,10 +209,10 @@ impl Saying {
     }
 }
 
-/// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only where
-/// nothing follows it, neither message nor trailers.
+/// The status of a response; for gRPC, `grpc-status` if there is one. That of the head counts only if neither a
+/// message nor trailers follow.
 fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Status> {
-    // Any other status than 200 is that of something that stands in between.
+    // Another status than 200 comes from an intermediary.
     if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
         return Some(Status::Http(parts.status.as_u16()));
     }
@@ -226,8 +225,7 @@ fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Stat
 
 const GRPC_UNKNOWN: u32 = 2;
 
-/// Whether a response names a time for the retry, and so says that one is welcome. Anything but whole seconds or an HTTP date
-/// names none: whoever wrote it may have meant something else.
+/// Whether a response has a valid `Retry-After`: whole seconds or an HTTP date. Anything else is ignored.
 fn invites_retry(headers: &HeaderMap) -> bool {
     let names_time = |value: &HeaderValue| {
         let is_seconds = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
@@ -236,8 +234,8 @@ fn invites_retry(headers: &HeaderMap) -> bool {
     headers.contains_key(RETRY_AFTER) && headers.get_all(RETRY_AFTER).iter().all(names_time)
 }
 
-/// Whether a response with these headers is a stream that need not end: an event stream, or parts that replace each other. Of
-/// such a response only the head is waited for, and its body is passed on as it comes.
+/// Whether a response with these headers is an endless stream: an event stream, or parts that replace each other. For
+/// such a response, only the head is awaited, and its body is streamed.
 pub fn is_endless(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_TYPE).iter().any(|value| {
         let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_response_does_not_hold_on_to_the_buffer_that_it_came_in() {
+    fn a_stored_body_does_not_keep_its_read_buffer() {
         let buffer = Bytes::from(vec![b'x'; 8192]);
         let kept = by_itself(&buffer.slice(100..200));
         assert_eq!(kept, buffer[100..200]);

@@ -1,12 +1,11 @@
-//! Room for responses: while they are read, while they are stored, and while their clients read them.
+//! Memory for responses: while they are read and stored, and while their clients read them.
 //!
-//! What lives here: one budget for all responses under a layer. A quarter of it is for responses as short as most are, so that
-//! long ones and slow readers cannot take it from them. What must never: a wait by somebody who holds a response that is not
-//! counted.
+//! Contents: one budget for all responses under a layer. A quarter of it is reserved for short responses, so that
+//! long ones and slow readers cannot use it up. Nobody waits while holding a response that is not counted.
 
-use crate::held::Pieces;
 use crate::room::NoRoom;
 use crate::unread_responses::{Registered, UnreadResponses};
+use crate::waiting_bytes::Pieces;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -14,24 +13,24 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
 
-/// What every request with a key takes before it is run.
+/// What every request with a key takes before it runs.
 pub(crate) const FIRST_BYTES: usize = 8 * 1024;
-/// Up to this much, a response may grow within the quarter for short ones, as long as half of that is free.
+/// A response may grow to this size within the quarter for short ones, as long as half of that is free.
 const SHORT_KIB: usize = 64;
-/// How long a request waits for its first room. Nothing has run yet.
+/// How long a request waits for its first memory. Nothing has run yet.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-/// How long a response that grows waits for more, all in all. Its effect has happened, and its attempt has a deadline with
-/// one second to spare.
+/// How long a growing response waits in total. Its effect has happened, and its attempt has only one spare second
+/// before its deadline.
 const GROWTH_WAIT: Duration = Duration::from_millis(500);
 
-/// What all responses under one layer share.
+/// The budget of all responses of a layer.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseRoom {
     short: Arc<Semaphore>,
     short_kib_max: usize,
     long: Arc<Semaphore>,
     long_kib_max: usize,
-    /// Those that were read, and wait for their clients.
+    /// Complete responses that wait for their clients.
     unread: UnreadResponses,
     first_wait: Duration,
     growth_wait: Duration,
@@ -58,7 +57,7 @@ impl ResponseRoom {
         (self.short_kib_max, self.long_kib_max) == (other.short_kib_max, other.long_kib_max)
     }
 
-    /// Room for the beginning of a response to `client`.
+    /// Memory for the beginning of a response to `client`.
     pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponsePlace, NoRoom> {
         let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
         if self.short.available_permits() < kib(FIRST_BYTES) {
@@ -69,12 +68,12 @@ impl ResponseRoom {
         Ok(ResponsePlace { short: Some(permit), ..self.place(client) })
     }
 
-    /// A place without room.
+    /// A place without memory.
     pub(crate) fn place(&self, client: Option<IpAddr>) -> ResponsePlace {
         ResponsePlace { room: self.clone(), client, short: None, long: None }
     }
 
-    /// A response that was read, and waits for `client`.
+    /// Registers a complete response that waits for `client`.
     pub(crate) fn register(
         &self,
         client: Option<IpAddr>,
@@ -85,13 +84,13 @@ impl ResponseRoom {
     }
 }
 
-/// How long one response may wait for room, from the first time that it has to.
+/// How long one response may wait for memory, from its first wait on.
 pub(crate) struct Patience {
     span: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// What one response holds, until this is dropped.
+/// The memory of one response, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ResponsePlace {
     room: ResponseRoom,
@@ -106,8 +105,7 @@ impl ResponsePlace {
         Patience { span: self.room.growth_wait, timer: None }
     }
 
-    /// Makes it large enough for `bytes`, where there is room at this moment. A response larger than all the room there is takes
-    /// all of it.
+    /// Grows it to `bytes`, if there is memory now. A response larger than the whole budget takes all of it.
     pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let Some(more) = self.missing(bytes) else { return Ok(()) };
         let take = || Arc::clone(&self.room.long).try_acquire_many_owned(more);
@@ -134,7 +132,7 @@ impl ResponsePlace {
         permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
     }
 
-    /// Has unread responses of whoever has most give way to this one.
+    /// Drops unread responses of the client that has most, in favour of this one.
     fn make_room(&self, kib: u32) {
         let missing = (kib as usize).saturating_sub(self.room.long.available_permits());
         self.room.unread.make_room(self.client, missing * 1024);
@@ -148,13 +146,13 @@ impl ResponsePlace {
         self.client
     }
 
-    /// Gives back all but what `bytes` take.
+    /// Frees everything beyond `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let spare = self.kib().saturating_sub(kib(bytes));
         drop(self.split_kib(spare));
     }
 
-    /// A part of it: enough for `bytes`, or all there is.
+    /// Splits off enough for `bytes`, or everything.
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         self.split_kib(kib(bytes))
     }
@@ -169,7 +167,8 @@ impl ResponsePlace {
         Self { room: self.room.clone(), client: self.client, short: part(&mut self.short, rest), long }
     }
 
-    /// What is to be taken of the room for long responses; none where it has enough, or finds it among the short ones.
+    /// How much to take from the memory for long responses; none if it has enough, or if the memory for short ones
+    /// suffices.
     fn missing(&mut self, bytes: usize) -> Option<u32> {
         let wanted = kib(bytes);
         let mut more = wanted.checked_sub(self.kib()).filter(|more| *more > 0)?;

@@ -1,8 +1,8 @@
-//! Room for the bodies of requests that are read before they run.
+//! Memory for the bodies of requests that are read before they run.
 //!
-//! What lives here: one budget for all requests under a layer, taken as bytes come and given back with the body; and turns for
-//! decoding, which takes room for as long as it lasts. What must
-//! never: a wait without end. Each body is bounded by its route's terms; without this, their number would not be.
+//! Contents: one budget for all requests of a layer, used while bytes arrive and freed with the body; and permits for
+//! decoding, which needs memory while it runs. All waits are limited. The terms of a route limit a single body; this
+//! limits all bodies together.
 
 use crate::budget::{Budget, Share};
 use std::fmt;
@@ -12,25 +12,26 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a body waits for room. Bodies that wait hold what they have: they must not wait for each other for long.
+/// How long a body waits for memory. Waiting bodies keep what they have, so they must not wait for each other for
+/// long.
 const WAIT: Duration = Duration::from_secs(2);
-/// After how much of that others have to give way. Most are read within it.
+/// After this part of the wait, others are revoked. Most bodies are read within it.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// What all bodies under one layer share.
+/// The budget of all bodies of a layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     budget: Budget,
-    /// As many as there are processors: more at once are not done sooner, and hold more.
+    /// As many as there are processors: more would not be faster, and need more memory.
     turns: Arc<Semaphore>,
     wait: Duration,
 }
 
-/// Leave to decode a body, until this is dropped.
+/// A permit to decode a body, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _turn: OwnedSemaphorePermit,
-    _place: Place,
+    _place: BodyMemory,
 }
 
 impl Room {
@@ -44,7 +45,7 @@ impl Room {
         self.budget.kib_max == other.budget.kib_max
     }
 
-    /// A turn at decoding a body of which at most `bytes` come, and room for these.
+    /// A permit to decode a body to at most `bytes`, and their memory.
     pub(crate) async fn turn(&self, client: Option<IpAddr>, bytes: usize) -> Result<Turn, NoRoom> {
         let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(NoRoom) };
@@ -54,44 +55,44 @@ impl Room {
         Ok(Turn { _turn: turn, _place: place })
     }
 
-    /// A place for one body of `client`'s, as yet without bytes. Until it [stays](Place::stay), it may be told to go.
-    pub(crate) fn place(&self, client: Option<IpAddr>) -> Place {
-        Place { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
+    /// An empty place for one body of `client`. It may be revoked until it [stays](BodyMemory::stay).
+    pub(crate) fn place(&self, client: Option<IpAddr>) -> BodyMemory {
+        BodyMemory { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
     }
 }
 
-/// What one body holds, until this is dropped.
+/// The memory of one body, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BodyMemory {
     share: Share,
     kib_max: u32,
     wait: Duration,
 }
 
-/// There was no room in time.
+/// There was no memory in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there was no room in time")
+        f.write_str("there was no memory in time")
     }
 }
 
 impl std::error::Error for NoRoom {}
 
-impl Place {
-    /// Makes it large enough for `bytes`, which may take a while. A body larger than all the room there is takes all of it.
+impl BodyMemory {
+    /// Grows it to `bytes`, which may take a while. A body larger than the whole budget takes all of it.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.share.grow_to(kib(bytes).min(self.kib_max), MOMENT, self.wait).await
     }
 
-    /// Resolves once it is to make room for others.
-    pub(crate) async fn told_to_go(&self) {
-        self.share.told_to_go().await;
+    /// Completes when it is revoked.
+    pub(crate) async fn revoked(&self) {
+        self.share.revoked().await;
     }
 
-    /// The body has been read: it is not told to go from now on. An error where it was.
+    /// The body has been read: from now on it cannot be revoked. Fails if it was.
     pub(crate) fn stay(&self) -> Result<(), NoRoom> {
         self.share.stay()
     }

@@ -1,7 +1,6 @@
-//! Which terms a request comes under.
+//! Which terms apply to a request.
 //!
-//! What lives here: patterns of paths, and the terms of each. What must never: a spelling of a method or a path by which a
-//! request gets around the terms that it comes under.
+//! Contents: path patterns and their terms. No spelling of a method or a path bypasses the terms.
 
 use crate::method::{check_method, folded, is_registered_method};
 use crate::pattern::RoutePattern;
@@ -13,10 +12,10 @@ use semel::core::scope::{Operation, normal_path};
 use semel::sealing::Seal;
 use std::sync::Arc;
 
-/// Terms that were checked, ready to be shared by requests.
+/// Validated terms, shared by requests.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// What the operation is called where labels have to be few.
+    /// The operation's label in metrics.
     pub(crate) label: String,
     name: Option<Arc<str>>,
     pub(crate) terms: Terms,
@@ -33,7 +32,7 @@ impl Ready {
         Ok(Arc::new(Self { label, name, terms, policy }))
     }
 
-    /// What a request is asking for.
+    /// The operation of a request.
     pub(crate) fn operation(&self, target: &Target) -> Operation {
         match &self.name {
             Some(name) => Operation::named(Arc::clone(name)),
@@ -42,7 +41,7 @@ impl Ready {
     }
 }
 
-/// Methods as they are compared, each once.
+/// Methods in normal form, without duplicates.
 fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
     let mut found = Vec::with_capacity(methods.len());
     for method in methods {
@@ -54,7 +53,7 @@ fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
     Ok(found)
 }
 
-/// Which terms a request comes under: those of the first route that has its path and method, else the default.
+/// Which terms apply to a request: those of the first route that matches its path and method, otherwise the default.
 ///
 /// ```
 /// use semel_http::{KeyRule, Routes, Terms};
@@ -64,11 +63,11 @@ fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
 /// # Ok::<(), semel_http::TermsError>(())
 /// ```
 ///
-/// Methods are compared without regard to letter case, and paths in their [normal form](semel::core::scope::normal_path):
-/// `post //%63harges` comes under the terms of `POST /charges`, shares its keys, and is handed on as it was sent. What
-/// services disagree about is left to you: a request to `/Charges`, `/charges/`, `/charges;v=1` or, with an escaped slash,
-/// `/v1%2Fcharges` comes under the default where no route is about it. Where your service takes these for one, reject all but
-/// one, or give each a route with the same [name](Terms::name).
+/// Methods are compared without regard to letter case, and paths in their [normal
+/// form](semel::core::scope::normal_path): `post //%63harges` gets the terms of `POST /charges`, shares its keys, and
+/// is passed on unchanged. Services differ about `/Charges`, `/charges/`, `/charges;v=1` and, with an escaped slash,
+/// `/v1%2Fcharges`: these get the default terms unless a route matches. If your service treats them as the same,
+/// reject all but one, or give each a route with the same [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
     default: Arc<Ready>,
@@ -76,7 +75,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Every request comes under `default`.
+    /// Uses `default` for every request.
     pub fn new(default: Terms) -> Result<Self, TermsError> {
         if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
             return Err(TermsError::Name(name.clone()));
@@ -84,7 +83,7 @@ impl Routes {
         Ok(Self { default: Ready::new(default, "other")?, by_pattern: Vec::new() })
     }
 
-    /// Requests whose path fits `pattern`, a [`RoutePattern`], come under `terms`, as far as these name their method.
+    /// Adds `terms` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the terms.
     pub fn with(mut self, pattern: &str, terms: Terms) -> Result<Self, TermsError> {
         let parsed = RoutePattern::parse(pattern).map_err(TermsError::Pattern)?;
         if let Some(name) = &terms.name
@@ -99,10 +98,10 @@ impl Routes {
         Ok(self)
     }
 
-    /// Whether the records of requests that do not come under these terms may be called so.
+    /// Whether records of requests with other terms may have this name.
     fn is_anothers(&self, name: &str, pattern: &RoutePattern, terms: &Terms) -> bool {
         let Some((method, path)) = route_of(name) else { return false };
-        // Records are called by normal forms: another spelling is nobody's own.
+        // Names of records are normal forms, so another spelling cannot collide.
         let is_named = terms.methods.iter().any(|own| folded(own) == method);
         let is_its_own = is_named && pattern.is_fixed() && pattern.normal() == path;
         let is_taken = |(earlier, ready): &(RoutePattern, Arc<Ready>)| {
@@ -111,13 +110,13 @@ impl Routes {
         !is_its_own || self.by_pattern.iter().any(is_taken)
     }
 
-    /// Every route's pattern, where it has one, and its terms; the default last.
+    /// All routes with pattern and terms; the default, without a pattern, last.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
         let routes = self.by_pattern.iter().map(|(pattern, ready)| (Some(pattern.as_str()), &ready.terms));
         routes.chain([(None, &self.default.terms)])
     }
 
-    /// Methods that these routes protect and that IANA's registry does not have, each once: perhaps mistyped.
+    /// Protected methods that are not in IANA's registry, without duplicates: perhaps misspelled.
     pub fn unregistered_methods(&self) -> Vec<&Method> {
         let methods = self.all().flat_map(|(_, terms)| &terms.methods);
         let mut found: Vec<_> = methods.filter(|method| !is_registered_method(method)).collect();
@@ -126,7 +125,7 @@ impl Routes {
         found
     }
 
-    /// Whether any of them has somebody asked before a replay.
+    /// Whether any route requires authorization before a replay.
     pub(crate) fn ask(&self) -> bool {
         self.all().any(|(_, terms)| terms.authorize.is_some())
     }
@@ -138,14 +137,13 @@ impl Routes {
         route.map(|ready| ready.label.as_str())
     }
 
-    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the terms that its requests come under
-    /// today.
+    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the current terms.
     pub fn must_seal(&self, operation: &str) -> bool {
         self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
     }
 
-    /// Operations as the records of a route have them, one for each method where it has no name. Those of the default stand at a path
-    /// that fits no pattern, unless that has an open end.
+    /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches
+    /// no pattern, unless a pattern matches everything.
     pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
         if let Some(name) = &terms.name {
             return vec![Operation::named(name.as_str())];
@@ -156,7 +154,7 @@ impl Routes {
         terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
     }
 
-    /// The first route with a reconciler that whoever asks does not know of.
+    /// The first route with a reconciler that the engine does not know.
     pub(crate) fn unasked_route(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
         let is_unasked = |operation: &Operation| {
             let operation = operation.as_str();
@@ -167,7 +165,7 @@ impl Routes {
         found.map(|(route, terms)| terms.name.as_deref().or(route).unwrap_or("other").to_owned())
     }
 
-    /// Every label that [`label`](Self::label) gives: there are no more of them than routes.
+    /// All labels that [`label`](Self::label) can return; at most one per route.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.by_pattern
             .iter()
@@ -176,31 +174,30 @@ impl Routes {
             .map(|ready| ready.label.as_str())
     }
 
-    /// What a record's operation is called where labels have to be few: the name of its route, else its pattern, else
-    /// what stands for every other.
+    /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`.
     pub fn label(&self, operation: &str) -> &str {
         self.of_record(operation).unwrap_or(&self.default).label.as_str()
     }
 
-    /// The terms that a record of this name was claimed under, by today's routes.
+    /// The terms for a record of this operation, by the current routes.
     pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
         let mut named = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
         if let Some(ready) = named.find(|ready| ready.terms.name.as_deref() == Some(operation)) {
             return Some(ready);
         }
         let (method, path) = operation.split_once(' ')?;
-        // A record of an earlier version may be called by another spelling.
+        // A record of an earlier version may have another spelling.
         self.of(&folded(&method.parse().ok()?), &normal_path(path))
     }
 
-    /// The terms for a request, unless none are about its method; both are in the form in which they are compared.
+    /// The terms for a request, if its method is protected; method and path are in normal form.
     pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
         let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, ready)| ready);
         routes.chain([&self.default]).find(|ready| ready.terms.methods.contains(method))
     }
 }
 
-/// The method and the path of requests whose records are called so without anybody's having named them.
+/// The method and path of an operation without a configured name.
 fn route_of(name: &str) -> Option<(Method, &str)> {
     let (method, path) = name.split_once(' ')?;
     let is_path = path.is_empty() || path == "*" || path.starts_with('/');
@@ -208,7 +205,7 @@ fn route_of(name: &str) -> Option<(Method, &str)> {
     (is_path && !path.contains(' ')).then_some((method, path))
 }
 
-/// Whether callers are told apart by the same rule under both.
+/// Whether both identify callers by the same rule.
 fn is_one_rule(one: &Terms, other: &Terms) -> bool {
     match (&one.callers, &other.callers) {
         (None, None) => true,

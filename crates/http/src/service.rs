@@ -1,13 +1,12 @@
-//! The service: one request's way through the layer.
+//! The service: how a request goes through the layer.
 //!
-//! What lives here: which way that is. What must never: a request with a key that is handed on from here, but for terms that
-//! are not enforced.
+//! Contents: the choice of the path. Requests with a key are passed on from here only in shadow mode.
 
-use crate::asking::{Asking, Stop};
 use crate::body::{Body, BoxError};
 use crate::clean::Clean;
 use crate::layer::Shared;
-use crate::observe::What;
+use crate::observe::EventKind;
+use crate::prepare::{ProtectedRequest, Stop};
 use crate::problem::Form;
 use crate::target::Target;
 use crate::terms::{KeyRule, Mode};
@@ -46,7 +45,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that said it was ready goes with the request; its clone has to be asked anew.
+        // The instance that was polled ready gets the request; its clone has to be polled again.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
         let shared = Arc::clone(&self.shared);
@@ -61,16 +60,16 @@ where
             shared.observer.routed(&ready.label, ready.terms.mode);
         }
         let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
-            // As small as can be: what is not protected should not pay for what is.
+            // Keep this future small: unprotected requests should not pay for protected ones.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
-        Box::pin(serve(Asking { shared, ready, target, form }, inner, parts, body))
+        Box::pin(serve(ProtectedRequest { shared, ready, target, form }, inner, parts, body))
     }
 }
 
 async fn serve<S, B, R>(
-    asking: Asking,
+    asking: ProtectedRequest,
     inner: S,
     mut parts: Parts,
     body: B,
@@ -84,9 +83,9 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    // By its exact spelling, as servers frame responses: a client that sends `head` waits for a body.
+    // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
     let is_head = parts.method == Method::HEAD;
-    // What is rare is kept apart: a request's state is as large as the largest of its ways.
+    // Rare paths are boxed, because a future is as large as its largest path.
     let mut response = if asking.ready.terms.mode == Mode::Shadow {
         Box::pin(asking.in_shadow(inner, parts, body)).await?
     } else {
@@ -97,11 +96,11 @@ where
             Ok(prepared) => asking.once(prepared, inner, parts).await?,
             Err(Stop::Refused(problem)) => asking.refuse(problem, None),
             Err(Stop::Unread(why)) => {
-                asking.shared.tell(&asking.ready, What::Unread(why));
+                asking.shared.tell(&asking.ready, EventKind::Unread(why));
                 why.response(asking.form)
             }
             Err(Stop::Unprotected(body)) => {
-                asking.shared.tell(&asking.ready, What::Unprotected);
+                asking.shared.tell(&asking.ready, EventKind::Unprotected);
                 pass(inner, parts, body, Clean::All).await?
             }
         }
@@ -112,7 +111,7 @@ where
     Ok(response)
 }
 
-/// Hands a request on that nothing is promised about. `clean`: what its response must not say.
+/// Passes on an unprotected request. `clean`: what to remove from its response.
 pub(crate) async fn pass<S, R>(
     mut inner: S,
     parts: Parts,

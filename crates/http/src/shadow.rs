@@ -1,28 +1,27 @@
-//! Shadow mode: every request is handed on, and somebody learns what would have become of it.
+//! Shadow mode: every request is passed on, and the observer gets what would have happened.
 //!
-//! What lives here: looking on, judging aside, and reporting. What must never: a request that is refused, answered, changed
-//! or held up by any of that, or a record that could ever be replayed.
+//! Contents: watching, judging in the background, and reporting. No request is refused, answered, changed or delayed,
+//! and no record can ever be replayed.
 //!
-//! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what happens in
-//! shadow mode happens as often as it is asked for, and one of those times is no better than another. The work of such a
-//! record does nothing but wait for what the service says. It is marked as having no effect, so that a lost process leaves
-//! nothing behind that somebody would have to look into.
+//! The engine itself judges requests, against records in a scope that no enforced request can have, because requests
+//! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
+//! is marked as having no effect, so that a crash leaves no unknown outcome.
 
-use crate::asking::{Asking, Early};
+use crate::answer;
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::layer::Shared;
-use crate::observe::{Seen, Would};
+use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::payload::Taken;
+use crate::prepare::{Early, ProtectedRequest};
 use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
-use crate::response::{Saying, is_endless};
+use crate::response::{Statement, is_endless};
 use crate::route::Ready;
 use crate::service::pass;
 use crate::source::NoKey;
 use crate::target::Target;
-use crate::telling;
 use crate::template;
 use crate::watched::{End, Watch, Watched};
 use bytes::{Bytes, BytesMut};
@@ -34,29 +33,30 @@ use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::{AfterExpiry, Class, PolicySettings};
 use semel::core::scope::{Operation, Scope};
 use semel::quota::Measure;
-use semel::{Attempt, Ended, Intent, Told};
+use semel::{Attempt, Ended, Intent, RequestOutcome};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// For how long a request without a key is remembered by its payload: who repeats one on purpose takes longer.
+/// How long a request without a key is remembered by its payload. Intentional repeats take longer.
 const REPEATED_WITHIN: Duration = Duration::from_mins(10);
 
-/// A method that no request can have: no scope of an enforced route is like this.
+/// A method that no request can have, so no enforced route has this scope.
 const SHADOW: &str = "(shadow)";
-/// The same for requests without a key, which are told apart by their payload.
+/// The same for requests without a key, which are distinguished by their payload.
 const UNKEYED: &str = "(shadow, without a key)";
 
-/// Whether a record of this operation is shadow mode's own: nobody is answered from it, and nothing hangs on its ending.
+/// Whether a record of this operation belongs to shadow mode: it is never replayed, and its ending has no
+/// consequences.
 pub fn is_shadow(operation: &str) -> bool {
     [SHADOW, UNKEYED]
         .iter()
         .any(|marker| operation.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' ')))
 }
 
-impl Asking {
-    /// Hands a request on as if there were no layer, and has it judged aside.
+impl ProtectedRequest {
+    /// Passes a request on as if there were no layer, and judges it in the background.
     pub(crate) async fn in_shadow<S, B, R>(
         self,
         mut inner: S,
@@ -72,21 +72,21 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
-        let mut sight = Sight::of(&self.target);
-        let early = match self.early(&parts, &mut sight) {
+        let mut details = RequestDetails::of(&self.target);
+        let early = match self.early(&parts, &mut details) {
             Ok(early) => early,
             Err(problem) => {
-                sight.tell(&shared, &ready, Would::Refuse(problem.code()));
+                details.tell(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.ready.terms.request_bytes_max;
         let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
-            sight.tell(&shared, &ready, Would::NotJudged);
+            details.tell(&shared, &ready, ShadowOutcome::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
-        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, sight };
+        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, details };
         let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
         let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
@@ -105,16 +105,16 @@ impl Asking {
         Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
     }
 
-    /// The key, as far as the head tells it, and why the request would be refused by its head alone.
-    fn early(&self, parts: &Parts, sight: &mut Sight) -> Result<Early, Problem> {
+    /// The key, if it is in the head, or why the request would be refused because of its head.
+    fn early(&self, parts: &Parts, details: &mut RequestDetails) -> Result<Early, Problem> {
         let early = match self.early_key(parts) {
-            // It may be a repetition all the same, which a key would have saved.
+            // It may still be a repeat, which a key would have prevented.
             Err(problem) if problem.code() == Code::Missing => {
-                sight.refused = Some(Code::Missing);
+                details.refused = Some(Code::Missing);
                 Early::Unkeyed
             }
             early => {
-                sight.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
+                details.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
                 early?
             }
         };
@@ -127,23 +127,23 @@ impl Asking {
     }
 }
 
-/// What is told of a request besides what would have become of it.
-struct Sight {
+/// Details of a request for the report.
+struct RequestDetails {
     method: Method,
     path: String,
     has_key: bool,
-    /// Why it would have been refused, whatever else is found out about it.
+    /// Why it would have been refused in any case.
     refused: Option<Code>,
 }
 
-impl Sight {
+impl RequestDetails {
     fn of(target: &Target) -> Self {
         let (method, path) = (target.method().clone(), template::of(target.path()));
         Self { method, path, has_key: false, refused: None }
     }
 
-    /// There is no key. Where it needs one it would have been refused; whether it is a repetition is found out all the same.
-    fn without_key(&mut self, asking: &Asking) -> Result<(), Problem> {
+    /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
+    fn without_key(&mut self, asking: &ProtectedRequest) -> Result<(), Problem> {
         match asking.unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
                 self.refused = Some(Code::Missing);
@@ -153,48 +153,48 @@ impl Sight {
         }
     }
 
-    fn tell(&self, shared: &Shared, ready: &Ready, would: Would) {
-        let is_repeat = would == Would::RunAgain;
-        let would = self.refused.map_or(would, Would::Refuse);
+    fn tell(&self, shared: &Shared, ready: &Ready, would: ShadowOutcome) {
+        let is_repeat = would == ShadowOutcome::RunAgain;
+        let would = self.refused.map_or(would, ShadowOutcome::Refuse);
         let (method, path) = (self.method.as_str(), self.path.as_str());
-        shared.tell_shadow(ready, would, Seen { method, path, has_key: self.has_key, is_repeat });
+        shared.tell_shadow(ready, would, ShadowDetails { method, path, has_key: self.has_key, is_repeat });
     }
 }
 
-/// Whoever judges a request once its body has passed.
+/// Judges a request after its body has passed.
 struct Judge {
-    asking: Asking,
+    asking: ProtectedRequest,
     head: Parts,
     early: Early,
     ended: oneshot::Receiver<Ending>,
-    /// For what is held of the request.
+    /// The memory of the request.
     permit: OwnedSemaphorePermit,
-    sight: Sight,
+    details: RequestDetails,
 }
 
-/// What a request without a body is reckoned at.
+/// The assumed size of a request without a body.
 const REQUEST_KIB: u32 = 16;
 
 impl Judge {
-    fn tell(&self, would: Would) {
-        self.sight.tell(&self.asking.shared, &self.asking.ready, would);
+    fn tell(&self, would: ShadowOutcome) {
+        self.details.tell(&self.asking.shared, &self.asking.ready, would);
     }
 
-    /// Whether that many bytes more may be held.
+    /// Reserves memory for this many more bytes.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let more = Arc::clone(&self.asking.shared.judging).try_acquire_many_owned(kib);
         more.map(|more| self.permit.merge(more)).is_ok()
     }
 
-    /// What would have become of the request.
+    /// Reports what would have happened to the request.
     async fn judge(mut self, data: Bytes) {
-        let would = self.would(data).await.unwrap_or_else(|problem| Would::Refuse(problem.code()));
+        let would = self.would(data).await.unwrap_or_else(|problem| ShadowOutcome::Refuse(problem.code()));
         self.tell(would);
     }
 
-    async fn would(&mut self, data: Bytes) -> Result<Would, Problem> {
-        let Asking { shared, ready, target, .. } = &self.asking;
+    async fn would(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
+        let ProtectedRequest { shared, ready, target, .. } = &self.asking;
         let operation = ready.operation(target);
         let whole = Whole { data, ..Whole::default() };
         let for_key = matches!(self.early, Early::InBody);
@@ -205,29 +205,29 @@ impl Judge {
             (Ok(Taken::Known(known, None)), Early::Key(early)) => (known, Some(early)),
             (Ok(Taken::Known(known, None)), _) => (known, None),
             (Ok(Taken::NoKey(NoKey::Absent)), _) => {
-                self.sight.without_key(&self.asking)?;
-                // By its payload it may be a repetition all the same.
+                self.details.without_key(&self.asking)?;
+                // Its payload may still show that it is a repeat.
                 match self.asking.take_apart(&self.head, &operation, &whole, false).await {
                     Ok(Taken::Known(known, _)) => (known, None),
-                    _ => return Ok(Would::Run),
+                    _ => return Ok(ShadowOutcome::Run),
                 }
             }
             (Ok(Taken::NoKey(no_key)), _) => {
-                self.sight.has_key = true;
+                self.details.has_key = true;
                 self.asking.unless_optional(no_key)?;
-                return Ok(Would::Run);
+                return Ok(ShadowOutcome::Run);
             }
-            // Without a key nobody asks whether it can be compared.
-            (Err(_), Early::Unkeyed) => return Ok(Would::Run),
+            // Without a key, it need not be comparable.
+            (Err(_), Early::Unkeyed) => return Ok(ShadowOutcome::Run),
             (Err(problem), _) => return Err(problem),
         };
         if key.is_some() {
-            self.sight.has_key = true;
+            self.details.has_key = true;
             request::refuse_streams(&self.head)?;
         }
         let scope = match (shared.scope(ready, &self.head, operation), &key) {
             (Ok(scope), _) => scope,
-            (Err(_), None) => return Ok(Would::Run),
+            (Err(_), None) => return Ok(ShadowOutcome::Run),
             (Err(problem), Some(_)) => return Err(problem),
         };
         let (marker, key) = match key {
@@ -243,7 +243,7 @@ impl Judge {
             };
             policy = policy.with(remembering).expect("longer than the lease");
         }
-        // Enforced requests must not be refused for what only looks on; and what needs no key mints none.
+        // Shadow mode must not use up rates of enforced requests, and requests without a key use no new key.
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
         let mut intent =
             Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
@@ -253,7 +253,7 @@ impl Judge {
         if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
             intent = intent.from_address(address);
         }
-        // As a twin would; the request itself is long gone on.
+        // Wait like a duplicate; the request itself was passed on long ago.
         if let Some(wait) = ready.terms.wait {
             intent = intent.waiting(wait);
         }
@@ -262,19 +262,20 @@ impl Judge {
         let class = ready.terms.policy.class;
         let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
         Ok(match shared.engine.execute(intent, work).await {
-            Ok(answer) if marker == UNKEYED => match answer.told {
-                Told::Replayed(_) | Told::InProgress { .. } => Would::RunAgain,
-                _ => Would::Run,
+            Ok(answer) if marker == UNKEYED => match answer.outcome {
+                RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
+                _ => ShadowOutcome::Run,
             },
-            Ok(answer) => would(&answer.told, ready),
-            Err(_) if marker == UNKEYED => Would::NotJudged,
-            Err(semel::Error::Closing) => Would::NotJudged,
-            Err(error) => Would::Refuse(telling::error(&error).code()),
+            Ok(answer) => would(&answer.outcome, ready),
+            Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
+            Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
+            Err(error) => ShadowOutcome::Refuse(answer::error(&error).code()),
         })
     }
 }
 
-/// The same caller and operation, where no enforced request can come across it; nor do its records count as the caller's.
+/// The same caller and operation in a separate scope, which no enforced request has, and whose records do not count
+/// as the caller's.
 fn apart(scope: &Scope, marker: &str) -> Scope {
     let operation = Operation::route(marker, scope.operation().to_string());
     let mut tenant = marker.as_bytes().to_vec();
@@ -285,10 +286,10 @@ fn apart(scope: &Scope, marker: &str) -> Scope {
     Scope::new(scope.caller().clone(), operation).in_tenant(tenant)
 }
 
-/// Stands in the stored status's place where the outcome would have been in doubt.
+/// Marks an outcome that would have been in doubt.
 const IN_DOUBT: &str = ":in-doubt";
 
-/// An ending without anything that could be replayed, and without a doubt that would stay.
+/// An ending without a replayable outcome and without doubt.
 fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
     let status = Status::Http(200);
     match ended {
@@ -298,31 +299,34 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
             Ending::FailedReplayable(Outcome { headers, ..Outcome::not_retained(status) })
         }
         Ok(ending) => ending,
-        // The client hung up, which would have cancelled nothing: the outcome would be there for its retry.
+        // The client disconnected. With enforcement that would have cancelled nothing, and a retry would get the
+        // outcome.
         Err(_) => Ending::Succeeded(Outcome::not_retained(status)),
     }
 }
 
-/// What an enforced request would have got.
-fn would(told: &Told, ready: &Ready) -> Would {
-    match told {
-        Told::Ran(_) => Would::Run,
-        Told::Replayed(replayed) => {
+/// What would have happened with enforcement.
+fn would(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
+    match outcome {
+        RequestOutcome::Ran(_) => ShadowOutcome::Run,
+        RequestOutcome::Replayed(replayed) => {
             let is_in_doubt = replayed.outcome.headers.iter().any(|(name, _)| name == IN_DOUBT.as_bytes());
-            if is_in_doubt { Would::Refuse(Code::Unknown) } else { Would::Replay }
+            if is_in_doubt { ShadowOutcome::Refuse(Code::Unknown) } else { ShadowOutcome::Replay }
         }
-        Told::InProgress { .. } => Would::Refuse(Code::InProgress),
-        Told::Mismatch => Would::Refuse(Code::Mismatch),
-        Told::Expired => Would::Refuse(Code::Expired),
-        Told::ClockNotTrusted { .. } => Would::Refuse(Code::ClockNotTrusted),
-        Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
-            Would::Refuse(Code::AttemptsExhausted)
+        RequestOutcome::InProgress { .. } => ShadowOutcome::Refuse(Code::InProgress),
+        RequestOutcome::Mismatch => ShadowOutcome::Refuse(Code::Mismatch),
+        RequestOutcome::Expired => ShadowOutcome::Refuse(Code::Expired),
+        RequestOutcome::ClockNotTrusted { .. } => ShadowOutcome::Refuse(Code::ClockNotTrusted),
+        RequestOutcome::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
+            ShadowOutcome::Refuse(Code::AttemptsExhausted)
         }
-        Told::AttemptsExhausted | Told::Unknown { .. } | Told::Unreadable => Would::NotJudged,
+        RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => {
+            ShadowOutcome::NotJudged
+        }
     }
 }
 
-/// Gathers a request's body as it passes, for the judge.
+/// Collects a request's body while it passes, for the judge.
 struct Gathering {
     judge: Option<Judge>,
     came: BytesMut,
@@ -336,12 +340,12 @@ impl Watch for Gathering {
         }
         let would = if self.came.len() + data.len() > self.max {
             let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
-            if is_unkeyed { Would::Run } else { Would::Refuse(Code::TooLarge) }
+            if is_unkeyed { ShadowOutcome::Run } else { ShadowOutcome::Refuse(Code::TooLarge) }
         } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
             self.came.extend_from_slice(data);
             return;
         } else {
-            Would::NotJudged
+            ShadowOutcome::NotJudged
         };
         self.came = BytesMut::new();
         if let Some(judge) = self.judge.take() {
@@ -354,9 +358,9 @@ impl Watch for Gathering {
         match end {
             End::Whole(_) => match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.came).freeze()))),
-                Err(_) => judge.tell(Would::NotJudged),
+                Err(_) => judge.tell(ShadowOutcome::NotJudged),
             },
-            End::Broken => judge.tell(Would::NotJudged),
+            End::Broken => judge.tell(ShadowOutcome::NotJudged),
         }
     }
 }
@@ -364,12 +368,12 @@ impl Watch for Gathering {
 impl Drop for Gathering {
     fn drop(&mut self) {
         if let Some(judge) = self.judge.take() {
-            judge.tell(Would::NotJudged);
+            judge.tell(ShadowOutcome::NotJudged);
         }
     }
 }
 
-/// Listens to a response for what it says about its effect.
+/// Watches a response for what it says about its effect.
 struct Listening {
     ready: Arc<Ready>,
     said: Option<(response::Parts, oneshot::Sender<Ending>)>,
@@ -385,7 +389,7 @@ impl Listening {
         let endless = is_endless(&parts.headers);
         let mut listening = Self { ready: Arc::clone(ready), said: Some((parts, ending)), is_empty: true };
         if endless {
-            // Its end may never come, and would say nothing more.
+            // It may never end, and its end would add nothing.
             listening.say(None);
         }
         listening
@@ -393,7 +397,7 @@ impl Listening {
 
     fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.said.take() else { return };
-        let saying = Saying::of_end(&parts, end, None);
+        let saying = Statement::of_end(&parts, end, None);
         let terms = &self.ready.terms;
         drop(ending.send(saying.ending(terms.policy.class, terms, Outcome::not_retained)));
     }
@@ -418,7 +422,7 @@ impl Watch for Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Not read to its end, as the answer to HEAD: its status has been said all the same. That of gRPC has not.
+        // Not read completely, such as the response to HEAD: its status still counts, except for gRPC.
         let has_said = self.said.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
         if has_said {
             self.say(None);

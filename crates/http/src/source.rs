@@ -1,7 +1,6 @@
-//! Where a request's key comes from.
+//! The source of a request's key.
 //!
-//! What lives here: the places that a key can be read from. What must never: a key made up where there is none, or parts
-//! joined by a character.
+//! Contents: the sources of keys. Never here: a generated key, or parts joined by a character.
 
 use crate::names;
 use crate::payload::Asked;
@@ -13,10 +12,10 @@ use semel::core::key::{self, Key, Parsed, Rules};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Where a request's key comes from.
+/// The source of a request's key.
 ///
-/// A key that does not come from `Idempotency-Key` is somebody else's choice: it has 1 to 255 characters, weak or not, and
-/// is not turned into that header for the handler. Where the place is empty, the request has no key.
+/// A key from another source than `Idempotency-Key` was chosen by somebody else: it has 1 to 255 characters, weak or
+/// not, and is not passed to the handler in that header. If the source is empty, the request has no key.
 ///
 /// ```
 /// use semel::core::fingerprint::Pointer;
@@ -35,13 +34,13 @@ use std::fmt;
 pub enum KeySource {
     /// A header. `Idempotency-Key` follows the terms' [`key_rules`](Terms::key_rules).
     Header(HeaderName),
-    /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a truth value, an
-    /// array or an object there is refused; in a body that is not JSON there is nothing.
+    /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a boolean,
+    /// an array or an object is refused; a body that is not JSON has no key.
     Pointer(Pointer),
-    /// The request's fingerprint: the same payload is the same command. Other terms about what counts in a fingerprint make
-    /// other keys.
+    /// The request's fingerprint: the same payload is the same command. A different fingerprint selection gives
+    /// different keys.
     Fingerprint,
-    /// Several of these together, 2 to 16 in order. Where one is absent, the key is.
+    /// A composite of 2 to 16 sources, in order. If one part is absent, there is no key.
     Composite(Vec<Self>),
 }
 
@@ -54,10 +53,10 @@ impl Default for KeySource {
 /// Why a request has no key.
 #[derive(Debug)]
 pub(crate) enum NoKey {
-    /// Nothing stands where it should.
+    /// The source is empty.
     Absent,
     Invalid(key::Error),
-    /// What stands there is neither text nor a number.
+    /// The value is neither a string nor a number.
     NoText,
     /// The body cannot be read.
     Unreadable(fingerprint::Error),
@@ -87,7 +86,7 @@ impl KeySource {
         }
     }
 
-    /// The key of a request with these headers. `asked` is the request with its body, where that was read.
+    /// The key of a request with these headers. `asked` is the request with its body, if that was read.
     pub(crate) fn read(
         &self,
         headers: &HeaderMap,
@@ -128,7 +127,7 @@ impl KeySource {
         }
     }
 
-    /// The rules that a key from here follows, where it is one text that a client chooses.
+    /// The rules for a key from this source, if it is a text that the client chooses.
     pub(crate) fn rules(&self, terms: &Terms) -> Option<Rules> {
         match self {
             Self::Header(name) if *name == names::KEY => Some(terms.key_rules),
@@ -137,7 +136,7 @@ impl KeySource {
         }
     }
 
-    /// As the published specification tells it.
+    /// The form in the published specification.
     pub(crate) fn described(&self) -> Value {
         match self {
             Self::Header(name) => json!({ "header": name.as_str() }),
@@ -148,7 +147,7 @@ impl KeySource {
     }
 }
 
-/// The place, as a sentence has it.
+/// The source, for use in a sentence.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,6 @@
-//! What a service publishes about its idempotency, for machines and for people.
+//! The published specification, for machines and people.
 //!
-//! What lives here: keys, operations, retention, waiting and errors, as the layer is set. What must never: a word that is not
-//! read from those settings.
+//! Contents: keys, operations, retention, waiting and errors, all from the layer's settings.
 
 use crate::body::Body;
 use crate::caller::Callers;
@@ -20,7 +19,7 @@ use semel::core::time::Now;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The specification: JSON, or HTML for whoever asks for it.
+/// The specification: JSON, or HTML if requested.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
     let accepts_html = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("text/html"));
     let (kind, text) = if headers.get_all(ACCEPT).iter().any(accepts_html) {
@@ -39,11 +38,12 @@ fn document(shared: &Shared) -> Value {
         .routes
         .all()
         .map(|(route, terms)| {
-            let mut told = operation(route, terms);
-            told["waitMilliseconds"] =
+            let mut document = operation(route, terms);
+            document["waitMilliseconds"] =
                 milliseconds(terms.wait.unwrap_or_else(|| shared.engine.wait())).into();
-            told["unknownOutcome"] = unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
-            told
+            document["unknownOutcome"] =
+                unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
+            document
         })
         .collect();
     let errors: Vec<_> = Code::ALL
@@ -61,7 +61,7 @@ fn document(shared: &Shared) -> Value {
     json!({
         "operations": operations,
         "errors": errors,
-        "callers": shared.callers.told_apart(),
+        "callers": shared.callers.description(),
         "status": format!("{}/operations/{{id}}", shared.prefix()),
     })
 }
@@ -94,7 +94,7 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             "charactersMin": rules.map(|rules| rules.min()),
             "charactersMax": rules.map(|rules| rules.max()),
         },
-        "callers": terms.callers.as_ref().map(Callers::told_apart),
+        "callers": terms.callers.as_ref().map(Callers::description),
         "mode": match terms.mode {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
@@ -122,14 +122,14 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
     })
 }
 
-/// Whether somebody is asked what became of an effect in doubt: as each of its problems has it, by what the engine knows. Of requests
-/// that are no route's, those that it knows by their own method and path are not looked at.
+/// Whether unknown outcomes have a reconciler, as known to the engine. For requests without a route, reconcilers of
+/// single methods and paths are not considered.
 fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
     let operations = shared.routes.operations_like(route, terms);
     operations.iter().any(|operation| shared.engine.has_reconciler(operation.as_str()))
 }
 
-/// How a doubt about an operation ends, in the order in which that is tried, and so whether it helps to ask again.
+/// How an unknown outcome is resolved, in the order in which that is tried, and whether a retry helps.
 fn unknown(terms: &Terms, now: Now, is_looked_up: bool) -> Value {
     let repeat_within = machine::repeat_within(&terms.policy, now);
     let is_repeated = repeat_within.is_some();
@@ -142,7 +142,7 @@ fn unknown(terms: &Terms, now: Now, is_looked_up: bool) -> Value {
     })
 }
 
-/// What the guarantee rests on: the statuses that are taken for a promise that nothing took effect.
+/// The statuses that count as "nothing took effect", on which the guarantee depends.
 fn statuses(terms: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
     terms.rules.not_applied.iter().copied().filter_map(of).collect()
 }

@@ -1,14 +1,14 @@
-//! The handler's own word about its effect.
+//! The handler's report about its effect.
 //!
-//! What lives here: reading it off a response. What must never: letting it through to a client.
+//! Contents: reading it from a response. It never reaches a client.
 
 use crate::names;
 use http::{HeaderMap, response};
 use semel::core::classify::Steer;
 
-/// What the handler says about its effect, where it says anything: by its handle (`heard`), as a [`Steer`] among the
-/// response's extensions, or in the header `Idempotency-Outcome`. Values that nobody knows are ignored; two that contradict
-/// each other are no word at all, and leave the matter in doubt.
+/// The handler's report about its effect, if there is one: from its handle (`heard`), as a [`Steer`] in the
+/// response's extensions, or in the header `Idempotency-Outcome`. Unknown values are ignored; contradicting values
+/// leave the outcome in doubt.
 pub(crate) fn of(
     heard: Option<Steer>,
     parts: &response::Parts,
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contradict_each_other_leave_it_in_doubt() {
+    fn contradicting_reports_leave_the_outcome_in_doubt() {
         assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
         assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
         assert_eq!(said(&["not-applied, unknown"]), Some(Steer::Unknown));

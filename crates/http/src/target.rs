@@ -1,20 +1,19 @@
-//! What a request asks for, in the form in which requests are compared.
+//! The target of a request, in normal form.
 //!
-//! What lives here: its method and path, whatever their spelling, and its query. What must never: the request that is handed
-//! on; that one is as the client wrote it.
+//! Contents: its method and path in normal form, and its query. The request itself is passed on unchanged.
 
 use crate::method::folded;
 use http::{Method, Uri};
 use semel::core::scope::normal_path;
 use std::borrow::Cow;
 
-/// What a request asks for. Its rule, its operation and its fingerprint all follow from this, and from nothing else of its
-/// request line.
+/// The target of a request. Its route, operation and fingerprint depend on this, and on nothing else in its request
+/// line.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     method: Method,
     uri: Uri,
-    /// The path, where the client spelt it otherwise.
+    /// The normal form of the path, if it differs.
     normal: Option<String>,
 }
 

@@ -1,15 +1,14 @@
-//! From a path to the template that it likely comes from.
+//! Guesses the template of a path.
 //!
-//! What lives here: telling names from ids in paths that nobody has described. What must never: a decision that a request's
-//! fate depends on; this is for reports.
+//! Contents: distinguishing names from IDs in unknown paths. Only for reports; no decision depends on it.
 
-/// How many segments are told; what is below them is `{*rest}`.
+/// The most segments; the rest is `{*rest}`.
 const SEGMENTS_MAX: usize = 8;
-/// A name is not longer than this.
+/// The longest name.
 const NAME_CHARS_MAX: usize = 32;
 
-/// The path with `{id}` for each segment that looks like one: whatever holds a digit (but `v1`), is long, or has other
-/// characters than a name has. A second one is `{id2}`, and so on. Can be configured as a pattern.
+/// The path with `{id}` for each segment that looks like an ID: it has a digit (except `v1`), is long, or has
+/// characters that names do not have. A second one is `{id2}`, and so on. The result is a valid pattern.
 pub(crate) fn of(path: &str) -> String {
     let mut template = String::new();
     let mut ids = 0;
@@ -36,7 +35,7 @@ pub(crate) fn of(path: &str) -> String {
 
 fn is_name(segment: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | '.' | ':');
-    // What begins with a colon is written as a parameter elsewhere, and refused as a pattern.
+    // A segment with a leading colon would be refused in a pattern.
     let is_short = segment.len() <= NAME_CHARS_MAX && !segment.starts_with(':');
     is_short && (segment.chars().all(is_letter) || is_version(segment))
 }

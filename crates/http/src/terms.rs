@@ -1,16 +1,15 @@
-//! The terms of a route: what it asks of a request and what it promises.
+//! The terms of a route: what it requires and what it promises.
 //!
-//! What lives here: everything that can be set for one route, with its default. What must never: a decision about a record;
-//! what stands in one is [`Policy`], and judged elsewhere.
+//! Contents: all settings of a route, with their defaults. Never here: a decision about a record.
 
 use crate::authorize::Authorize;
 use crate::caller::Callers;
-use crate::kept::Kept;
 use crate::method::check_method;
 use crate::pattern::RoutePatternError;
 use crate::rebuild::Retain;
 use crate::reconciler::Reconciler;
 use crate::source::KeySource;
+use crate::stored_headers::Kept;
 use http::{HeaderName, Method};
 use semel::core::classify::{Rules, RulesError};
 use semel::core::key;
@@ -30,36 +29,36 @@ pub enum KeyRule {
     /// A request without one passes through, unprotected.
     #[default]
     Optional,
-    /// Nothing is protected, key or not.
+    /// Nothing is protected, with or without a key.
     Off,
 }
 
 /// Whether terms are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// What they promise is kept, and what they forbid is refused.
+    /// The terms are enforced.
     #[default]
     Enforce,
-    /// Every request is handed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would have
-    /// become of it. Nothing is refused, replayed or waited for, and a store that is down is nobody's trouble.
+    /// Every request is passed on as if there were no layer, and an [`Observer`](crate::Observer) is told what would
+    /// have happened. Nothing is refused, replayed or delayed, and an unavailable store has no effect.
     ///
-    /// What is remembered for that stands in a scope of its own: nothing of it is ever replayed, and once the terms are
-    /// enforced every key is new. Handlers get no [`Handle`](crate::Handle), as without a key.
+    /// Its records are in a separate scope: they are never replayed, and when the terms are enforced, every key is
+    /// new. Handlers get no [`Handle`](crate::Handle), as without a key.
     Shadow,
 }
 
-/// What becomes of protected requests while the store cannot be reached.
+/// What happens to protected requests while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StoreDown {
-    /// They are refused: without a claim nothing runs.
+    /// They are refused: without a claim, nothing runs.
     #[default]
     Refuse,
-    /// They are handed on without protection: **what was promised about them is given up**, and a retry may run a second
-    /// time. Their responses say `Idempotency-Stored: false`, and each is told to the [`Observer`](crate::Observer).
+    /// They are passed on without protection: **the guarantee is lost**, and a retry may run a second time. Their
+    /// responses have `Idempotency-Stored: false`, and each is reported to the [`Observer`](crate::Observer).
     PassUnprotected,
 }
 
-/// How a key is refused that belongs to another payload.
+/// The status for a key that is bound to another payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MismatchStatus {
     /// 422.
@@ -83,58 +82,59 @@ pub enum MismatchStatus {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The operation's name: every path of it shares its keys. Method and path, both in their [normal
-    /// form](semel::core::scope::normal_path), where there is none; a name may read like that only where these are its own.
+    /// The operation's name: all its paths share their keys. Default: method and path, both in their [normal
+    /// form](semel::core::scope::normal_path). A name may look like that only if it is the route's own.
     pub name: Option<String>,
-    /// The methods that are protected, in any letter case: a request with `patch` is one with PATCH, and is handed on as
-    /// `patch`. POST and PATCH.
+    /// The protected methods, in any letter case: `patch` counts as PATCH, and is passed on as `patch`. POST and
+    /// PATCH.
     pub methods: Vec<Method>,
     /// Whether requests need a key. Optional.
     pub key: KeyRule,
     /// Where the key is read from. The header `Idempotency-Key`.
     pub key_source: KeySource,
-    /// What a key has to look like that comes in `Idempotency-Key`.
+    /// The rules for keys in `Idempotency-Key`.
     pub key_rules: key::Rules,
-    /// How callers are told apart here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
+    /// How callers are identified here. Default: as on the rest of the [`Layer`](crate::Layer), including tenants.
     ///
-    /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is looked at by
-    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on; where that is
-    /// no route's any more and there are several rules, it is not found.
+    /// The caller then depends on the route: each request is identified only by the rule of its own route. `GET
+    /// /operations/{id}` uses the rule of the operation's route; if that route no longer exists and there are several
+    /// rules, the operation is not found.
     ///
-    /// A record keeps its caller, and not the rule that told it. Have the rule say what it [found a name
-    /// in](semel::core::scope::Identity::found_in), such as the header: otherwise user 7 of the layer's rule and merchant 7 of
-    /// this one are one caller for quotas, and once the route goes by another rule the one is given the other's replays.
+    /// A record keeps its caller, but not the rule. Let the rule name where it [found the
+    /// identity](semel::core::scope::Identity::found_in), such as the header. Otherwise user 7 of the layer's rule
+    /// and merchant 7 of this rule are one caller for quotas, and if the route later uses another rule, one could get
+    /// the other's replays.
     pub callers: Option<Callers>,
-    /// Whether all of this is enforced. It is.
+    /// Whether the terms are enforced. They are.
     pub mode: Mode,
-    /// What a record is claimed under. Class `external`. With class `local` the handler gets a [`Joinable`](crate::Joinable), and records
-    /// what it commits in its own transaction; see the [crate](crate).
+    /// The policy of new records. Class `external`. With class `local`, the handler gets a
+    /// [`Joinable`](crate::Joinable) and records what it commits in its own transaction; see the [crate](crate).
     pub policy: Policy,
-    /// How answers are read. No success can mean that nothing took effect.
+    /// How responses are classified. No success can mean that nothing took effect.
     pub rules: Rules,
-    /// How long a twin of a running request waits for its outcome. As the engine is set.
+    /// How long a duplicate waits for a running request. Default: the engine's setting.
     pub wait: Option<Duration>,
-    /// The longest request body, as received and decoded. 10 MiB.
+    /// The longest request body, both received and decoded. 10 MiB.
     pub request_bytes_max: usize,
-    /// The longest response body that is kept. 10 MiB. A longer one is passed on, and its retries learn that it was not
-    /// kept.
+    /// The longest response body that is stored. 10 MiB. A longer one is passed on, and retries are told that it was
+    /// not retained.
     pub response_bytes_max: usize,
-    /// Which response headers are kept.
+    /// Which response headers are stored.
     pub kept: Kept,
-    /// How much of a response is kept. All of it.
+    /// How much of a response is stored. All of it.
     pub retain: Retain,
-    /// Whether what is kept is sealed. Where the engine has keys. A layer over an engine without keys is not made of terms
-    /// that [require](Seal::Required) it.
+    /// Whether outcomes are sealed. Default: if the engine has keys. If sealing is [required](Seal::Required), a
+    /// layer on an engine without keys cannot be built.
     pub seal: Seal,
-    /// Rates that new keys have to keep to, besides the engine's own quotas; whoever has a clone of them shares them. None.
+    /// Rates for new keys, in addition to the engine's quotas; clones share their counts. None.
     pub rates: Option<RateKeeper>,
-    /// Whom to ask before a stored outcome is replayed. Nobody: whatever authenticates stands outside of the layer.
+    /// The authorization before a stored outcome is replayed. None: authentication is outside of the layer.
     pub authorize: Option<Authorize>,
-    /// Whom to ask what became of an effect in doubt; see there how the engine learns of it. Nobody.
+    /// The reconciler for unknown outcomes; see there how to pass it to the engine. None.
     pub reconciler: Option<Reconciler>,
-    /// How a key is refused that belongs to another payload. 422.
+    /// The status for a key that is bound to another payload. 422.
     pub mismatch: MismatchStatus,
-    /// What becomes of requests while the store cannot be reached. They are refused.
+    /// What happens to requests while the store is unavailable. They are refused.
     pub store_down: StoreDown,
 }
 
@@ -166,14 +166,14 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The same terms with keys from another header, whose ids are somebody else's choice (`webhook-id`): 1 to 255
+    /// The same terms with keys from another header, with IDs that somebody else chose (`webhook-id`): 1 to 255
     /// characters, weak or not.
     #[must_use]
     pub fn keyed_by(self, header: HeaderName) -> Self {
         Self { key_source: KeySource::Header(header), ..self }
     }
 
-    /// Says what is wrong with the terms, if anything is.
+    /// Validates the terms.
     pub fn check(&self) -> Result<(), TermsError> {
         if self.policy.class == Class::Local {
             self.check_local()?;
@@ -185,7 +185,7 @@ impl Terms {
 }
 
 impl Terms {
-    /// What is recorded is what the handler commits, and nothing runs without its record.
+    /// The record is what the handler commits, and nothing runs without its record.
     fn check_local(&self) -> Result<(), TermsError> {
         if self.store_down == StoreDown::PassUnprotected {
             return Err(TermsError::Local("store_down"));
@@ -200,35 +200,35 @@ impl Terms {
     }
 }
 
-/// Why terms cannot be put to use.
+/// Why terms are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// The class is `local`, and this setting means nothing there: the handler's own transaction decides what is recorded, and nothing is
-    /// ever in doubt.
+    /// This setting does not apply to class `local`: the handler's own transaction decides what is recorded, and
+    /// nothing is ever in doubt.
     Local(&'static str),
-    /// The key would be read from a header that is taken off every request.
+    /// The key would be read from a header that is removed from every request.
     KeyHeader,
-    /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
+    /// A composite key has fewer than 2 or more than 16 parts, or nested composites.
     Composite,
-    /// The records of another route are called so: a method and a path that are not the operation's own.
+    /// The name is a method and a path, and belongs to the records of another route.
     Name(String),
-    /// Two routes are one operation, by this name, and tell its callers apart by two rules.
+    /// Two routes have this name, but identify callers by different rules.
     Callers(String),
-    /// No request would come under the pattern of a route.
+    /// No request can match a route's pattern.
     Pattern(RoutePatternError),
-    /// A method is mistyped: no request would come under it.
+    /// A method is misspelled: no request can match it.
     Method {
         /// What was found.
         found: String,
         /// The method that it resembles.
         meant: &'static str,
     },
-    /// The rules for answers are not fit for use.
+    /// The classification rules are invalid.
     Rules(RulesError),
-    /// The outcomes of this route are to be sealed, and the engine has no key to seal them with.
+    /// The outcomes of this route must be sealed, and the engine has no key.
     NoSealingKey(String),
-    /// This route has a reconciler, and the engine does not know of it: nobody would ever be asked.
+    /// This route has a reconciler that the engine does not know: it would never be asked.
     Unasked(String),
 }
 
@@ -237,37 +237,37 @@ impl fmt::Display for TermsError {
         match self {
             Self::Local(setting) => write!(
                 f,
-                "`{setting}` cannot be set for class local: effect and record commit in the handler's own transaction, which alone \
+                "`{setting}` cannot be set for class local: effect and record commit in the handler's own transaction, which \
                  decides what is recorded. Leave it out, or use class external or downstream"
             ),
             Self::KeyHeader => f.write_str("the key cannot come from a header that Semel itself sets"),
             Self::Composite => f.write_str(
-                "a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint",
+                "a composite key needs 2 to 16 parts, each from one source: a header, the body, the fingerprint",
             ),
             Self::Name(name) => write!(
                 f,
-                "`{name}` is what the records of that route are called, and would be taken for this operation's: its probe would \
-                 be asked about them. Give it a name that is not a method and a path"
+                "`{name}` is also the name of the records of another route, which would count as this operation's: its probe would \
+                 be asked about them. Choose a name that is not a method and a path"
             ),
             Self::Callers(name) => write!(
                 f,
-                "two routes are called `{name}` and share its keys, but tell callers apart by two rules: what one believes \
-                 would fetch what the other protects. Give both a clone of one rule, or each a name"
+                "two routes are called `{name}` and share keys, but identify callers by two rules: a caller of one could get \
+                 responses of the other. Give both a clone of one rule, or different names"
             ),
             Self::NoSealingKey(route) => {
                 write!(
                     f,
-                    "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead"
+                    "the outcomes of `{route}` must be sealed, and the engine has no key; set one with Builder::sealing"
                 )
             }
             Self::Unasked(route) => write!(
                 f,
-                "`{route}` has a reconciler that the engine does not know of, so that nobody would be asked: hand it the routes by \
+                "`{route}` has a reconciler that the engine does not know, so it would never be asked; pass the routes with \
                  Builder::reconcilers and Routes::reconciler_of"
             ),
             Self::Pattern(error) => error.fmt(f),
             Self::Method { found, meant } => {
-                write!(f, "`{found}` is not a method that requests have; did you mean `{meant}`?")
+                write!(f, "`{found}` is not an HTTP method; did you mean `{meant}`?")
             }
             Self::Rules(error) => error.fmt(f),
         }

@@ -1,7 +1,7 @@
-//! A request's body that was not read to its end, for a reason that idempotency has nothing to do with.
+//! A request body that was not read completely, for reasons other than idempotency.
 //!
-//! What lives here: the reasons, and how a client is told. What must never: a [`Code`](crate::Code), by which clients decide
-//! about a key: of the key nothing was found out.
+//! Contents: the reasons and the responses. They have no [`Code`](crate::Code), because they say nothing about the
+//! key.
 
 use crate::body::Body;
 use crate::names;
@@ -11,34 +11,34 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use std::fmt;
 
-/// The client sent nothing more of its request's body in time, and the rest is given up.
+/// The client was too slow to send its request body.
 ///
-/// Whoever serves requests and has limits for slow clients ends a body with this as its error, or as a source of it: the
-/// layer then answers 408.
+/// A server with limits for slow clients ends a body with this as its error, or as a source of it: the layer then
+/// answers 408.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSlow;
 
 impl fmt::Display for TooSlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the client sent nothing more of the request's body in time")
+        f.write_str("the client stopped sending the request's body")
     }
 }
 
 impl std::error::Error for TooSlow {}
 
 impl TooSlow {
-    /// Whether this is what `error` is, or what caused it.
+    /// Whether `error` or one of its sources is this.
     pub fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
         std::iter::successors(Some(error), |error| error.source())
             .any(<dyn std::error::Error + 'static>::is::<Self>)
     }
 }
 
-/// Why a body was not read to its end. Nothing was run.
+/// Why a body was not read completely. Nothing was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unread {
-    /// It did not come in time. 408.
+    /// It did not arrive in time. 408.
     TooSlow,
 }
 
@@ -58,7 +58,7 @@ impl Unread {
 
     const fn detail(self) -> &'static str {
         match self {
-            Self::TooSlow => "The request's body did not come in time. Nothing was run.",
+            Self::TooSlow => "The request's body did not arrive in time. Nothing was run.",
         }
     }
 

@@ -1,8 +1,8 @@
-//! Responses that wait for their clients, and whose goes when others need its room.
+//! Responses that wait for their clients, and which one is dropped if others need memory.
 //!
-//! What lives here: who has how much waiting. What must never: a response given up while it is read from its service.
+//! Contents: how much each client has waiting. A response is never dropped while it is read from its service.
 
-use crate::held::{self, Pieces};
+use crate::waiting_bytes::{self, Pieces};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ struct Waiting {
 struct Entry {
     client: Option<IpAddr>,
     pieces: Arc<Mutex<Pieces>>,
-    /// A retry gets it again.
+    /// A retry can get it again.
     is_stored: bool,
 }
 
@@ -52,14 +52,14 @@ impl UnreadResponses {
         Registered { number, all: self.clone() }
     }
 
-    /// Gives responses up until `bytes` are free for `client`: of whoever has most waiting, as long as that is more than this one
-    /// would have, those first that a retry gets again, and of these the longest.
+    /// Drops responses until `bytes` are free for `client`: of the client with most waiting, as long as that is more
+    /// than this client would have; first those that a retry can get again, and of these the longest.
     pub(crate) fn make_room(&self, client: Option<IpAddr>, bytes: usize) {
         let waiting = self.lock();
         let left: HashMap<u64, usize> = waiting
             .responses
             .iter()
-            .map(|(number, entry)| (*number, held::lock(&entry.pieces).len()))
+            .map(|(number, entry)| (*number, waiting_bytes::lock(&entry.pieces).len()))
             .collect();
         let mut totals: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for (number, entry) in &waiting.responses {
@@ -78,19 +78,19 @@ impl UnreadResponses {
             }
             *total -= left[number];
             given_up += left[number];
-            held::lock(&entry.pieces).give_up();
+            waiting_bytes::lock(&entry.pieces).give_up();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Every change is whole: a panic elsewhere leaves it usable.
+        // Every change is complete, so the state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // After the lock is given back: dropping the pieces gives room back, and whoever waits for that is woken.
+        // Drop it outside the lock: dropping the pieces frees memory and wakes waiters.
         let gone = self.all.lock().responses.remove(&self.number);
         drop(gone);
     }
@@ -98,8 +98,8 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use crate::held::{GivenUp, Held};
     use crate::response_room::ResponseRoom;
+    use crate::waiting_bytes::{GivenUp, WaitingBytes};
     use bytes::Bytes;
     use std::net::IpAddr;
 
@@ -109,18 +109,18 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> Held {
+    fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> WaitingBytes {
         let mut place = room.place(Some(client(of)));
         place.try_grow_to(mib * MIB).expect("room");
-        Held::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
+        WaitingBytes::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
     }
 
-    fn is_given_up(held: &mut Held) -> bool {
+    fn is_given_up(held: &mut WaitingBytes) -> bool {
         matches!(held.next_piece(), Some(Err(GivenUp)))
     }
 
     #[test]
-    fn unread_responses_of_whoever_has_most_make_room_for_others() {
+    fn unread_responses_of_the_largest_client_make_room_for_others() {
         // 12 MiB for long ones.
         let room = ResponseRoom::new(16 * MIB);
         let mut small = unread(&room, 1, 2, true);

@@ -1,6 +1,6 @@
-//! A body that is passed on as it comes, while somebody looks on.
+//! A streamed body with an observer.
 //!
-//! What lives here: telling a watcher what passes, and how it ended. What must never: a frame changed, delayed or kept back.
+//! Contents: reporting frames and the end to a watcher. Frames are never changed or delayed.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,12 +8,12 @@ use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Looks on. `end` is called once at most: not where the body is dropped before its end.
+/// Watches a body. `end` is called at most once, and not if the body is dropped before its end.
 pub(crate) trait Watch: Send + Unpin + 'static {
     /// Some bytes pass.
     fn data(&mut self, data: &Bytes);
 
-    /// It is over: with these trailers, or broken off.
+    /// The body has ended: with these trailers, or with an error.
     fn end(&mut self, end: End<'_>);
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Watched<B, W> {
 impl<B: http_body::Body<Data = Bytes>, W: Watch> Watched<B, W> {
     pub(crate) fn new(body: B, watch: W) -> Self {
         let mut watched = Self { body, watch, is_over: false };
-        // Whoever is told that nothing comes does not ask for it.
+        // A body that is already at its end is not polled.
         if watched.body.is_end_stream() {
             watched.over(End::Whole(None));
         }

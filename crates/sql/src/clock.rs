@@ -1,6 +1,6 @@
-//! The clock of stores that have none.
+//! The clock for stores that have none.
 //!
-//! What lives here: the one place of this crate that reads a clock. What must never: a decision.
+//! Contents: the only place in this crate that reads a clock.
 
 use semel_core::store::Clock;
 use semel_core::time::Time;

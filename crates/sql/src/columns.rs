@@ -1,4 +1,4 @@
-//! The columns that stand beside an entry's bytes, the same in every database.
+//! The columns of an entry, the same in every database.
 
 use semel_core::codec;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
@@ -9,26 +9,26 @@ use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
 
-/// The number of a marker in the state column: none of a state's.
+/// The number of a marker in the state column. No state has it.
 pub(crate) const MARKER: i64 = 7;
 
-/// A state's number in its column: the one that the core stores it by.
+/// A state's number in its column, as defined by the core.
 pub(crate) fn state(name: StateName) -> i64 {
     name.number().into()
 }
 
-/// The state of that number; none for a marker's, or any other.
+/// The state with this number; `None` for a marker or an unknown number.
 pub(crate) fn state_name(number: i64) -> Option<StateName> {
     u8::try_from(number).ok().and_then(StateName::from_number)
 }
 
-/// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
-/// a difference, the entry itself is looked at.
+/// A moment in a signed column. Later moments, 292 million years away, count as the last one; if that could matter,
+/// the entry itself is checked.
 pub(crate) fn time(time: Time) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The first eight bytes of a keyed hash: one in 2^64 pairs shares them, and nobody can choose them.
+/// The first eight bytes of a keyed hash: one in 2^64 pairs shares them, and clients cannot choose them.
 fn prefix(hash: &[u8; 32]) -> i64 {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
@@ -43,7 +43,7 @@ pub(crate) fn key(hash: &KeyHash) -> i64 {
     prefix(hash.as_bytes())
 }
 
-/// What is written: the entry's bytes and what finds it. Made in the task that asks, not in the writer's thread.
+/// A row to write: the entry's bytes and its indexed columns. Built in the calling task, not in the writer's thread.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) state: i64,
@@ -53,16 +53,16 @@ pub(crate) struct Row {
     pub(crate) key: Option<i64>,
     pub(crate) operation: Option<Arc<str>>,
     pub(crate) entry: Vec<u8>,
-    /// What a swap expects that was computed from this; a marker is never swapped.
+    /// The condition of a swap that was computed from this; a marker is never swapped.
     pub(crate) unchanged: Option<Unchanged>,
 }
 
-/// The row of a record that is to stand under `id`. Refuses one that belongs under another id, or is larger than the store can hold.
+/// The row of a record under `id`. Rejects a record that belongs to another ID, or is too large for the store.
 pub(crate) fn encoded(id: CommandId, record: &Record, entry_bytes_max: u64) -> Result<Row, Error> {
     const WRITING: &str = "writing a record";
-    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
+    // The index relies on this: otherwise a record could be found under one ID and not under the other.
     if record.operation_id() != OperationId::of(&id) {
-        let cause = "its operation id is not the one that follows from its command id";
+        let cause = "its operation ID does not match its command ID";
         return Err(Error::new(Kind::Unfit, WRITING).because(cause));
     }
     let row = Row::of(record);
@@ -70,16 +70,16 @@ pub(crate) fn encoded(id: CommandId, record: &Record, entry_bytes_max: u64) -> R
     Ok(row)
 }
 
-/// Refuses what is larger than the store can hold.
+/// Rejects an entry that is too large for the store.
 pub(crate) fn check_size(context: &str, bytes: usize, bytes_max: u64) -> Result<(), Error> {
     if u64::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
         return Ok(());
     }
-    let cause = format!("{bytes} bytes, and {bytes_max} is the most");
+    let cause = format!("{bytes} bytes; at most {bytes_max} are allowed");
     Err(Error::new(Kind::TooLarge, context).because(cause))
 }
 
-/// Without the entry, in which a stored answer may be.
+/// Without the entry, which may contain a stored answer.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row")

@@ -1,4 +1,4 @@
-//! A client without opinions: it sends what it is told, once, on a connection of its own.
+//! A simple client: sends each request once, on its own connection.
 
 use crate::Reply;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// A request to be.
+/// A request under construction.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `send`"]
 pub struct Ask {
@@ -70,7 +70,7 @@ impl Ask {
         self
     }
 
-    /// Sends it, and reads the answer to its end. An error where there is none, or not a whole one.
+    /// Sends it, and reads the answer to its end. An error if there is none, or not a whole one.
     pub async fn send(self, to: SocketAddr) -> io::Result<Reply> {
         self.send_by(TcpStream::connect(to).await?, to).await
     }
@@ -90,7 +90,7 @@ impl Ask {
         Reply::read(response).await.map_err(io::Error::other)
     }
 
-    /// The bytes of it, for whoever goes away in the middle of them.
+    /// Its bytes, for tests that disconnect halfway.
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();
         for (name, value) in &self.headers {
@@ -111,7 +111,7 @@ impl Ask {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the head of the answer. An error where there is none.
+/// Sends a request on a connection of its own, and reads the head of the answer. An error if there is none.
 pub async fn request_by<I, B>(stream: I, request: Request<B>) -> io::Result<Response<Incoming>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,

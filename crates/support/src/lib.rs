@@ -1,8 +1,7 @@
-//! What the tests of several crates share.
+//! Shared support for the tests of several crates.
 //!
-//! **What lives here**: the surroundings of a test that are the same in several test programs: its files, its client, its servers, the
-//! service behind the gateway. **What must never**: a crate of ours as a dependency, or an option that only one test program
-//! needs.
+//! **Contents**: files, clients, servers, and the service behind the gateway. **Never here**: a dependency on our own
+//! crates, or an option that only one test program needs.
 
 #[cfg(feature = "http")]
 pub mod client;

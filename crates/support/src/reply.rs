@@ -16,7 +16,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads a response to its end. An error where it breaks off.
+    /// Reads a response to its end. An error if it breaks off.
     pub async fn read<B: http_body::Body<Data = Bytes>>(response: Response<B>) -> Result<Self, B::Error> {
         let (parts, body) = response.into_parts();
         let body = body.collect().await?;

@@ -13,8 +13,8 @@ impl ScratchDir {
         Self::under(std::env::temp_dir(), &format!("semel-{name}"))
     }
 
-    /// A directory in `parent`. Tests in a folder `tests` pass `env!("CARGO_TARGET_TMPDIR")`, which is on the same disk as the
-    /// build, while temporary files of the system may be in memory.
+    /// A directory in `parent`. Tests in a folder `tests` pass `env!("CARGO_TARGET_TMPDIR")`, which is on the same
+    /// disk as the build, while temporary files of the system may be in memory.
     pub fn under(parent: impl AsRef<Path>, name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The servers that `cargo xtask services` provides.
 //!
-//! What lives here: where tests find them. What must never: a test that passes under `cargo xtask test` because its server is
+//! Contents: where tests find them. Never here: a test that passes under `cargo xtask test` because its server is
 //! missing.
 
 use std::io::Write as _;
@@ -35,8 +35,8 @@ pub fn valkey_url() -> Option<String> {
     url("SEMEL_TEST_VALKEY_URL")
 }
 
-/// The URL that an environment variable names. Without one the test is to be left out, and standard error says so; under
-/// `cargo xtask test` this panics instead.
+/// The URL that an environment variable names. Without one the test is to be left out, and standard error says so;
+/// under `cargo xtask test` this panics instead.
 fn url(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
     if url.is_none() {
@@ -45,7 +45,7 @@ fn url(variable: &str) -> Option<String> {
     url
 }
 
-/// Says why a test is left out. Panics where nothing may be: under `cargo xtask test`.
+/// Says why a test is left out. Panics if nothing may be: under `cargo xtask test`.
 pub fn leave_out(why: &str) {
     let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
     assert!(!required, "{why}");

@@ -1,4 +1,4 @@
-//! A service that does as it is told, byte by byte, and writes down every request that reached it whole.
+//! A scripted service that records every complete request.
 
 use crate::wait::within;
 use std::net::SocketAddr;
@@ -31,14 +31,14 @@ impl Seen {
     }
 }
 
-/// What is done about a request.
+/// What to do with a request.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// These bytes, and then the next request.
     Say(Vec<u8>),
     /// These bytes, and then the connection's end.
     SayAndEnd(Vec<u8>),
-    /// The connection's end, without a word.
+    /// Close the connection without a response.
     End,
     /// No answer, for as long as the connection lasts.
     Hang,
@@ -48,7 +48,7 @@ pub enum Act {
     Later(Duration, Box<Act>),
 }
 
-/// Something that a test lets go on.
+/// A gate that a test opens.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<Semaphore>);
 
@@ -104,7 +104,7 @@ impl Upstream {
         Self { address, book, accepting }
     }
 
-    /// Listens no more. What runs goes on.
+    /// Stops listening. Open connections continue.
     pub async fn refuse(&mut self) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
@@ -229,7 +229,7 @@ pub fn response(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) 
     bytes
 }
 
-/// Charges: the answer tells which request it was.
+/// A charge: the response contains the number of the request.
 pub fn charged(seen: &Seen) -> Act {
     Act::Say(response("201 Created", &[("location", "/charges/7")], format!("charge {}", seen.number)))
 }

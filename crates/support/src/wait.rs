@@ -1,18 +1,18 @@
-//! Waiting for what a test expects, and failing where it does not come.
+//! Waiting for expected events, with a timeout.
 
 use std::time::Duration;
 
-/// Long beyond anything that happens in a test; one that waits for so long has failed.
+/// Much longer than any test needs.
 const NEVER: Duration = Duration::from_mins(1);
-/// Between two looks at something that tells nobody when it changes.
+/// The polling interval.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits for `event`. Panics where it does not come.
+/// Waits for `event`. Panics after the timeout.
 pub async fn within<F: Future>(event: F) -> F::Output {
     tokio::time::timeout(NEVER, event).await.expect("it never came")
 }
 
-/// Looks again and again until there is something to see. Panics where nothing comes.
+/// Polls until there is a value. Panics after the timeout.
 pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     within(async {
         loop {

@@ -1,7 +1,7 @@
-//! A clock that stands still until a test turns it.
+//! A fake clock.
 //!
-//! What lives here: wall time that can be set both ways, time since start that only grows, and naps that end when the
-//! test lets the time pass. What must never: the machine's own time.
+//! Contents: wall time that can be set both ways, uptime that only grows, and sleeps that end when the test advances
+//! the time. The machine's own time is never used.
 
 use semel::Sleep;
 use semel_core::store;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A clock that stands still until it is turned. Clones are the same clock.
+/// A clock that only moves when the test sets or advances it. Clones are the same clock.
 ///
 /// ```
 /// use semel_core::store::Clock as _;
@@ -34,7 +34,7 @@ struct Hands {
     wall: Time,
     uptime: Duration,
     naps_begun: u64,
-    /// Who sleeps until when, by the nap's number: woken in the order that they fell asleep in.
+    /// The sleepers by number: they are woken in the order in which they started.
     naps: BTreeMap<u64, (Duration, Waker)>,
 }
 
@@ -44,13 +44,12 @@ impl FakeClock {
         Self(Arc::new(Mutex::new(Hands { wall, ..Hands::default() })))
     }
 
-    /// Sets the wall time, forwards or back, as an administrator or a time server would. Time since start does not
-    /// notice.
+    /// Sets the wall time, forwards or back, like an administrator or a time server. The uptime does not change.
     pub fn set(&self, wall: Time) {
         self.hands().wall = wall;
     }
 
-    /// Lets `span` pass on both clocks, and wakes whoever has slept enough.
+    /// Advances both clocks by `span`, and wakes the sleepers that are due.
     pub fn advance(&self, span: Duration) {
         let mut hands = self.hands();
         hands.wall = hands.wall + span;
@@ -58,19 +57,19 @@ impl FakeClock {
         let uptime = hands.uptime;
         let rested = hands.naps.extract_if(.., |_, (until, _)| *until <= uptime);
         let wakers: Vec<Waker> = rested.map(|(_, (_, waker))| waker).collect();
-        // Whoever is woken may ask for the time at once.
+        // A sleeper may read the time as soon as it is woken.
         drop(hands);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// How long until the next sleeper wakes; `None` where nobody sleeps.
+    /// How long until the next sleeper wakes; `None` if nobody sleeps.
     pub fn next_wake(&self) -> Option<Duration> {
         let hands = self.hands();
         hands.naps.values().map(|(until, _)| until.saturating_sub(hands.uptime)).min()
     }
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
-        // Every change to the hands is whole: a panic elsewhere leaves them readable.
+        // Every change is complete, so the state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,12 +85,12 @@ impl semel::Clock for FakeClock {
         self.hands().uptime
     }
 
-    /// Everybody who shares this clock shares its uptime.
+    /// All users of this clock share its uptime.
     fn boot(&self) -> Option<String> {
         Some(format!("{:p}", Arc::as_ptr(&self.0)))
     }
 
-    /// Ends once the clock was advanced by `span` from now.
+    /// Completes when the clock has advanced by `span` from now.
     fn sleep(&self, span: Duration) -> Sleep {
         let mut hands = self.hands();
         hands.naps_begun += 1;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_that_is_given_up_is_forgotten() {
+    fn a_dropped_timer_is_removed() {
         let clock = FakeClock::default();
         let mut nap = clock.sleep(Duration::from_secs(1));
         assert!(!is_over(&mut nap));

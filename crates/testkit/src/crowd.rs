@@ -1,6 +1,6 @@
 //! Many tasks at once.
 //!
-//! What lives here: how races are run. What must never: an order that a race depends on.
+//! Contents: how races are run. Never here: an order that a race depends on.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

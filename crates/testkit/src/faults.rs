@@ -1,8 +1,8 @@
 //! A store that fails on demand.
 //!
-//! What lives here: a wrapper that does to each call what a plan says: a failure before or after it, a pause, a second
-//! delivery. What must never: a thread, a timer or a die of its own; the same plan over the same calls does the same,
-//! so that a simulation can repeat a run from its seed.
+//! Contents: a wrapper that applies a plan to each call: a failure before or after it, a pause, a second delivery. It
+//! has no threads, timers or randomness: the same plan over the same calls has the same result, so a simulation can
+//! repeat a run from its seed.
 
 mod plan;
 
@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Any store, with a network in front of it that does what a [`Plan`] says.
+/// Any store, behind a simulated network that follows a [`Plan`].
 ///
 /// ```
 /// use semel_core::store::{Kind, Store};
@@ -49,7 +49,7 @@ enum Delivery {
     Set(String, Option<Bytes>, Option<Bytes>),
 }
 
-/// What came of a write that arrived late.
+/// The result of a write that arrived late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Late {
     /// To an entry.
@@ -59,7 +59,7 @@ pub enum Late {
 }
 
 impl Faulty {
-    /// `inner`, reached as `plan` says.
+    /// Wraps `inner` with `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: impl Plan) -> Self {
         Self { inner, plan: Box::new(plan), calls: AtomicU64::new(0), under_way: Mutex::default() }
     }
@@ -74,7 +74,7 @@ impl Faulty {
         self.queue().len()
     }
 
-    /// Delivers the write that has been on its way for the longest; `None` where there is none.
+    /// Delivers the oldest write that is on its way; `None` if there is none.
     pub async fn deliver(&self) -> Option<Result<Late, Error>> {
         let delivery = self.queue().pop_front()?;
         let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);
@@ -105,7 +105,7 @@ impl Faulty {
     ) -> Result<T, Error> {
         match self.fate(question, id) {
             Fault::Pass | Fault::Twice => ask.await,
-            // A reading leaves nothing open, at whichever point it failed.
+            // A failed read changes nothing, wherever it failed.
             Fault::FailBefore | Fault::Late => Err(unreachable(question)),
             Fault::FailAfter => {
                 ask.await?;

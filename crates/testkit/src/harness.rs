@@ -1,8 +1,8 @@
-//! What a store's author hands to the contract suite.
+//! What a store's author passes to the contract suite.
 //!
-//! What lives here: a store under test and the means to do to it what its users cannot: turn its time, open it again,
-//! damage what it holds. What must never: a promise that passes because a means is missing. What a store claims to be
-//! able to do has to be shown; what cannot be shown is waived by name.
+//! Contents: a store under test, and functions to set its time, reopen it and damage its entries. No promise passes
+//! because such a function is missing: declared capabilities are tested, and what cannot be tested is waived
+//! explicitly.
 
 use crate::clock::FakeClock;
 use bytes::Bytes;
@@ -13,16 +13,16 @@ use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Something that a harness does, and that takes its time.
+/// An asynchronous action of a harness.
 pub type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 type Open = Box<dyn Fn() -> Doing<Arc<dyn Store>> + Send + Sync>;
 type Damage = Box<dyn Fn(CommandId, Bytes) -> Doing<()> + Send + Sync>;
 
-/// Turns the time that a store goes by.
+/// Sets the time of a store.
 pub trait Turn: Send + Sync + 'static {
-    /// Makes it `to`, forwards or back. A store with a clock of its own may run on from there (the suite allows for
-    /// some minutes); one that goes by a clock it was handed stands still.
+    /// Sets the time to `to`, forwards or back. A store with its own clock may continue to run from there (the suite
+    /// tolerates some minutes); an injected clock does not move.
     fn turn(&self, to: Time) -> Doing<()>;
 }
 
@@ -35,9 +35,9 @@ impl Turn for FakeClock {
 
 /// A fresh, empty store, and what the suite may do to it.
 ///
-/// A store that says it is durable has to be [reopened](Self::reopened_by); one that says it is shared needs
-/// [another handle](Self::joined_by); and what becomes of entries that cannot be read has to be shown by
-/// [damaging](Self::damaged_by) one, or [waived](Self::without_damage) with a reason.
+/// A durable store has to be [reopened](Self::reopened_by); a shared one needs [another handle](Self::joined_by); and
+/// unreadable entries have to be tested by [damaging](Self::damaged_by) one, or [waived](Self::without_damage) with a
+/// reason.
 pub struct Subject {
     store: Arc<dyn Store>,
     time: Box<dyn Turn>,
@@ -49,7 +49,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A fresh, empty store whose time `time` turns.
+    /// A fresh, empty store whose time is set by `time`.
     pub fn new(store: Arc<dyn Store>, time: impl Turn) -> Self {
         Self {
             store,
@@ -62,8 +62,8 @@ impl Subject {
         }
     }
 
-    /// What `backend` opens at `address`, as programs do, on a fake clock. Opened once more it is joined by another node, and opened
-    /// again after a restart. A store with a clock of its own, or one that cannot be opened twice, is put together by [`new`](Self::new).
+    /// The store that `backend` opens at `address`, on a fake clock. It is opened again for a second node and after a
+    /// restart. For a store with its own clock, or one that cannot be opened twice, use [`new`](Self::new).
     pub async fn opened_by(backend: &'static dyn Backend, address: &str) -> Self {
         backend.check(address).expect("an address of this kind of store");
         let clock = FakeClock::default();
@@ -76,7 +76,7 @@ impl Subject {
         Self::new(open().await, clock).joined_by(open.clone()).reopened_by(open)
     }
 
-    /// The memory store on a fake clock: what tests of anything above stores run on.
+    /// The memory store on a fake clock: for tests above the store level.
     pub fn memory() -> Self {
         let clock = FakeClock::default();
         let store = Arc::new(semel::memory::Store::with_clock(Arc::new(clock.clone())));
@@ -88,23 +88,22 @@ impl Subject {
         })
     }
 
-    /// How another handle on the same data is opened while the first one is open: as another node would.
+    /// How to open another handle on the same data while the first one is open, like another node.
     #[must_use]
     pub fn joined_by(mut self, join: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
         self.join = Some(Box::new(join));
         self
     }
 
-    /// How the same data is opened again after every handle was dropped: as after a restart. The other closures of this
-    /// subject must not hold a handle, or it is none.
+    /// How to open the same data again after every handle was dropped, like after a restart. The other closures of
+    /// this subject must not keep a handle.
     #[must_use]
     pub fn reopened_by(mut self, reopen: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
         self.reopen = Some(Box::new(reopen));
         self
     }
 
-    /// How the bytes of the entry that stands under an id are replaced behind the store's back, and nothing else of
-    /// what the store keeps with it.
+    /// How to replace the bytes of an entry behind the store's back, without changing its indexes.
     #[must_use]
     pub fn damaged_by(
         mut self,
@@ -114,14 +113,14 @@ impl Subject {
         self
     }
 
-    /// That what this store holds cannot be damaged by a test, and why.
+    /// Declares that tests cannot damage entries of this store, and why.
     #[must_use]
     pub fn without_damage(mut self, why: impl Into<String>) -> Self {
         self.damage_waived = Some(why.into());
         self
     }
 
-    /// What has to live as long as the store is under test: a temporary directory, a server.
+    /// Keeps something alive during the test: a temporary directory, a server.
     #[must_use]
     pub fn holding(mut self, belonging: impl Any + Send + Sync) -> Self {
         self.belongings.push(Box::new(belonging));
@@ -133,30 +132,30 @@ impl Subject {
         &self.store
     }
 
-    /// Turns the store's time.
+    /// Sets the store's time.
     pub async fn turn(&self, to: Time) {
         self.time.turn(to).await;
     }
 
-    /// Two handles on the same data: of two nodes where the store is shared, of two tasks where it is not.
+    /// Two handles on the same data: of two nodes if the store is shared, otherwise of two tasks.
     pub(crate) async fn two_handles(&self) -> [Arc<dyn Store>; 2] {
         let second = match &self.join {
             Some(join) => join().await,
             None if self.store.capabilities().shared != Sharing::Process => {
-                panic!("the store says that nodes share it: Subject::joined_by has to show it")
+                panic!("the store declares that it is shared; set Subject::joined_by to test it")
             }
             None => Arc::clone(&self.store),
         };
         [Arc::clone(&self.store), second]
     }
 
-    /// The same data after a restart; `None` where the store says that nothing survives one.
+    /// The same data after a restart; `None` if the store is not durable.
     pub(crate) async fn reopen(self) -> Option<Self> {
         let durable = self.store.capabilities().durable;
         let Self { store, time, join, reopen, damage, damage_waived, belongings } = self;
         assert!(
             reopen.is_some() || !durable,
-            "the store says it is durable: Subject::reopened_by has to show it"
+            "the store declares that it is durable; set Subject::reopened_by to test it"
         );
         let open = reopen.as_ref()?;
         drop(store);
@@ -164,16 +163,16 @@ impl Subject {
         Some(Self { store, time, join, reopen, damage, damage_waived, belongings })
     }
 
-    /// Damages what stands under `id`. Says whether it could be done.
+    /// Damages the entry under `id`. Returns whether that is possible.
     pub(crate) async fn damage(&self, id: CommandId, bytes: Bytes) -> bool {
         match (&self.damage, &self.damage_waived) {
             (Some(damage), _) => damage(id, bytes).await,
             (None, Some(why)) => {
-                eprintln!("not shown: what becomes of entries that cannot be read ({why})");
+                eprintln!("not tested: unreadable entries ({why})");
                 return false;
             }
             (None, None) => panic!(
-                "what becomes of entries that cannot be read has to be shown: Subject::damaged_by, or \
+                "unreadable entries have to be tested; set Subject::damaged_by, or \
                  Subject::without_damage with the reason"
             ),
         }

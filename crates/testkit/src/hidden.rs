@@ -1,9 +1,9 @@
-//! Whether a secret shows in what a type prints of itself.
+//! Checks that debug output does not show a secret.
 
 use std::fmt::Debug;
 
-/// Panics where `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in: as text,
-/// escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
+/// Panics if `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in:
+/// as text, escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
 ///
 /// ```
 /// semel_testkit::assert_hidden("a length", &"7 bytes", b"hunter2!");

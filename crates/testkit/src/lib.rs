@@ -1,13 +1,13 @@
-//! What shows that a store keeps its promises.
+//! Tests that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand, a workload and
-//! the checks of what came of it.
-//! **What must never**: sleeping, unless a plan asks a network for it; a test that can pass without its subject.
+//! **Contents**: the contract suite for stores, a fake clock, a store and a network that fail on demand, a workload
+//! and the checks of its result. **Never here**: sleeping, unless a plan delays the network; a test that can pass
+//! without its subject.
 //!
-//! # Your own store under the contract
+//! # Testing your own store
 //!
-//! The promises of [`Store`](semel_core::store::Store) are the same for everybody, and so are their tests. An author
-//! says how a fresh, empty store is opened and what may be done to it, in a file of integration tests:
+//! All stores have the same promises ([`Store`](semel_core::store::Store)) and the same tests. In a file of
+//! integration tests, say how to open a fresh, empty store and what the suite may do to it:
 //!
 //! ```
 //! use semel_testkit::{FakeClock, Subject};
@@ -21,11 +21,11 @@
 //!     Subject::new(store, clock)
 //!         // How the bytes of an entry are replaced behind the store's back:
 //!         .damaged_by(move |id, bytes| {
-//!             held.overwrite(id, bytes).expect("something stands there");
+//!             held.overwrite(id, bytes).expect("there is an entry");
 //!             Box::pin(std::future::ready(()))
 //!         })
-//!         // A durable store is also `.reopened_by(…)`, a shared one `.joined_by(…)`: what it says that it can do has
-//!         // to be shown. Its `damaged_by` goes to the file, and holds no handle that would keep it open over a restart.
+//!         // A durable store also needs `.reopened_by(…)`, a shared one `.joined_by(…)`: declared capabilities
+//!         // are tested. Its `damaged_by` writes to the file, and keeps no handle open over a restart.
 //!         // `.holding(…)` keeps a temporary directory or a server for as long as the store is used.
 //! }
 //!
@@ -33,26 +33,26 @@
 //! semel_testkit::contract!(your_store, open);
 //!
 //! # fn main() {
-//! // Or all at once, for a harness of your own:
+//! // Or all of them, in your own harness:
 //! semel_testkit::contract::run_all(open);
 //! # }
 //! ```
 //!
-//! A store with a clock of its own hands in its own [`Turn`] instead of the [`FakeClock`]: an offset that its tests can
-//! set, for one. It may run on from where it was turned to; no promise depends on minutes.
+//! A store with its own clock passes its own [`Turn`] instead of the [`FakeClock`], for example an offset that its
+//! tests can set. The clock may continue to run; no promise depends on minutes.
 //!
 //! # Above the stores
 //!
-//! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a seed;
-//! [`proxy::FaultProxy`] does that to the bytes between a driver and its server;
-//! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the
-//! debug output of a type.
+//! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses calls, by a script or a seed;
+//! [`proxy::FaultProxy`] does that to the bytes between a driver and its server; [`FakeClock`] is also an engine's
+//! clock, whose sleeps end when the test advances the time. [`assert_hidden`] looks for a secret in the debug output
+//! of a type.
 //!
 //! # Under load and kills
 //!
-//! [`workload::Workload`] lets several nodes claim and finish the same keys on one store, and [`workload::audit`] counts the effects afterwards.
-//! [`history::Recorder`] writes down every write and reading meanwhile, and [`linearizability::check`] says whether one store that
-//! does one thing at a time could have answered so:
+//! [`workload::Workload`] lets several nodes claim and finish the same keys on one store, and [`workload::audit`]
+//! counts the effects afterwards. [`history::Recorder`] records every write and read, and [`linearizability::check`]
+//! decides whether a sequential store could have given the same answers:
 //!
 //! ```
 //! use semel_testkit::history::Recorder;
@@ -76,7 +76,7 @@
 //! # });
 //! ```
 //!
-//! Nodes that are processes of their own, and may be killed, use [`Recorder::to_file`](history::Recorder::to_file) and
+//! Nodes that are separate processes, and may be killed, use [`Recorder::to_file`](history::Recorder::to_file) and
 //! [`FileJournal`](workload::FileJournal).
 
 mod chance;

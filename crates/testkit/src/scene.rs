@@ -1,7 +1,6 @@
-//! The commands, records and moments that the promises are shown with.
+//! The commands, records and moments of the suite.
 //!
-//! What lives here: short ways to real commands and real transitions. What must never: a record that the machine did
-//! not make.
+//! Contents: helpers for real commands and transitions. Every record is made by the machine.
 
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
@@ -162,7 +161,7 @@ pub(crate) fn writes_to(state: StateName, command: &Ask, token: Token, now: Time
     }
 }
 
-/// Brings a record of `command` into `state`, and yields it as it stands in the store.
+/// Brings a record of `command` into `state`, and yields it as it is in the store.
 pub(crate) async fn bring(
     store: &dyn Store,
     state: StateName,
@@ -198,7 +197,7 @@ pub(crate) const fn is_done(written: &Written) -> bool {
     matches!(written, Written::Done { .. })
 }
 
-/// That a write was refused, and `stands` shown in its answer; and that it still stands there.
+/// That a write was refused, and `stands` shown in its answer; and that it still is there.
 pub(crate) async fn refused(store: &dyn Store, command: &Ask, written: Written, stands: &Record) {
     let Written::Refused(shown) = written else { panic!("a write was applied against its condition") };
     assert_eq!(shown.record(), Some(stands), "a refusal shows what stands there");

@@ -1,7 +1,6 @@
 //! Walks through a store, page by page.
 //!
-//! What lives here: how the suite follows cursors. What must never: trust that a walk ends; a store that hands out the
-//! same cursor for ever is found out.
+//! Contents: how the suite follows cursors. A store that returns the same cursor for ever is detected.
 
 use semel_core::store::{Cursor, Filter, Item, Page, Store};
 

@@ -79,8 +79,8 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     panic!("it never was so");
 }
 
-/// That nothing has come for this client, although whatever was on its way to it had every chance: a connection made later was
-/// served to its end.
+/// That nothing has come for this client, although whatever was on its way to it had every chance: a connection made
+/// later was served to its end.
 async fn assert_silent(proxy: &FaultProxy, client: &TcpStream) {
     proxy.set_plan(Script::default());
     for _ in 0..3 {

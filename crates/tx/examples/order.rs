@@ -3,7 +3,9 @@
 //! `cargo run -p semel-tx --features sqlite --example order -- order-1234 book`
 
 use semel::core::outcome::Outcome;
-use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, Told, payload};
+use semel::{
+    Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, RequestOutcome, Scope, payload,
+};
 use semel_sql::sqlite::{Options, Store};
 use semel_tx::LocalEnding;
 use semel_tx::sqlite::{Database, rusqlite, transact};
@@ -43,9 +45,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tables = rusqlite::Connection::open(path)?;
     tables.execute_batch("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, item TEXT)")?;
     let answer = order(path, &key, item).await?;
-    match answer.told {
-        Told::Ran(_) => println!("order {} is created", answer.operation_id),
-        Told::Replayed(_) => println!("order {} was created before", answer.operation_id),
+    match answer.outcome {
+        RequestOutcome::Ran(_) => println!("order {} is created", answer.operation_id),
+        RequestOutcome::Replayed(_) => println!("order {} was created before", answer.operation_id),
         other => println!("no order: {other:?}"),
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use semel::payload::Json;
 use semel::{
-    Attempt, Class, Engine, Failed, Identity, Intent, Key, NoValue, Operation, Policy, RunError, Scope,
+    Attempt, Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, RunError, RunErrorReason, Scope,
 };
 use semel_sql::sqlite;
 use std::{fs::OpenOptions, io::Write as _, sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(done) if done.replayed => println!("{order} was charged before: {}", done.value),
         Ok(done) if done.stored => println!("{order} is charged: {}", done.value),
         Ok(done) => println!("{order} is charged, but that is not on disk yet: {}", done.value),
-        Err(RunError { reason: NoValue::Unknown, .. }) => {
+        Err(RunError { reason: RunErrorReason::Unknown, .. }) => {
             println!("{order} may be charged: a process died at it. It will not be charged again by itself;");
             println!("look whether card.ledger has it, then settle it or use a new order.");
         }

@@ -5,7 +5,7 @@
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::store::Kind;
-use semel::{Answer, Error, Ran, Replayed, Stored, Told};
+use semel::{Answer, Error, Ran, Replayed, RequestOutcome, Stored};
 use std::fmt;
 
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(crate) enum Heard {
 impl From<Result<Answer, Error>> for Heard {
     fn from(result: Result<Answer, Error>) -> Self {
         match result {
-            Ok(Answer { told, .. }) => told.into(),
+            Ok(Answer { outcome: told, .. }) => told.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
             Err(Error::Store(error) | Error::LostSight(error)) => Self::Store(error.kind()),
             // The store could not be asked for too long to know which secret is in use.
@@ -42,18 +42,18 @@ impl From<Result<Answer, Error>> for Heard {
     }
 }
 
-impl From<Told> for Heard {
-    fn from(told: Told) -> Self {
+impl From<RequestOutcome> for Heard {
+    fn from(told: RequestOutcome) -> Self {
         match told {
-            Told::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
-            Told::Replayed(replayed) => Self::Replayed(replayed),
-            Told::InProgress { .. } => Self::InProgress,
-            Told::Unknown { .. } => Self::Unknown,
-            Told::Mismatch => Self::Mismatch,
-            Told::Expired => Self::Expired,
-            Told::AttemptsExhausted => Self::Exhausted,
-            Told::Unreadable => Self::Unreadable,
-            Told::ClockNotTrusted { .. } => Self::ClockNotTrusted,
+            RequestOutcome::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
+            RequestOutcome::Replayed(replayed) => Self::Replayed(replayed),
+            RequestOutcome::InProgress { .. } => Self::InProgress,
+            RequestOutcome::Unknown { .. } => Self::Unknown,
+            RequestOutcome::Mismatch => Self::Mismatch,
+            RequestOutcome::Expired => Self::Expired,
+            RequestOutcome::AttemptsExhausted => Self::Exhausted,
+            RequestOutcome::Unreadable => Self::Unreadable,
+            RequestOutcome::ClockNotTrusted { .. } => Self::ClockNotTrusted,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn transact(
     node: usize,
 ) -> Heard {
     let command = match engine.enter_local(intent, Waiting::Allowed).await {
-        Ok(Entered::Answered(answer)) => return answer.told.into(),
+        Ok(Entered::Answered(answer)) => return answer.outcome.into(),
         Ok(Entered::Mine(command)) => command,
         Err(error) => return Heard::from(Err(error)),
     };
@@ -54,10 +54,10 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
         };
         match judged {
             Err(error) => return Heard::from(Err(error)),
-            Ok(LocalJudgement::Answered(answer)) => return answer.told.into(),
+            Ok(LocalJudgement::Answered(answer)) => return answer.outcome.into(),
             Ok(LocalJudgement::Wait) => {
                 if !command.pause().await {
-                    return command.in_progress().told.into();
+                    return command.in_progress().outcome.into();
                 }
                 continue;
             }
@@ -65,7 +65,7 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
                 match attempt_once(&world, &command, &job, node, attempt).await {
                     Tried::Committed(attempt, writes) => {
                         world.count(Exercised::Local);
-                        let Answer { told, .. } = command.committed(attempt, *writes);
+                        let Answer { outcome: told, .. } = command.committed(attempt, *writes);
                         return told.into();
                     }
                     Tried::Heard(heard) => return heard,

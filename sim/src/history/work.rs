@@ -11,7 +11,7 @@ use super::world::World;
 use semel::core::classify::Ending;
 use semel::core::policy::Policy;
 use semel::time::ClockStatus;
-use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, NotYours};
+use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, LeaseError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,8 +150,8 @@ fn panicking(world: &World) {
 /// A worker that holds the lease by hand.
 pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, job: Job) -> Heard {
     let mut lease = match engine.claim(&intent).await {
-        Ok(Claimed::Yours(lease)) => lease,
-        Ok(Claimed::Told(answer)) => return answer.told.into(),
+        Ok(Claimed::Leased(lease)) => lease,
+        Ok(Claimed::Answered(answer)) => return answer.outcome.into(),
         Err(error) => return Heard::from(Err(error)),
     };
     world.count(Exercised::ByHand);
@@ -207,7 +207,7 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
 
 async fn is_renewed(world: &World, lease: &Lease, job: &Job) -> bool {
     let renewed = lease.renew().await;
-    if let Err(NotYours::ClockNotTrusted) = renewed {
+    if let Err(LeaseError::ClockNotTrusted) = renewed {
         // Whoever has to wait for a right clock may lose the lease over it.
         world.audit().touch(Some(job.key));
     }

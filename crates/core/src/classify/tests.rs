@@ -69,7 +69,7 @@ fn an_operation_can_promise_more() {
     for status in [Status::Http(500), Status::Http(409), Status::Grpc(14)] {
         assert_eq!(classify(Class::External, &Answer::new(status), &rules), NotApplied, "{status:?}");
     }
-    // "Still running" is no promise, whoever makes it.
+    // "Still running" is no promise, anyone who makes it.
     assert_eq!(classify(Class::Downstream, &Answer::new(Status::Http(409)), &rules), InDoubt);
 }
 

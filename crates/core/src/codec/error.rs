@@ -3,21 +3,21 @@
 use super::FORMAT;
 use std::fmt;
 
-/// Why stored bytes cannot be read. Either way they are left as they are, and the outcome counts as unknown.
+/// Why stored bytes cannot be read. They are left unchanged, and the outcome counts as unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
-    /// They are whole, but written by a newer node that relied on being understood.
+    /// They are intact, but a newer node wrote something that must not be ignored.
     Newer(Newer),
-    /// They are not what any node would have written.
+    /// No node would have written them.
     Damaged {
-        /// The position of the first byte that cannot be right.
+        /// The offset of the first wrong byte.
         at: usize,
         /// What is wrong there.
         what: &'static str,
     },
 }
 
-/// What a newer node wrote that this one would have to understand.
+/// What a newer node wrote that must not be ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Newer {
     /// A format with this number.
@@ -31,18 +31,18 @@ impl fmt::Display for Error {
         match self {
             Self::Newer(Newer::Format(format)) => write!(
                 f,
-                "the record is in format {format} and this node reads up to {FORMAT}; it was left as it is: \
+                "the record has format {format}, and this node reads up to format {FORMAT}; it was not changed; \
                  upgrade this node"
             ),
             Self::Newer(Newer::Extension(tag)) => write!(
                 f,
-                "the record has extension {tag}, which must be understood and this node does not know; it was \
-                 left as it is: upgrade this node"
+                "the record has extension {tag}, which this node does not know and must not ignore; it was \
+                 not changed; upgrade this node"
             ),
             Self::Damaged { at, what } => write!(
                 f,
-                "the record is damaged at byte {at}: {what}; it was left as it is and its outcome counts as \
-                 unknown: restore it from a backup, or find out what the command did and remove it by hand"
+                "the record is damaged at byte {at}: {what}; it was not changed, and its outcome counts as \
+                 unknown; restore it from a backup, or find out what the command did and remove it by hand"
             ),
         }
     }

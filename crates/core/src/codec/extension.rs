@@ -1,14 +1,14 @@
-//! What newer nodes may add to a record without a new format.
+//! What newer versions may add to a record without a new format.
 //!
-//! An extension is a tag, a length and bytes. An even tag may be ignored by a node that does not know it, and is
-//! kept; an odd one must be understood. Tags ascend, so that there is one order and none comes twice.
+//! An extension is a tag, a length and bytes. A node that does not know an even tag ignores and keeps it; an odd tag
+//! must be understood. Tags ascend, so the order is unique and no tag occurs twice.
 
 use super::read::Reader;
 use super::{Error, Newer, labels};
 use crate::labels::Labels;
 use bytes::Bytes;
 
-/// Reads to the end: the labels, which come first, and all other extensions that may be ignored, as they stand.
+/// Reads to the end: the labels, which come first, and the bytes of all other ignorable extensions.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<(Labels, Bytes), Error> {
     let (mut start, mut last, mut unknown) = (reader.at(), None, None);
     let mut known = Labels::default();

@@ -1,4 +1,4 @@
-//! A record's history, written and read back.
+//! Encoding and decoding of a record's history.
 
 use super::read::Reader;
 use super::{Error, write};

@@ -1,11 +1,11 @@
-//! Labels, as the extension with the first tag: nodes that do not know them keep them.
+//! Encoding and decoding of labels, as the extension with the first tag: nodes that do not know labels keep them.
 
 use super::read::Reader;
 use super::{Error, write};
 use crate::labels::{LABEL_BYTES_MAX, Labels};
 use std::sync::Arc;
 
-/// Before every other extension, so that those stay as they were read.
+/// Lower than every other tag, so that the other extensions stay in one piece.
 pub(super) const TAG: u64 = 0;
 
 pub(super) fn size_hint(labels: &Labels) -> usize {
@@ -20,7 +20,7 @@ fn texts(labels: &Labels) -> impl Iterator<Item = Option<&Arc<str>>> {
     [&labels.resource_type, &labels.resource_id, &labels.error_code].into_iter().map(Option::as_ref)
 }
 
-/// Nothing at all where nothing is said.
+/// Writes nothing if there are no labels.
 pub(super) fn write(labels: &Labels, out: &mut Vec<u8>) {
     if labels.is_empty() {
         return;
@@ -51,10 +51,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Labels, Error> {
     };
     let labels = Labels { resource_type: label()?, resource_id: label()?, error_code: label()? };
     if reader.at() - start != length {
-        return Err(Error::Damaged { at, what: "the labels are not as long as they say" });
+        return Err(Error::Damaged { at, what: "the labels do not have their stated length" });
     }
     if labels.is_empty() {
-        return Err(Error::Damaged { at, what: "labels that say nothing are left out" });
+        return Err(Error::Damaged { at, what: "empty labels" });
     }
     Ok(labels)
 }

@@ -1,9 +1,9 @@
-//! The bytes that a store keeps of an entry.
+//! The encoding of entries in a store.
 //!
-//! What lives here: one compact, canonical form of a record and of the moved marker, with a checksum, and the
-//! rules by which older and newer nodes read each other's. The layout stands in `docs/decisions/codec.md`.
-//! What must never: a lenient reading. Bytes are either exactly what a node would have written, or they are
-//! unreadable; and what is unreadable is answered as unknown, never taken for absent and never written over.
+//! Contents: one compact, canonical form of a record and of the moved marker, with a checksum, and the compatibility
+//! rules between older and newer nodes. `docs/decisions/codec.md` describes the layout. Decoding is strict: bytes are
+//! either exactly what a node would have written, or unreadable. An unreadable entry is answered as unknown, never
+//! treated as absent and never overwritten.
 //!
 //! ```
 //! use semel_core::codec;
@@ -42,15 +42,15 @@ use crate::record::{Entry, Record};
 use bytes::Bytes;
 use read::Reader;
 
-/// The format that this build writes, and the newest that it reads.
+/// The format that this build writes, and the newest one that it reads.
 pub const FORMAT: u8 = 1;
 
 const KIND_RECORD: u8 = 0;
 const KIND_MOVED: u8 = 1;
-/// A record that stands under an id of a later secret than the store's first, and says of which.
+/// A record under the ID of a later secret than the store's first, with its generation.
 const KIND_LATER_RECORD: u8 = 2;
 
-/// The bytes of an entry: the same for equal entries, on every node.
+/// Encodes an entry. Equal entries have equal bytes on every node.
 pub fn encode(entry: &Entry) -> Vec<u8> {
     match entry {
         Entry::Record(record) => encode_record(record),
@@ -62,7 +62,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     }
 }
 
-/// The bytes of an entry that holds `record`, which need not be boxed into one first.
+/// Encodes `record` without building an [`Entry`] first.
 pub fn encode_record(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(record::size_hint(record));
     frame_record(record, &mut out);
@@ -82,7 +82,7 @@ pub fn encode_into(entry: &Entry, out: &mut Vec<u8>) {
     }
 }
 
-/// What every format shares: its number in the first byte, and in the last four the checksum of all before.
+/// The frame of every format: its number in the first byte, and a checksum in the last four bytes.
 fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[FORMAT, kind]);
@@ -91,23 +91,22 @@ fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The entry that stands in `bytes`. Bodies, headers and extensions are slices of `bytes`, not copies.
+/// Decodes an entry. Bodies, headers and extensions are slices of `bytes`, not copies.
 ///
-/// Takes exactly what [`encode`] writes and nothing else: encoding the result yields the same bytes, whatever
-/// a newer node added that this one may ignore. Never panics, and never allocates for a length or count that
-/// the bytes do not bear out.
+/// Accepts exactly what [`encode`] writes: encoding the result gives the same bytes, including ignorable extensions
+/// of a newer node. Never panics, and never allocates for a length or count that exceeds the remaining bytes.
 pub fn decode(bytes: &Bytes) -> Result<Entry, Error> {
     let Some((content, sum)) = bytes.split_last_chunk() else {
         return Err(Error::Damaged { at: bytes.len(), what: "cut short" });
     };
-    // Before the format: only of undamaged bytes can it be said that they are newer.
+    // Check this before the format: damaged bytes only look newer.
     if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
         return Err(Error::Damaged { at: content.len(), what: "the checksum does not match" });
     }
     let mut reader = Reader::new(bytes, content.len());
     match reader.byte()? {
         FORMAT => {}
-        0 => return Err(Error::Damaged { at: 0, what: "there is no format 0" }),
+        0 => return Err(Error::Damaged { at: 0, what: "format 0 does not exist" }),
         newer => return Err(Error::Newer(Newer::Format(newer))),
     }
     match reader.byte()? {
@@ -116,27 +115,26 @@ pub fn decode(bytes: &Bytes) -> Result<Entry, Error> {
             Ok(Entry::Record(Box::new(record)))
         }
         KIND_MOVED if reader.left() == 0 => Ok(Entry::Moved),
-        KIND_MOVED => Err(reader.damaged("bytes follow the marker")),
+        KIND_MOVED => Err(reader.damaged("unexpected bytes after the marker")),
         _ => Err(Error::Damaged { at: 1, what: "unknown kind of entry" }),
     }
 }
 
-/// The bytes of an outcome alone, for whoever seals them. They carry no checksum: a seal is one.
+/// Encodes an outcome alone, for sealing. Without a checksum, because the seal detects changes.
 pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
     let mut out = Vec::with_capacity(outcome::size_hint(outcome));
     outcome::write(outcome, &mut out);
     out
 }
 
-/// The outcome that stands in `bytes`: exactly what [`encode_outcome`] wrote, read as strictly as an entry.
+/// Decodes an outcome, as strictly as [`decode`] does: exactly what [`encode_outcome`] wrote.
 pub fn decode_outcome(bytes: &Bytes) -> Result<Outcome, Error> {
     let mut reader = Reader::new(bytes, bytes.len());
     let outcome = outcome::read(&mut reader)?;
-    if reader.left() == 0 { Ok(outcome) } else { Err(reader.damaged("bytes follow the outcome")) }
+    if reader.left() == 0 { Ok(outcome) } else { Err(reader.damaged("unexpected bytes after the outcome")) }
 }
 
-/// What the state machine is to make of bytes that were found in a store: whatever cannot be read is
-/// [`Found::Unreadable`].
+/// The state machine's input for a decoded entry; an error is [`Found::Unreadable`].
 pub fn found(decoded: &Result<Entry, Error>) -> Found<'_> {
     match decoded {
         Ok(entry) => Found::from(Some(entry)),

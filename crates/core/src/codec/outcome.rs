@@ -1,4 +1,4 @@
-//! An outcome, written and read back.
+//! Encoding and decoding of an outcome.
 
 use super::read::Reader;
 use super::{Error, write};
@@ -51,7 +51,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
     let at = reader.at();
     let flags = reader.byte()?;
     if flags & !(STATUS_BITS | BODY_BITS) != 0 {
-        return Err(Error::Damaged { at, what: "unknown flags of an outcome" });
+        return Err(Error::Damaged { at, what: "unknown flags in an outcome" });
     }
     let status = match flags & STATUS_BITS {
         HTTP => Status::Http(reader.number()?),
@@ -65,7 +65,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
         NOT_RETAINED => Body::NotRetained,
         KEPT => Body::Kept(reader.bytes()?),
         SEALED => Body::Sealed(reader.bytes()?),
-        _ => return Err(Error::Damaged { at, what: "a body both kept and sealed" }),
+        _ => return Err(Error::Damaged { at, what: "a body is both kept and sealed" }),
     };
     Ok(Outcome { headers, body, trailers, ..Outcome::not_retained(status) })
 }
@@ -75,7 +75,7 @@ fn write_fields(fields: &Fields, out: &mut Vec<u8>) {
     out.extend_from_slice(fields.packed());
 }
 
-/// Checks every length and then keeps the fields as they stand.
+/// Checks every length, then keeps the fields as packed bytes.
 fn read_fields(reader: &mut Reader<'_>) -> Result<Fields, Error> {
     let count = reader.count(FIELD_BYTES_MIN)?;
     let start = reader.at();
@@ -83,7 +83,7 @@ fn read_fields(reader: &mut Reader<'_>) -> Result<Fields, Error> {
         reader.slice()?;
         reader.slice()?;
     }
-    // No reference to the input where there is nothing to refer to.
+    // Without fields, keep no reference to the input.
     if count == 0 {
         return Ok(Fields::default());
     }

@@ -1,4 +1,4 @@
-//! A policy, its durations and its selection, written and read back.
+//! Encoding and decoding of a policy, its durations and its selection.
 
 use super::read::Reader;
 use super::{Error, write};
@@ -15,7 +15,7 @@ pub(super) fn size_hint(policy: &Policy) -> usize {
     lists.iter().copied().flatten().map(|text| 2 + text.len()).sum()
 }
 
-/// Writes what the record's head does not say of a policy.
+/// Writes the fields of a policy that are not in the record's head.
 pub(super) fn write(policy: &Policy, out: &mut Vec<u8>) {
     for duration in [
         policy.lease,
@@ -35,7 +35,7 @@ pub(super) fn write(policy: &Policy, out: &mut Vec<u8>) {
     write_selection(&policy.selection, out);
 }
 
-/// What the record's head says of a policy.
+/// The fields of a policy in the record's head.
 pub(super) struct Head {
     pub(super) class: Class,
     pub(super) after_expiry: AfterExpiry,
@@ -59,8 +59,8 @@ pub(super) fn read(head: &Head, reader: &mut Reader<'_>) -> Result<Policy, Error
     }))
 }
 
-/// Twice the milliseconds, where they say it all; otherwise twice the nanoseconds within the second, plus one,
-/// and then the seconds. Nothing is rounded: a write is recognised by reading back exactly what was written.
+/// Twice the milliseconds, if they are exact; otherwise twice the nanoseconds within the second, plus one, and then
+/// the seconds. Nothing is rounded: a write is recognised by reading back exactly what was written.
 fn write_duration(duration: Duration, out: &mut Vec<u8>) {
     if let Some(millis) = whole_millis(duration) {
         write::varint(out, millis << 1);
@@ -81,15 +81,15 @@ fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, Error> {
         Ok(nanos) if nanos < NANOS_PER_SECOND => {
             let duration = Duration::new(seconds, nanos);
             if whole_millis(duration).is_some() {
-                return Err(Error::Damaged { at, what: "a duration is longer than it needs to be" });
+                return Err(Error::Damaged { at, what: "a duration is not in its shortest form" });
             }
             Ok(duration)
         }
-        _ => Err(Error::Damaged { at, what: "a second has no more than a billion nanoseconds" }),
+        _ => Err(Error::Damaged { at, what: "a duration has more than a billion nanoseconds in a second" }),
     }
 }
 
-/// The milliseconds of a duration that has nothing finer and leaves a bit free.
+/// The milliseconds of a duration, if they are exact and leave one bit free.
 fn whole_millis(duration: Duration) -> Option<u64> {
     let millis = u64::try_from(duration.as_millis()).ok()?;
     let is_whole = duration.subsec_nanos().is_multiple_of(NANOS_PER_MILLI);
@@ -113,13 +113,13 @@ fn read_selection(reader: &mut Reader<'_>) -> Result<Selection, Error> {
     let is_bare = lists.iter().all(Vec::is_empty);
     let [headers, include, exclude] = lists;
     let selection = Selection::from_parts(version, headers, include, exclude)
-        .map_err(|_| Error::Damaged { at, what: "the fingerprint's selection is not a valid one" })?;
-    // A selection tidies its parts; what it would not write this way, nobody wrote.
+        .map_err(|_| Error::Damaged { at, what: "invalid fingerprint selection" })?;
+    // A selection normalises its parts, so no node wrote parts in another order.
     if !is_bare {
         let mut tidy = Vec::new();
         write_selection(&selection, &mut tidy);
         if tidy[..] != reader.since(at) {
-            return Err(Error::Damaged { at, what: "the fingerprint's selection is not in its own order" });
+            return Err(Error::Damaged { at, what: "the fingerprint selection is not in canonical order" });
         }
     }
     Ok(selection)

@@ -1,16 +1,16 @@
-//! Numbers, times, texts and byte strings, read back.
+//! Reading numbers, times, texts and byte strings.
 //!
-//! What lives here: a cursor that only moves forward and checks every length against what is left before
-//! anything is allocated for it. What must never: a second spelling of any value.
+//! Contents: a cursor that only moves forward and checks every length against the remaining bytes before it
+//! allocates. Every value has exactly one encoding.
 
 use super::Error;
 use crate::time::Time;
 use bytes::Bytes;
 
-/// As many bytes as 64 bits take, seven in each.
+/// 64 bits, seven in each byte.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// A place in the bytes of an entry.
+/// A position in the bytes of an entry.
 pub(super) struct Reader<'a> {
     input: &'a Bytes,
     rest: &'a [u8],
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         Self { input, rest: &input[..end], end }
     }
 
-    /// How far it has come.
+    /// The current position.
     pub(super) fn at(&self) -> usize {
         self.end - self.rest.len()
     }
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// That something is wrong right here.
+    /// An error at the current position.
     pub(super) fn damaged(&self, what: &'static str) -> Error {
         Error::Damaged { at: self.at(), what }
     }
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         Ok(*array)
     }
 
-    /// A number in its one and shortest form.
+    /// A number in its shortest form.
     pub(super) fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
         for (index, &byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
             value |= bits << (7 * index);
             if byte < 0x80 {
                 if index > 0 && bits == 0 {
-                    return Err(self.damaged("a number is longer than it needs to be"));
+                    return Err(self.damaged("a number is not in its shortest form"));
                 }
                 // The last byte has room for the 64th bit only.
                 if index + 1 == VARINT_BYTES_MAX && bits > 1 {
@@ -82,12 +82,12 @@ impl<'a> Reader<'a> {
         self.varint().map(Time::from_millis)
     }
 
-    /// How many items follow, each of which takes at least `item_bytes_min`: never more than there is room for.
+    /// How many items follow. Fails if they do not fit, with at least `item_bytes_min` bytes each.
     pub(super) fn count(&mut self, item_bytes_min: usize) -> Result<usize, Error> {
         let at = self.at();
         let count: usize = self.number()?;
         if count > self.left() / item_bytes_min {
-            return Err(Error::Damaged { at, what: "more is announced than follows" });
+            return Err(Error::Damaged { at, what: "a length exceeds the remaining bytes" });
         }
         Ok(count)
     }
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         let (slice, rest) = self
             .rest
             .split_at_checked(length)
-            .ok_or(Error::Damaged { at, what: "more is announced than follows" })?;
+            .ok_or(Error::Damaged { at, what: "a length exceeds the remaining bytes" })?;
         self.rest = rest;
         Ok(slice)
     }
@@ -115,11 +115,11 @@ impl<'a> Reader<'a> {
         let slice = self.slice()?;
         std::str::from_utf8(slice).map_err(|error| {
             let at = self.at() - slice.len() + error.valid_up_to();
-            Error::Damaged { at, what: "a text is not UTF-8" }
+            Error::Damaged { at, what: "invalid UTF-8" }
         })
     }
 
-    /// What was read since `start`, keeping the input alive.
+    /// The bytes read since `start`, as a slice that keeps the input alive.
     pub(super) fn since(&self, start: usize) -> Bytes {
         self.input.slice(start..self.at())
     }

@@ -1,4 +1,4 @@
-//! A record, written and read back, field by field.
+//! Encoding and decoding of a record, field by field.
 
 use super::read::Reader;
 use super::{Error, extension, history, labels, policy, state, write};
@@ -17,12 +17,12 @@ const CLASS_SHIFT: u32 = 4;
 const RUN_AS_NEW: u8 = 0b0100_0000;
 const ATTEMPTS_LIMITED: u8 = 0b1000_0000;
 
-/// No counter of writes gets this far; it leaves room to count on, also in a store's signed column.
+/// No write counter gets this far. It leaves room to increment, also in a store's signed column.
 const VERSION_MAX: u64 = u64::MAX >> 1;
 
-/// About as many bytes as the record takes, rather more than less.
+/// An estimate of the encoded size, rather too high than too low.
 pub(super) fn size_hint(record: &Record) -> usize {
-    // The fields of fixed size, and numbers as long as they usually are.
+    // The fields of fixed size, and numbers of typical length.
     let usual = 224;
     usual
         + record.operation.len()
@@ -34,7 +34,7 @@ pub(super) fn size_hint(record: &Record) -> usize {
 }
 
 pub(super) fn write(record: &Record, out: &mut Vec<u8>) {
-    // Token and version come first, so that a store can compare both as one prefix without reading on.
+    // Token and version come first, so that a store can compare both as one prefix.
     out.extend_from_slice(&record.token.bits().to_be_bytes());
     write::varint(out, record.version);
     out.extend_from_slice(record.operation_id.as_bytes());
@@ -58,7 +58,7 @@ pub(super) fn write(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.extensions);
 }
 
-/// `later`: its id was made by a later secret than the store's first.
+/// `later`: its ID was made by a later secret than the store's first.
 pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error> {
     let token = Token::from_random(u128::from_be_bytes(reader.array()?));
     let version = read_version(reader)?;
@@ -79,7 +79,7 @@ pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error
         version,
         token,
         earlier_doubt: head & EARLIER_DOUBT != 0,
-        // From here on the order is that of the bytes.
+        // From here on, fields are in the order of the bytes.
         operation: reader.text()?.into(),
         attempt: reader.number()?,
         fence: reader.varint()?,
@@ -100,7 +100,7 @@ pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error
 fn read_generation(reader: &mut Reader<'_>) -> Result<u32, Error> {
     let at = reader.at();
     match reader.number()? {
-        0 => Err(Error::Damaged { at, what: "the first secret is not a later one" }),
+        0 => Err(Error::Damaged { at, what: "generation 0 in a record of a later secret" }),
         generation => Ok(generation),
     }
 }
@@ -109,11 +109,11 @@ fn read_version(reader: &mut Reader<'_>) -> Result<u64, Error> {
     let at = reader.at();
     match reader.varint()? {
         version @ 1..=VERSION_MAX => Ok(version),
-        _ => Err(Error::Damaged { at, what: "no record comes to have this version" }),
+        _ => Err(Error::Damaged { at, what: "impossible version" }),
     }
 }
 
-/// The state, and everything else about the record and its policy that takes a bit or two.
+/// The state, and the fields of the record and its policy that need only a bit or two.
 fn head(record: &Record) -> u8 {
     let PolicySettings { class, after_expiry, attempts_max, .. } = **record.policy;
     let class = match class {

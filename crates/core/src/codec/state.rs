@@ -1,4 +1,4 @@
-//! A state and its data, written and read back.
+//! Encoding and decoding of a state and its data.
 
 use super::read::Reader;
 use super::{Error, outcome, write};
@@ -21,7 +21,7 @@ pub(super) fn size_hint(state: &State) -> usize {
     }
 }
 
-/// Writes the data of a state; its number stands in the record's head.
+/// Writes the data of a state; its number is in the record's head.
 pub(super) fn write(state: &State, out: &mut Vec<u8>) {
     match state {
         State::Claimed { lease_until } | State::Processing { lease_until } => write::time(out, *lease_until),
@@ -104,5 +104,5 @@ fn read_unknown(reader: &mut Reader<'_>) -> Result<State, Error> {
 fn read_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, Error> {
     let at = reader.at();
     let flags = reader.byte()?;
-    if flags & !known == 0 { Ok(flags) } else { Err(Error::Damaged { at, what: "unknown flags of a state" }) }
+    if flags & !known == 0 { Ok(flags) } else { Err(Error::Damaged { at, what: "unknown flags in a state" }) }
 }

@@ -1,8 +1,8 @@
-//! Numbers, times, texts and byte strings, written.
+//! Writing numbers, times, texts and byte strings.
 
 use crate::time::Time;
 
-/// LEB128: seven bits a byte, lowest first, the high bit set on all bytes but the last.
+/// LEB128: seven bits per byte, lowest first, the high bit set on all bytes except the last.
 #[expect(clippy::cast_possible_truncation, reason = "the low seven bits are what is meant")]
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {

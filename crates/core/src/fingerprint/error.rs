@@ -1,30 +1,29 @@
-//! Why a request has no fingerprint.
+//! Why a request cannot be fingerprinted.
 //!
-//! What lives here: the one error of this module. What must never: bytes of the request. These messages reach
-//! logs and clients, so each is a fixed sentence with at most a position beside it.
+//! Contents: the error of this module. It contains no bytes of the request, because it reaches logs and clients: each
+//! message is a fixed text with at most a position.
 
 use std::fmt;
 
-/// What kind of trouble it was, which decides what the client is told.
+/// The kind of error, which decides the response to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The body is not what its content type or content encoding says it is. The client's mistake: 400.
+    /// The body does not match its content type or content encoding. The client's mistake: 400.
     Malformed,
-    /// The body, once decoded, is larger than allowed. The client's mistake: 413.
+    /// The decoded body is larger than allowed. The client's mistake: 413.
     TooLarge,
-    /// The record was made under an algorithm version that this build does not know.
+    /// The record has an algorithm version that this build does not know.
     UnknownVersion,
-    /// A place in a JSON body was asked for, and the body is not JSON: by its content type, or because a coding
-    /// that nobody here knows is on it.
+    /// A value of a JSON body was requested, but the body is not JSON: it has another content type or an unknown
+    /// content encoding.
     NotJson,
 }
 
 /// A request could not be fingerprinted.
 ///
-/// Carries the kind, a fixed sentence and, where there is one, the byte at which the trouble was noticed. The
-/// position counts in the decoded body, except for trouble with the decoding itself, where it counts in the
-/// body as it was received.
+/// Has the kind, a fixed text and, if known, the position of the problem. The position is an offset in the decoded
+/// body; for decoding errors, an offset in the received body.
 ///
 /// ```
 /// use semel_core::fingerprint::{ErrorKind, json};
@@ -55,12 +54,12 @@ impl Error {
         Self { position: Some(position), ..self }
     }
 
-    /// The kind of trouble.
+    /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The byte at which it was noticed, counted from zero; for a body that is too large, the limit.
+    /// The byte offset of the problem; for a body that is too large, the limit.
     pub fn position(&self) -> Option<usize> {
         self.position
     }
@@ -70,7 +69,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.problem)?;
         match (self.kind, self.position) {
-            // Noticed where the limit stands, whatever the rest would have come to.
+            // Decoding stops at the limit, so the real size is not known.
             (ErrorKind::TooLarge, Some(limit)) => write!(f, " (the limit is {limit} bytes)"),
             (_, Some(position)) => write!(f, " (byte {position})"),
             (_, None) => Ok(()),

@@ -1,21 +1,21 @@
 //! `application/x-www-form-urlencoded` bodies.
 //!
-//! What lives here: decoding pairs, and their canonical text. What must never: an error. Every body is a list of
-//! pairs; a percent sign without two digits stands for itself.
+//! Contents: decoding pairs, and their canonical text. Every body is a valid list of pairs: a percent sign without
+//! two digits is an ordinary character.
 //!
 //! The canonical text has each pair as `name=value` with `&` between pairs, every byte other than an ASCII letter,
-//! digit, `-`, `.`, `_` or `~` as `%XX`, sorted by decoded name; pairs of one name stay in the order they came.
+//! digit, `-`, `.`, `_` or `~` as `%XX`, sorted by decoded name; pairs with the same name keep their order.
 //!
-//! Memory: four bytes for each pair, allocated once and only where the pairs are out of order. A pair takes at
-//! least two bytes of body.
+//! Memory: four bytes for each pair, allocated only if the pairs are not sorted. A pair takes at least two bytes of
+//! body.
 
 use std::cmp::Ordering;
 
 use super::error::{Error, ErrorKind};
 use super::sink::Sink;
 
-/// The decoded bytes of a name or of a value, from its first byte on. Where it ends is noticed on the way: looking
-/// for the end first would make every comparison of names as long as the value behind them.
+/// The decoded bytes of a name or a value. The end is found while decoding: searching for it first would make every
+/// comparison of names as long as the value after them.
 struct Decoded<'a> {
     rest: &'a [u8],
     is_name: bool,
@@ -49,7 +49,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Where the pairs of a body start. Empty ones (`a=1&&b=2`) are none.
+/// The starts of the pairs of a body. Empty pairs (`a=1&&b=2`) are skipped.
 fn starts(body: &[u8]) -> impl Iterator<Item = usize> {
     let mut at = 0;
     body.split(|byte| *byte == b'&').filter_map(move |pair| {
@@ -78,14 +78,14 @@ pub(super) fn write<S: Sink>(body: &[u8], sink: &mut S) -> Result<(), Error> {
     for start in starts(body) {
         order.push(narrow(start)?);
     }
-    // Equal names keep their order because their positions decide; a stable sort would need memory of its own.
+    // Positions break ties, so equal names keep their order; a stable sort would allocate.
     order.sort_unstable_by(|one, two| compare_names(body, *one as usize, *two as usize).then(one.cmp(two)));
     write_pairs(body, order.into_iter().map(|start| start as usize), sink);
     Ok(())
 }
 
 fn too_large() -> Error {
-    Error::new(ErrorKind::TooLarge, "form body", "4 GiB or more cannot be put in order")
+    Error::new(ErrorKind::TooLarge, "form body", "bodies of 4 GiB or more are not supported")
 }
 
 fn write_pairs<S: Sink>(body: &[u8], starts: impl Iterator<Item = usize>, sink: &mut S) {

@@ -1,14 +1,14 @@
-//! Content types, in one spelling.
+//! Content types in canonical form.
 //!
-//! What lives here: reading a media type with its parameters, and the normal form that is hashed. It also reads
-//! `Content-Disposition`, which has the same parameters. What must never: an error. What cannot be read counts by
-//! its exact bytes.
+//! Contents: reading a media type with its parameters, and the normal form that is hashed. It also reads
+//! `Content-Disposition`, which has the same parameters. Reading never fails: a content type that cannot be parsed
+//! counts by its exact bytes.
 
 use std::borrow::Cow;
 
 use super::sink::Sink;
 
-/// How the bytes of a body are to be understood.
+/// How to interpret the bytes of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Json,
@@ -17,16 +17,16 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A media type taken apart: lower-case type and parameter names, values without their quotation marks.
+/// A parsed media type: lower-case type and parameter names, values without their quotation marks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     essence: Cow<'static, str>,
-    /// None where they cannot be read. The type itself still says how the body is to be understood.
+    /// None if they cannot be parsed. The type itself still decides how the body is interpreted.
     parameters: Option<Vec<(String, Vec<u8>)>>,
 }
 
 impl MediaType {
-    /// Reads a `Content-Type` value; `None` where it does not start with a type and a subtype.
+    /// Reads a `Content-Type` value; `None` if it does not start with a type and a subtype.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = text.trim_ascii();
         if is_plain_json(text) {
@@ -42,7 +42,7 @@ impl MediaType {
         Some(this)
     }
 
-    /// Sorts parameters and drops what says nothing about any payload; `None` where one is named twice.
+    /// Sorts parameters and drops irrelevant ones; `None` if one occurs twice.
     fn tidy(&self, mut parameters: Vec<(String, Vec<u8>)>) -> Option<Vec<(String, Vec<u8>)>> {
         parameters.sort_unstable();
         if parameters.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -62,7 +62,7 @@ impl MediaType {
             "application/json" => Kind::Json,
             "application/x-www-form-urlencoded" => Kind::Form,
             "multipart/form-data" => Kind::Multipart,
-            // Messages behind a length and a flag each, also where they are JSON.
+            // Each message follows a flag and a length, also if it is JSON.
             other if other.starts_with("application/grpc") => Kind::Other,
             other if other.ends_with("+json") => Kind::Json,
             _ => Kind::Other,
@@ -74,8 +74,8 @@ impl MediaType {
         Some(value)
     }
 
-    /// The normal form: `type/subtype`, then `;name=value` for each parameter, sorted by name, the value in
-    /// quotation marks where it is not a token. `None` where the parameters cannot be read.
+    /// The normal form: `type/subtype`, then `;name=value` for each parameter, sorted by name, the value in quotation
+    /// marks if it is not a token. `None` if the parameters cannot be read.
     pub(super) fn normal(&self) -> Option<Cow<'_, [u8]>> {
         self.normal_without("")
     }
@@ -112,7 +112,7 @@ impl MediaType {
     }
 }
 
-/// The two spellings that nearly every JSON request has; read without a single allocation.
+/// The two forms in nearly every JSON request; parsed without allocation.
 fn is_plain_json(text: &[u8]) -> bool {
     const JSON: &[u8] = b"application/json";
     let Some((essence, rest)) = text.split_at_checked(JSON.len()) else { return false };
@@ -121,8 +121,8 @@ fn is_plain_json(text: &[u8]) -> bool {
         && (rest.is_empty() || charset().is_some_and(|rest| rest.eq_ignore_ascii_case(b"charset=utf-8")))
 }
 
-/// The `;name=value` list behind a type or a disposition, one after the other, so that a long list takes no memory.
-/// Ends with a `None` where there is anything else.
+/// An iterator over the `;name=value` list after a type or a disposition. A long list needs no memory. Yields a final
+/// `None` at a syntax error.
 pub(super) struct Parameters<'a> {
     rest: &'a [u8],
 }
@@ -172,8 +172,8 @@ impl Iterator for Parameters<'_> {
     }
 }
 
-/// Reads up to the closing quotation mark. A backslash makes the next quotation mark or backslash plain; before
-/// anything else it stands for itself, as in the file names some senders give.
+/// Reads up to the closing quotation mark. A backslash escapes a quotation mark or a backslash; otherwise it is an
+/// ordinary character, as in the file names of some senders.
 fn quoted_string(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut value = Vec::new();
     loop {
@@ -188,7 +188,7 @@ fn quoted_string(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// A token in lower case, and what follows it.
+/// A token in lower case, and the rest of the text.
 pub(super) fn token(text: &[u8]) -> Option<(String, &[u8])> {
     let len = text.iter().take_while(|byte| is_token(**byte)).count();
     if len == 0 {

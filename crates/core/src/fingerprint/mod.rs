@@ -1,11 +1,10 @@
 //! Fingerprints: whether two requests with one key ask for the same thing.
 //!
-//! What lives here: a versioned SHA-256 over what counts of a request, with the body in a canonical form: JSON by
-//! value, forms by their pairs, multipart bodies without their boundary, everything else byte by byte, each with
-//! its content encoding undone. What must never: HTTP types, a clock, or bytes of a request in a message.
+//! Contents: a versioned SHA-256 over the relevant parts of a request, with the body in a canonical form: JSON by
+//! value, forms by their pairs, multipart bodies without their boundary, everything else byte by byte, always after
+//! decoding the content encoding. Never here: HTTP types, a clock, or bytes of a request in an error.
 //!
-//! The encoding is written down in `vectors/fingerprint/README.md`, with vectors beside it, so that it can be
-//! reproduced in any language.
+//! `vectors/fingerprint/README.md` specifies the encoding for other languages, with test vectors.
 
 mod encoding;
 mod error;
@@ -25,7 +24,7 @@ pub use selection::{Selection, SelectionError, VERSION};
 
 use std::fmt;
 
-/// What a payload comes down to: 32 bytes that two requests share exactly when they ask for the same thing.
+/// The hash of a payload: 32 bytes, equal for two requests exactly if they ask for the same thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -40,14 +39,14 @@ impl Fingerprint {
         &self.0
     }
 
-    /// All 64 hexadecimal digits, for whoever has to compare them. Deliberately not `Display`: by a whole fingerprint a payload that
-    /// can be guessed is recognised, so that it must not come into a log line in passing.
+    /// All 64 hexadecimal digits, for comparison. Deliberately not `Display`, so that no log line shows a complete
+    /// fingerprint by accident: it would confirm a guessed payload.
     pub fn to_hex(&self) -> String {
         crate::id::hex(&self.0)
     }
 }
 
-/// The first eight digits only, so that debug output is fit for a log.
+/// The first eight digits only, so that debug output is safe to log.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = self.0.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -57,8 +56,8 @@ impl fmt::Debug for Fingerprint {
 
 /// Something that can be fingerprinted again, under another selection.
 ///
-/// A retry is judged by the selection that its record was made under. Where that is not today's, the same payload
-/// is asked a second time. The answer must depend on the payload and the selection alone.
+/// A retry is judged by the selection of its record. If that is not the current one, the payload is fingerprinted
+/// again. The result must depend only on the payload and the selection.
 ///
 /// ```
 /// use semel_core::fingerprint::{Fingerprint, Limits, Payload, Request, Selection};
@@ -81,14 +80,14 @@ pub trait Payload: Send + Sync {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error>;
 }
 
-/// A request together with what its body may come to.
+/// A request with its limits.
 impl Payload for (Request<'_>, Limits) {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
         self.0.fingerprint(selection, &self.1)
     }
 }
 
-/// A caller that brings a hash of its own: the same under every selection.
+/// A hash that the caller computed: the same under every selection.
 impl Payload for Fingerprint {
     fn fingerprint(&self, _: &Selection) -> Result<Fingerprint, Error> {
         Ok(*self)

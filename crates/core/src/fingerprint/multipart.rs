@@ -1,8 +1,8 @@
 //! `multipart/form-data` bodies.
 //!
-//! What lives here: cutting a body into parts and writing what counts of each. What must never: the boundary, which
-//! is made up anew for every send and says nothing about the payload; and a guess. Readers of multipart bodies
-//! differ in what they forgive, so a body that two of them could cut or name differently is refused.
+//! Contents: splitting a body into parts and writing what counts of each. The boundary does not count: it is new for
+//! every request. Parsers of multipart bodies differ in what they tolerate, so a body that two of them could split or
+//! name differently is refused.
 //!
 //! The canonical form has these lines for each part, in order, where `N` is a length in bytes:
 //!
@@ -23,12 +23,12 @@ use super::sink::Sink;
 
 const SUBJECT: &str = "multipart body";
 
-/// Longer boundaries than the standard allows are met in practice; endless ones are not.
+/// Longer than the standard allows, because such boundaries occur in practice.
 const BOUNDARY_BYTES_MAX: usize = 256;
 
-/// A head names a field, a file and a type. What is longer has other purposes.
+/// Enough for a field, a file and a type.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-const HEAD_TOO_LONG: &str = "the head of a part is longer than 16 KiB";
+const HEAD_TOO_LONG: &str = "the header of a part is longer than 16 KiB";
 
 fn malformed(problem: &'static str, position: usize) -> Error {
     Error::malformed(SUBJECT, problem, position)
@@ -37,18 +37,18 @@ fn malformed(problem: &'static str, position: usize) -> Error {
 /// Writes the parts of a body in canonical form.
 pub(super) fn write<S: Sink>(body: &[u8], boundary: Option<&[u8]>, sink: &mut S) -> Result<(), Error> {
     let Some(boundary) = boundary.filter(|boundary| is_usable(boundary)) else {
-        return Err(malformed("the content type names no usable boundary", 0));
+        return Err(malformed("the content type has no valid boundary", 0));
     };
     let parts = Parts { body, boundary };
     let mut mark = parts.first_mark()?;
     while !mark.last {
         let head = Head::parse(body, mark.after)?;
-        // The blank line under the head may itself be the line break of the next boundary line.
+        // The blank line after the header may also be the line break of the next boundary line.
         let next = match parts.mark_at(head.data, head.data)? {
             Some(next) => next,
             None => parts
                 .mark_from(head.data)?
-                .ok_or_else(|| malformed("a part is not ended by the boundary", mark.after))?,
+                .ok_or_else(|| malformed("no boundary line after a part", mark.after))?,
         };
         head.write(sink);
         field("data", Some(&body[head.data..next.start]), sink);
@@ -56,17 +56,17 @@ pub(super) fn write<S: Sink>(body: &[u8], boundary: Option<&[u8]>, sink: &mut S)
     }
     match body[mark.after..].iter().position(|byte| !byte.is_ascii_whitespace()) {
         None => Ok(()),
-        Some(odd) => Err(malformed("something follows the last boundary line", mark.after + odd)),
+        Some(odd) => Err(malformed("unexpected data after the last boundary line", mark.after + odd)),
     }
 }
 
-/// A boundary with a line break or a blank at its end is one thing to us and another to other readers.
+/// Parsers disagree about a boundary with a line break, or with a blank at its end.
 fn is_usable(boundary: &[u8]) -> bool {
     let control = boundary.iter().any(u8::is_ascii_control);
     boundary.len() <= BOUNDARY_BYTES_MAX && !control && boundary.last().is_some_and(|byte| *byte != b' ')
 }
 
-/// A line that separates parts: it takes the line break before it along.
+/// A line that separates parts, including the line break before it.
 struct Mark {
     start: usize,
     after: usize,
@@ -79,15 +79,13 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The first boundary line. Nothing but one line break may stand before it: some readers skip what does, and
-    /// some see more in it.
+    /// The first boundary line. Only one line break may precede it: parsers disagree about other text.
     fn first_mark(&self) -> Result<Mark, Error> {
         let dashes = if self.body.starts_with(b"\r\n") { 2 } else { 0 };
         self.mark_at(0, dashes)?.ok_or_else(|| malformed("the body does not start with the boundary", dashes))
     }
 
-    /// The next boundary line. Line breaks do not occur in boundaries, so that no byte is compared more than
-    /// twice.
+    /// The next boundary line. Boundaries contain no line breaks, so no byte is compared more than twice.
     fn mark_from(&self, from: usize) -> Result<Option<Mark>, Error> {
         let mut at = from;
         while let Some(len) = self.body[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -95,9 +93,9 @@ impl Parts<'_> {
             let is_whole = self.body[at..].starts_with(b"\r\n");
             let line = at + if is_whole { 2 } else { 1 };
             match self.mark_at(at, line)? {
-                // There are readers to whom either byte alone is a line break.
+                // Some parsers treat either byte alone as a line break.
                 Some(_) if !is_whole => {
-                    return Err(malformed("the boundary follows half a line break", line));
+                    return Err(malformed("the boundary follows an incomplete line break", line));
                 }
                 Some(mark) => return Ok(Some(mark)),
                 None => at = line,
@@ -106,8 +104,8 @@ impl Parts<'_> {
         Ok(None)
     }
 
-    /// The boundary line whose dashes start at `dashes`, if there is one. A line that starts like one and goes on
-    /// otherwise ends a part for some readers and not for others, and is refused.
+    /// The boundary line whose dashes start at `dashes`, if there is one. A line that starts with the boundary and
+    /// continues ends a part only for some parsers, and is refused.
     fn mark_at(&self, start: usize, dashes: usize) -> Result<Option<Mark>, Error> {
         let line = self.body[dashes..].strip_prefix(b"--").and_then(|rest| rest.strip_prefix(self.boundary));
         let Some(rest) = line else { return Ok(None) };
@@ -117,12 +115,12 @@ impl Parts<'_> {
         match &rest[blanks..] {
             [b'\r', b'\n', ..] => Ok(Some(Mark { start, after: behind + 2, last })),
             [] if last => Ok(Some(Mark { start, after: behind, last })),
-            _ => Err(malformed("a boundary line goes on behind the boundary, or is cut short", behind)),
+            _ => Err(malformed("a boundary line has other text after the boundary, or is cut short", behind)),
         }
     }
 }
 
-/// The header lines of a part that count, each with where it starts.
+/// The relevant header lines of a part, with their positions.
 #[derive(Default)]
 struct Lines<'a> {
     disposition: Option<(&'a [u8], usize)>,
@@ -131,14 +129,14 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Takes one line, if it counts.
+    /// Stores one line, if it is relevant.
     fn take(&mut self, line: &'a [u8], start: usize) -> Result<(), Error> {
         if let Some(odd) = line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t') {
-            return Err(malformed("a control character in the head of a part", start + odd));
+            return Err(malformed("control character in the header of a part", start + odd));
         }
-        // A boundary line may hold a colon; it is still no header line.
+        // A boundary line may contain a colon, but is not a header line.
         let Some((name, rest)) = token(line).filter(|_| !line.starts_with(b"--")) else {
-            return Err(malformed("this is not a header line of a part", start));
+            return Err(malformed("not a valid header line of a part", start));
         };
         let Some(value) = rest.strip_prefix(b":") else {
             return Err(malformed("a header line of a part has no colon", start));
@@ -156,7 +154,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What the lines above a part's data say.
+/// The header of a part.
 struct Head {
     disposition: Disposition,
     content_type: Option<Vec<u8>>,
@@ -172,7 +170,7 @@ impl Head {
         loop {
             let Some(len) = body[at..end].windows(2).position(|pair| pair == b"\r\n") else {
                 let cut_short = end == body.len();
-                let problem = if cut_short { "the body ends in the head of a part" } else { HEAD_TOO_LONG };
+                let problem = if cut_short { "the body ends in the header of a part" } else { HEAD_TOO_LONG };
                 return Err(malformed(problem, at));
             };
             let (line, line_start) = (&body[at..at + len], at);
@@ -214,7 +212,7 @@ impl Head {
     }
 }
 
-/// Which field a part is, and which file.
+/// The field name and file name of a part.
 struct Disposition {
     name: Vec<u8>,
     filename: Option<Vec<u8>>,
@@ -222,8 +220,7 @@ struct Disposition {
 }
 
 impl Disposition {
-    /// Reads a `Content-Disposition`, or says what is wrong with it. What does not count here but may elsewhere
-    /// (`name*` above all) is refused.
+    /// Reads a `Content-Disposition`. Parameters that other parsers may use (above all `name*`) are refused.
     fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let form_data = token(text).filter(|(kind, _)| kind == "form-data");
         let Some((_, rest)) = form_data else { return Err("a part's Content-Disposition is not form-data") };
@@ -236,13 +233,17 @@ impl Disposition {
                 "name" => &mut name,
                 "filename" => &mut filename,
                 "filename*" => &mut filename_extended,
-                _ => return Err("a part's Content-Disposition has more than name, filename and filename*"),
+                _ => {
+                    return Err(
+                        "a part's Content-Disposition has a parameter other than name, filename and filename*",
+                    );
+                }
             };
             if slot.replace(value).is_some() {
-                return Err("a part's Content-Disposition has a parameter twice");
+                return Err("a part's Content-Disposition has a duplicate parameter");
             }
         }
-        let name = name.ok_or("a part's Content-Disposition gives no name")?;
+        let name = name.ok_or("a part's Content-Disposition has no name")?;
         Ok(Self { name, filename, filename_extended })
     }
 }

@@ -1,13 +1,13 @@
-//! JSON pointers (RFC 6901), taken apart.
+//! Parsed JSON pointers (RFC 6901).
 //!
-//! What lives here: the text form and its rules. What must never: looking anything up; see `json::find`.
+//! Contents: the text form and its rules. For lookups, see `json::find`.
 
 use std::fmt;
 
-/// A checked JSON pointer: the way to one place in a JSON body.
+/// A parsed JSON pointer to one place in a JSON body.
 ///
-/// Read once, when configuration is; looking a place up can then no longer fail. There are no wildcards: `*` is the
-/// name of a member, as any other text is, and an element of an array is named by its number.
+/// Parse pointers when you read the configuration; lookups then cannot fail. There are no wildcards: `*` is an
+/// ordinary member name, and an array element is named by its index.
 ///
 /// ```
 /// use semel_core::fingerprint::Pointer;
@@ -24,13 +24,13 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Takes `text` apart, or says what is wrong with it. The empty text names the whole body.
+    /// Parses `text`. The empty text names the whole body.
     pub fn parse(text: &str) -> Result<Self, PointerError> {
         if text.is_empty() {
             return Ok(Self { steps: Vec::new() });
         }
         let Some(rest) = text.strip_prefix('/') else {
-            return Err(PointerError("a JSON pointer is empty or starts with a slash"));
+            return Err(PointerError("a JSON pointer must be empty or start with a slash"));
         };
         rest.split('/').map(unescape).collect::<Result<_, _>>().map(|steps| Self { steps })
     }
@@ -40,7 +40,7 @@ impl Pointer {
     }
 }
 
-/// The text it was parsed from: each pointer has only one.
+/// The text it was parsed from.
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.steps.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
@@ -67,7 +67,7 @@ fn unescape(step: &str) -> Result<String, PointerError> {
             '~' => match chars.next() {
                 Some('0') => text.push('~'),
                 Some('1') => text.push('/'),
-                _ => return Err(PointerError("in a JSON pointer, ~ is followed by 0 or 1")),
+                _ => return Err(PointerError("in a JSON pointer, ~ must be followed by 0 or 1")),
             },
             c => text.push(c),
         }

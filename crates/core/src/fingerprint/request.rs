@@ -1,32 +1,31 @@
-//! A request, as far as it counts for its fingerprint.
+//! The fingerprint of a request.
 //!
-//! What lives here: the order in which the parts of a request are hashed. What must never: HTTP types. Callers hand
-//! in text and bytes, so that the same fingerprint comes out of a gateway, a library and a command line.
+//! Contents: the order in which the parts of a request are hashed. Never here: HTTP types. The input is text and
+//! bytes, so the gateway, the library and the command line compute the same fingerprint.
 
 use super::encoding::{self, Coding, Decoder, Pieces};
 use super::error::{Error, ErrorKind};
 use super::media_type::{Kind, MediaType};
 use super::pointer::Pointer;
 use super::selection::{Selection, is_known};
-use super::sink::{Hasher, Nowhere, Sink};
+use super::sink::{Discard, Hasher, Sink};
 use super::{Fingerprint, form, json, multipart};
 use std::borrow::Cow;
 
-/// No honest content type comes near it; a dishonest one would be taken apart into many times its size.
+/// No legitimate content type is this long, and parsing needs several times its size.
 const CONTENT_TYPE_BYTES_MAX: usize = 8 * 1024;
 
-/// How much a body may come to once its content encoding is undone.
+/// Limits for decoded bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes a body may have, decoded; also the most that is ever allocated to hold it, besides a
-    /// decoder's window. A longer one is
-    /// [`TooLarge`](ErrorKind::TooLarge), compressed or not.
+    /// The largest body after decoding, in bytes; also the most memory that is allocated for it, besides a decoder's
+    /// window. A longer body is [`TooLarge`](ErrorKind::TooLarge), compressed or not.
     pub decoded_body_bytes_max: usize,
 }
 
 impl Limits {
-    /// The most bytes that may come of a body of `encoded` bytes. One of which more would come is refused: above 1 MiB, one that
-    /// expands more than a hundred times.
+    /// The largest decoded size of a body of `encoded` bytes. Above 1 MiB, a body must not expand more than a hundred
+    /// times.
     pub fn decoded_max(&self, encoded: usize) -> usize {
         encoding::decoded_max(encoded, self.decoded_body_bytes_max)
     }
@@ -39,15 +38,14 @@ impl Default for Limits {
     }
 }
 
-/// Everything about a request that can count.
+/// Everything in a request that can count.
 ///
-/// Two requests have the same fingerprint exactly when they ask for the same thing under one [`Selection`]: the
-/// same method, operation, path and query string, byte by byte as they are handed in; the same content type, apart from its spelling; the
-/// same values of the chosen headers; and bodies that say the same.
+/// Two requests have the same fingerprint under one [`Selection`] exactly if these are equal: method, operation, path
+/// and query string, byte by byte; the content type, apart from its spelling; the values of the selected headers; and
+/// the meaning of the bodies.
 ///
-/// Undoing a coding, sorting and hashing are work for the processor, and the sender decides how much: it can be seconds
-/// for ten megabytes of hostile brotli. Keep large bodies off the threads that other requests wait for, such as those
-/// of an async runtime.
+/// Decoding, sorting and hashing use CPU time, and the sender decides how much: ten megabytes of malicious brotli can
+/// take seconds. Do not process large bodies on threads that serve other requests, such as those of an async runtime.
 ///
 /// ```
 /// use semel_core::fingerprint::{Limits, Request, Selection};
@@ -70,29 +68,28 @@ impl Default for Limits {
 pub struct Request<'a> {
     /// The method, in its [normal form](crate::scope::normal_method).
     pub method: &'a str,
-    /// What is asked for: the name of the operation, or the route where it has none, as
-    /// [`Operation`](crate::scope::Operation) displays it.
+    /// The name of the operation, or its route if it has no name, as [`Operation`](crate::scope::Operation) displays
+    /// it.
     pub operation: &'a str,
-    /// The path of the target, in its [normal form](crate::scope::normal_path): the name of an operation does not say which
-    /// order it is about. Empty for a caller that has no paths.
+    /// The path of the target, in its [normal form](crate::scope::normal_path): the name of an operation does not
+    /// identify the order. Empty if there are no paths.
     pub path: &'a str,
-    /// The query string without its question mark. None and an empty one are two different things.
+    /// The query string without its question mark. No query and an empty query differ.
     pub query: Option<&'a [u8]>,
     /// The values of `Content-Type`, one for each header line. More than one, or one of more than 8 KiB, is
-    /// [`Malformed`](ErrorKind::Malformed): it depends on the reader which of them holds.
+    /// [`Malformed`](ErrorKind::Malformed): parsers disagree which one counts.
     pub content_type: &'a [&'a [u8]],
-    /// The values of `Content-Encoding`, one for each header line, in order. More than one coding to undo is
+    /// The values of `Content-Encoding`, one for each header line, in order. More than one known coding is
     /// [`Malformed`](ErrorKind::Malformed).
     pub content_encoding: &'a [&'a [u8]],
-    /// Header names and values, in order. Those that the selection does not name are ignored, so that all can be
-    /// handed in.
+    /// Header names and values, in order. Headers that are not selected are ignored, so you can pass all of them.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// The body, as received.
     pub body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// A request with neither query string nor headers.
+    /// A request without query string and headers.
     pub fn new(method: &'a str, operation: &'a str, path: &'a str, body: &'a [u8]) -> Self {
         let (query, content_type, content_encoding, headers) = (None, &[], &[], &[]);
         Self { method, operation, path, query, content_type, content_encoding, headers, body }
@@ -100,10 +97,10 @@ impl<'a> Request<'a> {
 
     /// The fingerprint of this request under `selection`.
     ///
-    /// Fails where the body is not what its content type says, where it is too large, and where the selection is
-    /// of a version this build does not know. Never answers with a fingerprint of half a body.
+    /// Fails if the body does not match its content type, if it is too large, or if this build does not know the
+    /// selection's version. It never returns a fingerprint of an incomplete body.
     pub fn fingerprint(&self, selection: &Selection, limits: &Limits) -> Result<Fingerprint, Error> {
-        let body = self.understand(selection, *limits)?;
+        let body = self.decode(selection, *limits)?;
         let mut hasher = Hasher::new();
         hasher.write(b"semel-fingerprint\0");
         hasher.push(selection.version());
@@ -125,20 +122,19 @@ impl<'a> Request<'a> {
         Ok(hasher.finish())
     }
 
-    /// The body in its canonical form, as it is hashed: for people, and for finding where two bodies differ.
+    /// The hashed canonical form of the body, for people and for finding differences.
     ///
-    /// JSON and form bodies are text; the rest may be anything. Fails as [`fingerprint`](Self::fingerprint) does.
+    /// JSON and form bodies are text; others may be binary. Fails like [`fingerprint`](Self::fingerprint).
     pub fn canonical_body(&self, selection: &Selection, limits: &Limits) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        self.understand(selection, *limits)?.write(selection, &mut bytes, false)?;
+        self.decode(selection, *limits)?.write(selection, &mut bytes, false)?;
         Ok(bytes)
     }
 
-    /// What stands at the place that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the
-    /// content encoding undone first.
+    /// The value at `pointer` in a JSON body, after decoding, as [`json::scalar_at`] returns it.
     ///
-    /// In an empty body every place is [`Absent`](json::Scalar::Absent). A body that is not JSON, by its type or
-    /// because its coding is unknown, is [`NotJson`](ErrorKind::NotJson).
+    /// In an empty body, every value is [`Absent`](json::Scalar::Absent). A body with another content type or an
+    /// unknown content encoding is [`NotJson`](ErrorKind::NotJson).
     ///
     /// ```
     /// use semel_core::fingerprint::{Limits, Pointer, Request, json::Scalar};
@@ -150,22 +146,22 @@ impl<'a> Request<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn scalar_at(&self, pointer: &Pointer, limits: &Limits) -> Result<json::Scalar, Error> {
-        let body = self.understand(&Selection::default(), *limits)?;
+        let body = self.decode(&Selection::default(), *limits)?;
         match body.tag {
             Tag::Empty => Ok(json::Scalar::Absent),
             Tag::Json | Tag::JsonPlaces => json::scalar_at(body.content.bytes(), pointer),
             Tag::Exact if body.is_empty()? => Ok(json::Scalar::Absent),
             Tag::Exact | Tag::Form | Tag::Multipart => {
-                let problem = "it is not JSON, by its content type or its content encoding";
+                let problem = "not JSON: it has another content type or an unknown content encoding";
                 Err(Error::new(ErrorKind::NotJson, "body", problem))
             }
         }
     }
 
-    /// The most bytes that taking this request's fingerprint holds to undo its content encoding; 0 where there is none to undo.
+    /// The most memory that is needed to decode this request's content encoding; 0 if there is none.
     ///
-    /// A body whose bytes count as they are is decoded as a stream: that takes the decoder's window and nothing besides. JSON and
-    /// forms take what comes of them too, and more than a hundred times the body, above 1 MiB, may not.
+    /// A body that counts by its exact bytes is decoded as a stream, which only needs the decoder's window. JSON and
+    /// forms also need the decoded body; above 1 MiB, that is at most a hundred times the encoded body.
     pub fn decoding_bytes_max(&self, limits: &Limits) -> usize {
         let bytes_max = limits.decoded_body_bytes_max;
         let Ok(Coding::Known(decoder)) = encoding::coding(self.content_encoding, self.body, bytes_max) else {
@@ -179,10 +175,10 @@ impl<'a> Request<'a> {
         held.saturating_add(encoding::decoded_max(self.body.len(), bytes_max))
     }
 
-    /// Undoes the content encoding and settles how the body is to be hashed.
-    fn understand(&self, selection: &Selection, limits: Limits) -> Result<Body<'a>, Error> {
+    /// Decodes the content encoding and decides how the body is hashed.
+    fn decode(&self, selection: &Selection, limits: Limits) -> Result<Body<'a>, Error> {
         if !is_known(selection.version()) {
-            let problem = "this build does not know the version that the record was made under";
+            let problem = "this build does not know the record's algorithm version";
             return Err(Error::new(ErrorKind::UnknownVersion, "fingerprint", problem));
         }
         let content_type = match self.content_type {
@@ -199,7 +195,7 @@ impl<'a> Request<'a> {
         let (content, codings_left) = match encoding::coding(self.content_encoding, self.body, bytes_max)? {
             Coding::None => (Content::Whole(Cow::Borrowed(self.body)), Vec::new()),
             Coding::Unknown(names) => (Content::Whole(Cow::Borrowed(self.body)), names),
-            // Its bytes count as they are: nobody needs more than one piece of them at a time.
+            // The exact bytes count, so one piece at a time is enough.
             Coding::Known(decoder) if kind == Kind::Other => {
                 (Content::Encoded { body: self.body, decoder, bytes_max }, Vec::new())
             }
@@ -230,21 +226,21 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A body, and how it counts.
+/// A body, and how it is hashed.
 struct Body<'a> {
     content_type: Option<&'a [u8]>,
     media: Option<MediaType>,
     content: Content<'a>,
-    /// The codings still on the body: none, or all of those named where one of them is unknown.
+    /// The codings that were not decoded: none, or all of them if one is unknown.
     codings_left: Vec<Vec<u8>>,
-    /// Of content that is decoded as it is written, this is [`Exact`](Tag::Exact) also where nothing comes of it.
+    /// For content that is decoded while writing, this is [`Exact`](Tag::Exact) even if the result is empty.
     tag: Tag,
 }
 
-/// What a body comes to once its coding is undone.
+/// The content of a body after decoding.
 enum Content<'a> {
     Whole(Cow<'a, [u8]>),
-    /// It is decoded as it is written.
+    /// Decoded while it is written.
     Encoded {
         body: &'a [u8],
         decoder: Decoder,
@@ -253,7 +249,7 @@ enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// The bytes of one that is whole.
+    /// The bytes of decoded content.
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Whole(bytes) => bytes,
@@ -262,22 +258,22 @@ impl Content<'_> {
     }
 }
 
-/// Writes what is decoded as it comes, behind the tag that says whether anything does.
-struct Writing<'a, S> {
+/// Writes decoded pieces, after a tag that says whether there are any.
+struct TaggedWriter<'a, S> {
     sink: &'a mut S,
-    /// As it was before the first piece.
+    /// The sink before the first piece.
     before: S,
     is_tagged: bool,
     is_empty: bool,
 }
 
-impl<'a, S: Sink> Writing<'a, S> {
+impl<'a, S: Sink> TaggedWriter<'a, S> {
     fn new(sink: &'a mut S, is_tagged: bool) -> Self {
         Self { before: sink.clone(), sink, is_tagged, is_empty: true }
     }
 }
 
-impl<S: Sink> Pieces for Writing<'_, S> {
+impl<S: Sink> Pieces for TaggedWriter<'_, S> {
     fn piece(&mut self, bytes: &[u8]) {
         if self.is_empty && self.is_tagged {
             self.sink.push(Tag::Exact as u8);
@@ -293,8 +289,8 @@ impl<S: Sink> Pieces for Writing<'_, S> {
 }
 
 impl Body<'_> {
-    /// Writes the content type. Without the boundary only where the body is written without it, too: elsewhere it
-    /// says how the bytes are to be read.
+    /// Writes the content type. The boundary is left out only if the body is also written without it; otherwise it
+    /// decides how to parse the bytes.
     fn write_type<S: Sink>(&self, sink: &mut S) {
         let normal = self.media.as_ref().and_then(|media| match self.tag {
             Tag::Multipart => media.normal_without_boundary(),
@@ -313,27 +309,27 @@ impl Body<'_> {
         }
     }
 
-    /// Whether nothing comes of it. Fails where it cannot be decoded.
+    /// Whether the decoded content is empty. Fails if it cannot be decoded.
     fn is_empty(&self) -> Result<bool, Error> {
         match &self.content {
             Content::Whole(bytes) => Ok(bytes.is_empty()),
             Content::Encoded { body, decoder, bytes_max } => {
-                let mut nowhere = Nowhere;
-                let mut writing = Writing::new(&mut nowhere, false);
-                decoder.stream(body, *bytes_max, &mut writing)?;
-                Ok(writing.is_empty)
+                let mut discard = Discard;
+                let mut writer = TaggedWriter::new(&mut discard, false);
+                decoder.stream(body, *bytes_max, &mut writer)?;
+                Ok(writer.is_empty)
             }
         }
     }
 
-    /// Writes the canonical body, behind its tag where it is to have one.
+    /// Writes the canonical body, after its tag if `is_tagged`.
     fn write<S: Sink>(&self, selection: &Selection, sink: &mut S, is_tagged: bool) -> Result<(), Error> {
         let bytes = match &self.content {
             Content::Whole(bytes) => bytes,
             Content::Encoded { body, decoder, bytes_max } => {
-                let mut writing = Writing::new(sink, is_tagged);
-                decoder.stream(body, *bytes_max, &mut writing)?;
-                if writing.is_empty && is_tagged {
+                let mut writer = TaggedWriter::new(sink, is_tagged);
+                decoder.stream(body, *bytes_max, &mut writer)?;
+                if writer.is_empty && is_tagged {
                     sink.push(Tag::Empty as u8);
                 }
                 return Ok(());
@@ -357,7 +353,7 @@ impl Body<'_> {
     }
 }
 
-/// Shows the method and how long the body is: a log may know that much. The rest can be secret, the path included.
+/// Shows only the method and the length of the body. The rest can be secret, even the path.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Request")
@@ -367,7 +363,7 @@ impl std::fmt::Debug for Request<'_> {
     }
 }
 
-/// How the canonical body that follows is to be read.
+/// How to interpret the canonical body that follows.
 #[derive(Clone, Copy)]
 enum Tag {
     Empty = 0,

@@ -1,18 +1,18 @@
-//! Which parts of a request count.
+//! Which parts of a request are fingerprinted.
 //!
-//! What lives here: the choice itself, its rules, and what may never be chosen. A record keeps its selection, so
-//! that a retry is judged by the choice its first attempt was made under. What must never: reading a request.
+//! Contents: the selection, its rules, and headers that can never be selected. A record keeps its selection, so a
+//! retry is judged by the selection of the first attempt.
 
 use std::fmt;
 
 use super::json::Places;
 use super::pointer::{Pointer, PointerError};
 
-/// The algorithm version that new fingerprints are made with.
+/// The algorithm version of new fingerprints.
 pub const VERSION: u8 = 1;
 
-/// Names that change between two sends of one request, that prove who is asking, that count already or describe
-/// only the way a message travels, or that steer Semel itself.
+/// Headers that change between a request and its retry, carry credentials, count already, describe only the
+/// transport, or control Semel.
 const NEVER: &[&str] = &[
     "authorization",
     "b3",
@@ -55,12 +55,12 @@ const NEVER_PREFIXES: &[&str] =
 
 /// The algorithm version together with the chosen headers and JSON pointers.
 ///
-/// The default chooses no header and the whole body. Headers are held in lower case; headers and pointers are
-/// held sorted and once each, so that two selections that mean the same are equal.
+/// The default selects no header and the whole body. Headers are in lower case; headers and pointers are sorted and
+/// unique, so equivalent selections are equal.
 ///
-/// Pointers concern JSON bodies only. `include` narrows the body to the named places, each of which counts with
-/// its value or as absent; `exclude` leaves places out, within the included ones where both are given. A pointer
-/// names one place: there are no wildcards, see [`Pointer`].
+/// Pointers apply to JSON bodies only. `include` narrows the body to the named places, each of which counts with its
+/// value or as absent; `exclude` leaves places out, within the included ones if both are given. There are no
+/// wildcards, see [`Pointer`].
 ///
 /// ```
 /// use semel_core::fingerprint::Selection;
@@ -76,7 +76,7 @@ pub struct Selection {
     headers: Vec<String>,
     include: Vec<String>,
     exclude: Vec<String>,
-    /// The pointers once more, taken apart; none under a version that this build does not know.
+    /// The parsed pointers; none for a version that this build does not know.
     places: Places,
 }
 
@@ -93,15 +93,15 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// How many bytes of memory it takes besides itself.
+    /// The heap bytes it uses.
     pub(crate) fn memory_bytes(&self) -> usize {
         let text = |text: &String| size_of::<String>() + text.len();
         let pointers = self.include.iter().chain(&self.exclude).map(text).sum::<usize>();
-        // Taken apart, a pointer takes about twice as much again.
+        // A parsed pointer needs about twice as much in addition.
         self.headers.iter().map(text).sum::<usize>() + 3 * pointers
     }
 
-    /// Adds request headers whose values count. Refuses names that must never be in a fingerprint.
+    /// Adds request headers whose values count. Rejects headers that must never be in a fingerprint.
     pub fn with_headers<I>(mut self, names: I) -> Result<Self, SelectionError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -113,7 +113,7 @@ impl Selection {
         Ok(self)
     }
 
-    /// Narrows a JSON body to these pointers, in addition to those named before.
+    /// Narrows a JSON body to these pointers, in addition to earlier ones.
     pub fn including<I>(mut self, pointers: I) -> Result<Self, SelectionError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -128,7 +128,7 @@ impl Selection {
         Ok(self)
     }
 
-    /// Leaves these pointers of a JSON body out, in addition to those named before.
+    /// Excludes these pointers of a JSON body, in addition to earlier ones.
     ///
     /// The empty pointer, which would leave out the whole body, is refused.
     pub fn excluding<I>(mut self, pointers: I) -> Result<Self, SelectionError>
@@ -148,14 +148,13 @@ impl Selection {
         Ok(self)
     }
 
-    /// Rebuilds a selection that a record was stored with, and is for nothing else.
+    /// Rebuilds the selection of a stored record. Not for configuration.
     ///
-    /// What a configuration chooses goes through [`with_headers`](Self::with_headers), which refuses names that
-    /// must never be chosen; here they pass, because a record is judged by what was chosen when it was claimed.
+    /// Unlike [`with_headers`](Self::with_headers), it accepts every header name, because a record is judged by the
+    /// selection it was claimed under.
     ///
-    /// The parts of a version this build does not know are kept as they are: such a selection can be compared,
-    /// shown and written back, but fingerprinting under it is
-    /// [`UnknownVersion`](super::ErrorKind::UnknownVersion).
+    /// The parts of an unknown version are kept unchanged: such a selection can be compared, shown and written back,
+    /// but fingerprinting with it fails with [`UnknownVersion`](super::ErrorKind::UnknownVersion).
     pub fn from_parts(
         version: u8,
         headers: Vec<String>,
@@ -165,7 +164,7 @@ impl Selection {
         if !is_known(version) {
             return Ok(Self { version, headers, include, exclude, places: Places::default() });
         }
-        // A header that was fit to be chosen when the record was claimed stays so: a list that has grown since
+        // A header that was allowed when the record was claimed stays allowed: a longer list of forbidden headers
         // must not make the record unreadable.
         let mut headers = headers.iter().map(|name| header(name)).collect::<Result<Vec<_>, _>>()?;
         tidy(&mut headers);
@@ -181,23 +180,23 @@ impl Selection {
         &self.places
     }
 
-    /// The chosen header names: lower case, sorted, once each.
+    /// The selected header names: lower case, sorted, unique.
     pub fn headers(&self) -> &[String] {
         &self.headers
     }
 
-    /// The pointers a JSON body is narrowed to, sorted; none means the whole body.
+    /// The included pointers, sorted; none means the whole body.
     pub fn include(&self) -> &[String] {
         &self.include
     }
 
-    /// The pointers left out of a JSON body, sorted.
+    /// The excluded pointers, sorted.
     pub fn exclude(&self) -> &[String] {
         &self.exclude
     }
 }
 
-/// Whether this build can make fingerprints of a version: of today's, and of every one that records may still have.
+/// Whether this build supports a version: the current one, and every version that records may still have.
 pub(super) fn is_known(version: u8) -> bool {
     matches!(version, 1)
 }
@@ -226,17 +225,17 @@ fn pointer(text: &str) -> Result<Pointer, SelectionError> {
     Pointer::parse(text).map_err(|problem| SelectionError::NotAPointer { pointer: text.to_owned(), problem })
 }
 
-/// A selection that cannot be used. Quotes the configuration, never a request.
+/// Why a selection is invalid. Quotes the configuration, never a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectionError {
     /// The text is not an HTTP field name.
     NotAHeaderName(String),
-    /// The header changes with every send, carries a credential, counts already, or is one of Semel's own.
+    /// The header changes with every request, carries a credential, counts already, or belongs to Semel.
     ForbiddenHeader(String),
     /// The text is not a JSON pointer.
     NotAPointer {
-        /// The text as it was given.
+        /// The text.
         pointer: String,
         /// What is wrong with it.
         problem: PointerError,
@@ -251,14 +250,14 @@ impl fmt::Display for SelectionError {
             Self::NotAHeaderName(name) => write!(f, "{name:?} is not a header name"),
             Self::ForbiddenHeader(name) => write!(
                 f,
-                "header {name:?} cannot be part of a fingerprint: it differs between a request and its retry, \
-                 carries a credential, or counts without being chosen; take it off the list"
+                "header {name:?} cannot be fingerprinted: it differs between a request and its retry, \
+                 carries a credential, or counts anyway; remove it from the list"
             ),
             Self::NotAPointer { pointer, problem } => {
                 write!(f, "{pointer:?} is not a JSON pointer: {problem}")
             }
             Self::WholeBodyExcluded => {
-                f.write_str("excluding the empty pointer would make every body equal; name a place inside it")
+                f.write_str("the empty pointer would exclude the whole body, and all bodies would be equal; exclude a part")
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Where canonical bytes go: into a hash, or into memory for people to read.
 //!
-//! What lives here: the sinks. What must never: knowing what is written.
+//! Contents: the sinks. They do not interpret what is written.
 
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ pub(super) trait Sink: Clone {
     /// One byte; the common case of punctuation.
     fn push(&mut self, byte: u8);
 
-    /// Bytes behind their length, so that no two lists of fields run into the same text.
+    /// Bytes after their length, so that different lists of fields never give the same bytes.
     fn field(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.write(bytes);
@@ -35,11 +35,11 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Where bytes go that nobody needs.
+/// Discards all bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Nowhere;
+pub(super) struct Discard;
 
-impl Sink for Nowhere {
+impl Sink for Discard {
     fn write(&mut self, _: &[u8]) {}
 
     fn push(&mut self, _: u8) {}
@@ -48,7 +48,7 @@ impl Sink for Nowhere {
 /// Large enough that the hash works on many blocks at a time, small enough for any stack.
 const BUFFER_BYTES: usize = 2048;
 
-/// Hashes what it is given, through a small buffer, since most writes are a few bytes long.
+/// Hashes bytes through a small buffer, because most writes are only a few bytes long.
 #[derive(Clone)]
 pub(super) struct Hasher {
     hash: Sha256,

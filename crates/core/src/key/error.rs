@@ -1,33 +1,33 @@
 //! Why a key was refused.
 //!
-//! What lives here: one enum, with a sentence for the client and a stable name for tests and clients in other
-//! languages. What must never: any part of the key. Lengths are all that an error may tell.
+//! Contents: one enum, with a sentence for the client and a stable name for tests and clients in other languages.
+//! Errors contain lengths, but no part of the key.
 
 use std::fmt;
 
 use super::Weakness;
 
-/// Why a key was refused. `Display` is a sentence fit for a client, and never quotes the key.
+/// Why a key was refused. `Display` is a sentence for clients, and never quotes the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No key was sent at all. Every other variant means: one was sent, and it is invalid.
+    /// No key was sent. Every other variant means that a key was sent and is invalid.
     Missing,
-    /// A key was sent, and it is the empty text.
+    /// A key was sent, and it is empty.
     Empty,
-    /// The header came on more than one line; which of them counts cannot be known.
+    /// The header has several lines; it is not clear which one counts.
     SeveralLines,
-    /// One line carries a list of keys.
+    /// One line has a list of keys.
     SeveralKeys,
-    /// The key carries structured-field parameters (`"…";name=value`).
+    /// The key has structured-field parameters (`"…";name=value`).
     Parameters,
     /// An opening quote without a closing one.
     Unterminated,
-    /// A backslash inside quotes before anything but a quote or a backslash.
+    /// A backslash inside quotes that does not precede a quote or a backslash.
     BadEscape,
     /// Something other than a parameter or a list follows the closing quote.
     TrailingText,
-    /// A bare key holds `,` `;` `"` or `\`, which only the quoted form can carry.
+    /// A bare key contains `,` `;` `"` or `\`, which need the quoted form.
     NeedsQuotes,
     /// A byte outside ASCII.
     NonAscii,
@@ -35,18 +35,18 @@ pub enum Error {
     Control,
     /// A space or tab inside the key.
     Space,
-    /// Fewer characters than the rules ask for.
+    /// Fewer characters than the rules require.
     TooShort {
         /// How many characters the key has.
         length: usize,
-        /// The fewest allowed.
+        /// The minimum.
         min: usize,
     },
     /// More characters than the rules allow.
     TooLong {
         /// How many characters the key has.
         length: usize,
-        /// The most allowed.
+        /// The maximum.
         max: usize,
     },
     /// The key is weak, and the rules refuse weak keys.
@@ -56,7 +56,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A stable name: what the test vectors under `vectors/keys/` call this error.
+    /// A stable name, used in the test vectors under `vectors/keys/`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -82,7 +82,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("This operation needs an idempotency key and the request has none."),
+            Self::Missing => {
+                f.write_str("This operation requires an idempotency key, and the request has none.")
+            }
             Self::Empty => {
                 f.write_str("The idempotency key is empty; send a new random one, such as a UUID.")
             }
@@ -90,20 +92,20 @@ impl fmt::Display for Error {
                 f.write_str("The idempotency key was sent on several header lines; send one.")
             }
             Self::SeveralKeys => f.write_str("The header lists several idempotency keys; send one."),
-            Self::Parameters => f.write_str("The idempotency key carries parameters; send the key alone."),
+            Self::Parameters => f.write_str("The idempotency key has parameters; send only the key."),
             Self::Unterminated => f.write_str("The idempotency key opens with a quote that is never closed."),
             Self::BadEscape => f.write_str(
-                "In a quoted idempotency key a backslash may only stand before a quote or a backslash.",
+                "In a quoted idempotency key, a backslash must be followed by a quote or a backslash.",
             ),
             Self::TrailingText => f.write_str("Something follows the closing quote of the idempotency key."),
             Self::NeedsQuotes => f.write_str(
                 "An idempotency key with a comma, semicolon, quote or backslash must be sent in quotes.",
             ),
-            Self::NonAscii => f.write_str("The idempotency key holds a character outside ASCII."),
-            Self::Control => f.write_str("The idempotency key holds a control character."),
-            Self::Space => f.write_str("The idempotency key holds a space."),
+            Self::NonAscii => f.write_str("The idempotency key contains a non-ASCII character."),
+            Self::Control => f.write_str("The idempotency key contains a control character."),
+            Self::Space => f.write_str("The idempotency key contains a space."),
             Self::TooShort { length, min } => {
-                write!(f, "The idempotency key has {length} characters; at least {min} are needed.")
+                write!(f, "The idempotency key has {length} characters; at least {min} are required.")
             }
             Self::TooLong { length, max } => {
                 write!(f, "The idempotency key has {length} characters; at most {max} are allowed.")
@@ -112,7 +114,7 @@ impl fmt::Display for Error {
                 write!(f, "{weakness}; use a new random key for every operation, such as a UUID.")
             }
             Self::Composite => {
-                f.write_str("A composite idempotency key joins 2 to 16 keys, none of them composite itself.")
+                f.write_str("A composite idempotency key must join 2 to 16 keys that are not composite.")
             }
         }
     }

@@ -1,7 +1,7 @@
-//! A key's two spellings in a header line: bare, and as a structured-field String (RFC 9651, RFC 8941).
+//! The two forms of a key in a header line: bare, and as a structured-field String (RFC 9651, RFC 8941).
 //!
-//! What lives here: reading either spelling to the same key, and writing the shortest one that reads back.
-//! What must never: guessing. A line that could mean two things is refused.
+//! Contents: reading both forms to the same key, and writing the shortest form that reads back. Nothing is guessed:
+//! an ambiguous line is refused.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use super::{Error, Key, Kind, Parsed, Rules};
 impl Key {
     /// Reads a key from all lines of its header, as raw bytes.
     ///
-    /// White space around the value is dropped, quotes and escapes are undone, and only then characters are
-    /// counted: `"abc"` and `abc` are one key. No lines at all is [`Error::Missing`]; an empty value is
-    /// [`Error::Empty`]; more than one line is refused even where all say the same. Bytes are judged from left to
-    /// right and the first offence is reported; length comes next, weakness last.
+    /// White space around the value is dropped, quotes and escapes are undone, and only then characters are counted:
+    /// `"abc"` and `abc` are one key. No lines is [`Error::Missing`]; an empty value is [`Error::Empty`]; several
+    /// lines are refused even if they are equal. Bytes are checked from left to right and the first problem is
+    /// reported; then length, then weakness.
     ///
     /// For a header other than `Idempotency-Key` pass [`Rules::other_header`].
     ///
@@ -43,10 +43,10 @@ impl Key {
         Self::from_text(&text, rules)
     }
 
-    /// The key as a header value: bare where the bare form can carry it, else in quotes.
+    /// The key as a header value: bare if possible, otherwise in quotes.
     ///
-    /// What it returns reads back to an equal key, given rules that allow its length. `None` where no header value
-    /// does: text with spaces or characters outside ASCII, fingerprints and composites.
+    /// The result reads back to an equal key, if the rules allow its length. `None` for keys that no header value can
+    /// carry: text with spaces or non-ASCII characters, fingerprints and composites.
     ///
     /// ```
     /// use semel_core::key::{Key, Rules};
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-/// Refuses everything but visible ASCII, and says what it was.
+/// Rejects everything except visible ASCII.
 pub(super) fn visible(byte: u8) -> Result<(), Error> {
     match byte {
         b'!'..=b'~' => Ok(()),
@@ -86,12 +86,12 @@ pub(super) fn visible(byte: u8) -> Result<(), Error> {
     }
 }
 
-/// The visible characters that mean something to a list, a parameter or a string.
+/// The visible characters with a meaning in lists, parameters or strings.
 fn needs_quotes(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'"' | b'\\')
 }
 
-/// Drops what HTTP calls optional white space at both ends.
+/// Removes HTTP's optional white space at both ends.
 fn trim(mut line: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = line {
         line = rest;
@@ -109,7 +109,7 @@ fn read_bare(line: &[u8]) -> Result<&str, Error> {
     str::from_utf8(line).map_err(|_| Error::NonAscii)
 }
 
-/// Reads from behind the opening quote to the end of the line.
+/// Reads from after the opening quote to the end of the line.
 fn unquote(line: &[u8]) -> Result<String, Error> {
     let mut text = String::with_capacity(line.len());
     let mut bytes = line.iter();

@@ -1,7 +1,7 @@
-//! Keys for clients that need one.
+//! Generates keys.
 //!
-//! What lives here: the ways to make a good key. All of them pass the default [`Rules`] and fit the bare header form.
-//! What must never: a clock or a source of randomness. Both are arguments, so that a test can choose them.
+//! Contents: ways to generate a good key. All results pass the default [`Rules`] and fit the bare header form. Never
+//! here: a clock or a source of randomness. Both are arguments, so tests can choose them.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -16,8 +16,8 @@ use crate::time::Time;
 
 /// A random key: a UUID of version 4.
 ///
-/// Six of the 128 bits are overwritten by version and variant. Give it bytes of a cryptographic generator, once per
-/// intent, and keep the key over every retry.
+/// Six of the 128 bits are overwritten by version and variant. Pass bytes from a cryptographic generator. Generate
+/// one key per operation, and reuse it for every retry.
 ///
 /// ```
 /// use semel_core::key::mint;
@@ -30,8 +30,8 @@ pub fn uuid_v4(random: [u8; 16]) -> Key {
 
 /// A random key that sorts by time: a UUID of version 7.
 ///
-/// Later milliseconds give greater keys; within one, the random bytes decide. A moment that 48 bits cannot hold
-/// (past the year 10889) counts as the last that they can.
+/// Later milliseconds give greater keys; within one millisecond, the random bytes decide. A moment beyond 48 bits
+/// (after the year 10889) counts as the last one that fits.
 ///
 /// ```
 /// use semel_core::{key::mint, time::Time};
@@ -43,9 +43,10 @@ pub fn uuid_v7(time: Time, random: [u8; 10]) -> Key {
     uuid(Builder::from_unix_timestamp_millis(time.as_millis().min((1 << 48) - 1), &random))
 }
 
-/// A random key that sorts by time in 26 characters: a ULID, Crockford's base 32 of the milliseconds and 80 random bits.
+/// A random key that sorts by time in 26 characters: a ULID, Crockford's base 32 of the milliseconds and 80 random
+/// bits.
 ///
-/// Sorts as [`uuid_v7`] does, with the same end of time.
+/// Sorts like [`uuid_v7`], with the same limit.
 ///
 /// ```
 /// use semel_core::{key::mint, time::Time};
@@ -65,12 +66,12 @@ fn uuid(builder: Builder) -> Key {
     Key(Kind::Text(builder.into_uuid().hyphenated().to_string().into()))
 }
 
-/// A key that says what it is for: the parts joined by `:`, readable in any log that shows it.
+/// A readable key: the parts joined by `:`.
 ///
-/// Letters, digits and the other visible ASCII characters stand for themselves; `:` `%` `,` `;` `"` `\`, spaces and
-/// everything outside ASCII are percent-encoded (UTF-8, upper-case digits). So no two lists of parts give the same
-/// key. Refused: no parts, an empty part (an unset variable, more often than not), control characters, and whatever
-/// the default [`Rules`] refuse: a result that is too short or too long, e-mail addresses, plain words only.
+/// Letters, digits and most other visible ASCII characters are unchanged; `:` `%` `,` `;` `"` `\`, spaces and
+/// everything outside ASCII are percent-encoded (UTF-8, upper-case digits). So different parts give different keys.
+/// Refused: no parts, an empty part (often an unset variable), control characters, and everything that the default
+/// [`Rules`] refuse: a result that is too short or too long, e-mail addresses, only plain words.
 ///
 /// ```
 /// use semel_core::key::mint;
@@ -109,11 +110,11 @@ pub fn structured<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Key, E
     Ok(Key::from_text(&text, &Rules::default()).map_err(Error::Key)?.key)
 }
 
-/// A key that hides what it is made of: SHA-256 over the fields, 64 hexadecimal digits.
+/// A key that hides its parts: SHA-256 over the fields, 64 hexadecimal digits.
 ///
-/// Each field goes in behind its length, so `["ab", "c"]` and `["a", "bc"]` differ. Anyone who can guess the fields
-/// can compute the key: scope keeps callers apart, this does not. No fields at all is refused, since that key would
-/// be the same for everyone.
+/// Each field is preceded by its length, so `["ab", "c"]` and `["a", "bc"]` differ. Anyone who can guess the fields
+/// can compute the key: the scope separates callers, not the key. An empty list is refused, because everyone would
+/// get the same key.
 ///
 /// ```
 /// use semel_core::key::mint;
@@ -135,25 +136,25 @@ pub fn sha256<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Result<Key, Err
     Ok(Key(Kind::Text(hex(&hash.finalize()).into())))
 }
 
-/// Why no key could be made of the parts given.
+/// Why no key could be generated from the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There was nothing to make a key of.
+    /// There are no parts.
     NoParts,
     /// One part is empty.
     EmptyPart {
         /// Which one, counted from 0.
         index: usize,
     },
-    /// What came out is not a key that the default rules take.
+    /// The default rules refuse the resulting key.
     Key(KeyError),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoParts => f.write_str("a key needs at least one part to be made of"),
+            Self::NoParts => f.write_str("a key needs at least one part"),
             Self::EmptyPart { index } => write!(f, "part {index} of the key is empty; is a variable unset?"),
             Self::Key(error) => error.fmt(f),
         }

@@ -1,9 +1,8 @@
-//! Keys: how a client names one intent, so that every retry of it is recognised.
+//! Keys: the name that a client gives to one operation, so that every retry is recognised.
 //!
-//! What lives here: the validated [`Key`], its spellings in a header ([`Key::from_header`], [`Key::to_header`]),
-//! the [`Rules`] it has to meet, keys from other sources, and [`mint`] for clients that need one.
-//! What must never: a raw key in debug output or in an error, a clock, randomness, or hashing of keys (that is
-//! [`scope`](crate::scope)).
+//! Contents: the validated [`Key`], its forms in a header ([`Key::from_header`], [`Key::to_header`]), its [`Rules`],
+//! keys from other sources, and [`mint`] to generate keys. Never here: a raw key in debug output or in an error, a
+//! clock, randomness, or hashing of keys (that is [`scope`](crate::scope)).
 
 mod error;
 mod header;
@@ -24,13 +23,13 @@ use crate::fingerprint::Fingerprint;
 use crate::id::hex;
 use crate::scope::encoding::Sink;
 
-/// One intent's name, valid by construction.
+/// An idempotency key, valid by construction.
 ///
-/// A key is one of three things: text (sent by a client, or found in a webhook id, a JSON member, …), the
-/// fingerprint of the request, or several of those together. Two keys are equal when they are the same thing with
-/// the same content; text is compared code point by code point, so case counts and nothing is normalised.
+/// A key is one of three things: text (sent by a client, or found in a webhook id, a JSON member, …), the fingerprint
+/// of the request, or several of those together. Two keys are equal if they have the same kind and content. Text is
+/// compared by code point: case counts and nothing is normalised.
 ///
-/// Debug output tells the kind and the length, never the content.
+/// Debug output shows the kind and the length, never the content.
 ///
 /// ```
 /// use semel_core::key::{Key, Rules};
@@ -53,31 +52,31 @@ enum Kind {
     Composite(Arc<[Key]>),
 }
 
-/// A key that passed the [`Rules`], and what is doubtful about it.
+/// A key that passed the [`Rules`], with a warning if it is weak.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
     /// The key.
     pub key: Key,
-    /// Why the key is weak. Only ever present under [`Treatment::Warn`].
+    /// Why the key is weak. Only with [`Treatment::Warn`].
     pub warning: Option<Weakness>,
 }
 
 impl Key {
-    /// An idempotency key that arrived as plain text: on a command line, in a function's argument.
+    /// A key from plain text: from a command line or a function's argument.
     ///
-    /// The same characters, length and weakness rules as in a header apply, but nothing is unquoted or trimmed:
-    /// the text *is* the key, and `,` `;` `"` `\` are ordinary characters of it. (Ids that others chose, such as a
-    /// webhook's in a JSON member, follow looser rules: [`from_source`](Self::from_source).)
+    /// The same rules for characters, length and weakness apply as in a header, but nothing is unquoted or trimmed:
+    /// the text *is* the key, and `,` `;` `"` `\` are ordinary characters. (For IDs that others chose, such as a
+    /// webhook's in a JSON member, looser rules apply: [`from_source`](Self::from_source).)
     pub fn from_text(text: &str, rules: &Rules) -> Result<Parsed, Error> {
         text.bytes().try_for_each(header::visible)?;
         let warning = rules.judge(text)?;
         Ok(Parsed { key: Self(Kind::Text(text.into())), warning })
     }
 
-    /// The content, for the few places that were asked to keep or send the raw key.
+    /// The content, for code that has to store or send the raw key.
     ///
-    /// Text as it is, a fingerprint as 64 hexadecimal digits, a composite as its parts in brackets. Made for people:
-    /// keys of different kinds may read the same, so never compare or hash this. It belongs in no log.
+    /// Text as it is, a fingerprint as 64 hexadecimal digits, a composite as its parts in brackets. For people: keys
+    /// of different kinds may have the same text, so never compare or hash it. Do not log it.
     pub fn expose(&self) -> Cow<'_, str> {
         match &self.0 {
             Kind::Text(text) => Cow::Borrowed(text),
@@ -89,7 +88,7 @@ impl Key {
         }
     }
 
-    /// Writes the key so that no other key is written the same: a kind, then length-prefixed content.
+    /// Encodes the key unambiguously: a kind, then length-prefixed content.
     pub(crate) fn encode(&self, out: &mut impl Sink) {
         match &self.0 {
             Kind::Text(text) => {

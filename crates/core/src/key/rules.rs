@@ -1,7 +1,7 @@
-//! What a client's key has to look like.
+//! The rules for a client's key.
 //!
-//! What lives here: the length bounds and what happens to weak keys, checked when they are set, not when a request
-//! comes. What must never: a rule that depends on anything but the key's own text.
+//! Contents: the length bounds and the treatment of weak keys, checked when they are configured. Rules depend only on
+//! the key's text.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ pub enum Treatment {
     /// Refuse it with [`Error::Weak`].
     #[default]
     Refuse,
-    /// Take it, and hand the [`Weakness`] to the caller.
+    /// Accept it, and report the [`Weakness`].
     Warn,
-    /// Take it without looking.
+    /// Accept it without checking.
     Allow,
 }
 
 /// The bounds on a key's length and the treatment of weak keys.
 ///
-/// The default is 16 to 255 characters, weak keys refused. Both bounds are inclusive, and what is counted is the key
-/// itself, without the quotes and escapes of its spelling.
+/// The default is 16 to 255 characters, weak keys refused. Both bounds are inclusive. They count the key itself,
+/// without quotes and escapes.
 ///
 /// ```
 /// use semel_core::key::{Key, Rules, Treatment};
@@ -41,7 +41,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The longest key that any rules can allow. It bounds what a store has to keep where raw keys are kept.
+    /// The longest key that rules can allow. It limits what a store has to keep if raw keys are stored.
     pub const MAX: usize = 1024;
 
     /// Rules for keys of `min` to `max` characters, both included; weak keys are refused.
@@ -57,8 +57,8 @@ impl Rules {
         }
     }
 
-    /// Rules for a header other than `Idempotency-Key`, whose ids are somebody else's choice (`webhook-id`): 1 to
-    /// 255 characters, weak or not.
+    /// Rules for a header other than `Idempotency-Key`, with IDs that somebody else chose (`webhook-id`): 1 to 255
+    /// characters, weak or not.
     pub const fn other_header() -> Self {
         Self { min: 1, max: 255, weak: Treatment::Allow }
     }
@@ -69,12 +69,12 @@ impl Rules {
         Self { weak, ..self }
     }
 
-    /// The fewest characters allowed.
+    /// The minimum number of characters.
     pub const fn min(&self) -> usize {
         self.min
     }
 
-    /// The most characters allowed.
+    /// The maximum number of characters.
     pub const fn max(&self) -> usize {
         self.max
     }
@@ -84,7 +84,7 @@ impl Rules {
         self.weak
     }
 
-    /// Judges text of visible ASCII, where bytes are characters.
+    /// Checks visible ASCII text, where each byte is a character.
     pub(super) fn judge(&self, text: &str) -> Result<Option<Weakness>, Error> {
         let (length, Self { min, max, weak }) = (text.len(), *self);
         match length {
@@ -107,21 +107,21 @@ impl Default for Rules {
     }
 }
 
-/// Why rules cannot be set like that.
+/// Why rules are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RulesError {
-    /// A least length of zero would make the empty text a key.
+    /// A minimum of zero would allow the empty key.
     ZeroMin,
-    /// No key could meet both bounds.
+    /// The minimum is above the maximum.
     MinAboveMax {
-        /// The least length asked for.
+        /// The requested minimum.
         min: usize,
-        /// The greatest length asked for.
+        /// The requested maximum.
         max: usize,
     },
-    /// The greatest length is over [`Rules::MAX`].
+    /// The maximum is over [`Rules::MAX`].
     MaxTooLarge {
-        /// The greatest length asked for.
+        /// The requested maximum.
         max: usize,
     },
 }
@@ -129,21 +129,12 @@ pub enum RulesError {
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroMin => {
-                f.write_str("the least length of a key must be at least 1: the empty text is no key")
-            }
+            Self::ZeroMin => f.write_str("the minimum key length is 0; it must be at least 1"),
             Self::MinAboveMax { min, max } => {
-                write!(
-                    f,
-                    "the least length of a key ({min}) is above the greatest ({max}): no key could pass"
-                )
+                write!(f, "the minimum key length ({min}) is above the maximum ({max}); no key could pass")
             }
             Self::MaxTooLarge { max } => {
-                write!(
-                    f,
-                    "the greatest length of a key ({max}) is above {}, the most that is supported",
-                    Rules::MAX
-                )
+                write!(f, "the maximum key length is {max}; at most {} is supported", Rules::MAX)
             }
         }
     }

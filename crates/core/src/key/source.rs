@@ -1,7 +1,7 @@
-//! Keys that are not the client's own choice: ids found in a message, fingerprints, and several of them together.
+//! Keys from other sources: IDs found in a message, fingerprints, and composites.
 //!
-//! What lives here: the constructors for those sources. What must never: the length and weakness [`Rules`]
-//! (somebody else chose these ids), or joining parts with a delimiter.
+//! Contents: the constructors for those sources. The length and weakness [`Rules`] do not apply, because somebody
+//! else chose these IDs. Parts are never joined with a delimiter.
 //!
 //! [`Rules`]: super::Rules
 
@@ -11,16 +11,16 @@ use super::{Error, Key, Kind};
 use crate::fingerprint::Fingerprint;
 
 impl Key {
-    /// The most characters that text from another source may have.
+    /// The most characters of text from another source.
     pub const SOURCE_MAX: usize = 255;
-    /// The most keys that a composite may join.
+    /// The most keys in a composite.
     pub const PARTS_MAX: usize = 16;
 
     /// A key found in a message: a webhook's id, the value behind a JSON pointer.
     ///
-    /// Any Unicode text of 1 to 255 characters (code points, not bytes) without control characters. It is kept
-    /// exactly as it is: not trimmed, not normalised. Text of visible ASCII gives the key that a header with the same
-    /// text gives.
+    /// Any Unicode text of 1 to 255 characters (code points, not bytes) without control characters. It is used
+    /// exactly as it is: not trimmed, not normalised. Visible ASCII text gives the same key as a header with that
+    /// text.
     ///
     /// ```
     /// use semel_core::key::{Error, Key};
@@ -45,15 +45,15 @@ impl Key {
 
     /// The request's fingerprint as its key: the same payload is then the same command.
     ///
-    /// Never equal to text, not even to the fingerprint's own digits.
+    /// Never equal to a text key, not even to one with the fingerprint's digits.
     pub const fn from_fingerprint(fingerprint: Fingerprint) -> Self {
         Self(Kind::Fingerprint(fingerprint))
     }
 
     /// Several keys as one, in order.
     ///
-    /// Two composites are equal exactly when they have equal parts in the same order; no text in one part can
-    /// imitate the border to the next. 2 to 16 parts, none of them composite.
+    /// Two composites are equal exactly when they have equal parts in the same order; no text in one part can imitate
+    /// the boundary to the next. 2 to 16 parts, none of them composite.
     ///
     /// ```
     /// use semel_core::key::Key;
@@ -63,7 +63,7 @@ impl Key {
     /// # Ok::<(), semel_core::key::Error>(())
     /// ```
     pub fn composite(parts: impl IntoIterator<Item = Self>) -> Result<Self, Error> {
-        // One more than allowed is enough to know that it is too many.
+        // One more than allowed is enough to detect too many.
         let parts: Arc<[Self]> = parts.into_iter().take(Self::PARTS_MAX + 1).collect();
         let flat = parts.iter().all(|part| !matches!(part.0, Kind::Composite(_)));
         if !flat || !(2..=Self::PARTS_MAX).contains(&parts.len()) {

@@ -1,23 +1,23 @@
-//! Keys that are likely to be used twice by accident, or that name a person.
+//! Keys that are likely to be reused by accident, or that identify a person.
 //!
-//! What lives here: three tests that a random key passes. What must never: a measure of randomness. Guessing at
-//! entropy refuses good keys, and a refused good key is a payment that did not happen.
+//! Contents: three tests that a random key passes. Never here: an estimate of entropy. It would refuse some good
+//! keys, and a refused good key is a payment that did not happen.
 
 use std::fmt;
 
 /// What is wrong with a weak key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weakness {
-    /// An e-mail address stands somewhere in it: personal, and the same for every operation of that person.
+    /// It contains an e-mail address: personal, and the same for every operation of that person.
     Email,
-    /// One character repeated, separators (`-` `_` `.` `:`) apart; the nil UUID is the usual case.
+    /// One repeated character, ignoring separators (`-` `_` `.` `:`). The nil UUID is the usual case.
     Repeated,
-    /// Nothing but everyday words (`retry`, `test-order`), which another request will use too.
+    /// Only everyday words (`retry`, `test-order`), which another request will use too.
     PlainWords,
 }
 
 impl Weakness {
-    /// A stable name: what the test vectors under `vectors/keys/` call this weakness.
+    /// A stable name, used in the test vectors under `vectors/keys/`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Email => "weak-email",
@@ -30,9 +30,9 @@ impl Weakness {
 impl fmt::Display for Weakness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Email => "The idempotency key holds an e-mail address",
-            Self::Repeated => "The idempotency key is one character repeated",
-            Self::PlainWords => "The idempotency key is made of plain words only",
+            Self::Email => "The idempotency key contains an e-mail address",
+            Self::Repeated => "The idempotency key is one repeated character",
+            Self::PlainWords => "The idempotency key consists only of plain words",
         })
     }
 }
@@ -55,7 +55,7 @@ fn is_separator(byte: u8) -> bool {
     matches!(byte, b'-' | b'_' | b'.' | b':')
 }
 
-/// Whether something like `x@y.zz` stands anywhere, the `@` also as `%40`.
+/// Whether the text contains something like `x@y.zz`, with `@` or `%40`.
 fn holds_email(text: &[u8]) -> bool {
     (1..text.len()).any(|at| {
         let before = text[at - 1];
@@ -65,9 +65,9 @@ fn holds_email(text: &[u8]) -> bool {
     })
 }
 
-/// Whether the text begins with a label, a dot, and (perhaps after more labels) a top-level domain: at least two letters
-/// of one case, and no letter or digit right behind them. Looser than that, one in 800 random keys of 32 visible
-/// characters would count as an address.
+/// Whether the text begins with a label, a dot, and (perhaps after more labels) a top-level domain: at least two
+/// letters of one case, and no letter or digit right after them. A looser rule would treat one in 800 random keys of
+/// 32 visible characters as an address.
 fn starts_with_domain(mut text: &[u8]) -> bool {
     loop {
         let label = text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
@@ -90,9 +90,10 @@ fn is_repeated(text: &[u8]) -> bool {
     rest.all(|byte| Some(byte) == first)
 }
 
-/// Whether the text can be cut, without a rest, into separators and words of [`WORDS`], in any case.
+/// Whether the text consists only of separators and [`WORDS`], in any case.
 fn is_plain_words(text: &[u8]) -> bool {
-    // `cut[n]`: the first n characters can be cut like that. A random key fails at once, for want of a first word.
+    // `cut[n]`: the first n characters consist of words. A random key fails immediately, because it has no first
+    // word.
     let mut cut = vec![false; text.len() + 1];
     cut[0] = true;
     for start in 0..text.len() {
@@ -112,8 +113,8 @@ fn is_plain_words(text: &[u8]) -> bool {
     cut[text.len()]
 }
 
-/// Lower case, letters only. What people type when a form wants a key: the feature's own words, verbs and nouns of
-/// web shops, placeholders, and what unset variables print as.
+/// Lower case, letters only. What people type if they have to invent a key: words of this feature, verbs and nouns of
+/// web shops, placeholders, and what unset variables print.
 #[rustfmt::skip] // One word a line would make the list longer than everything else here.
 const WORDS: &[&str] = &[
     "account", "again", "api", "attempt", "bar", "baz", "cancel", "changeme", "charge", "checkout",

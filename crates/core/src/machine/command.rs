@@ -1,4 +1,4 @@
-//! A request that has been recognised.
+//! A recognised request.
 
 use crate::fingerprint::{Error, Fingerprint, Payload};
 use crate::id::{CallerHash, CommandId, KeyHash, OperationId};
@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::scope::{Scope, Secret};
 use std::sync::Arc;
 
-/// A request that has been recognised: who asks for what, under which key, with which payload.
+/// A recognised request: caller, operation, key and payload.
 ///
 /// ```
 /// use semel_core::fingerprint::{Limits, Request};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Command<'a> {
-    /// What stores index by.
+    /// The ID under which stores index the command.
     pub id: CommandId,
     /// The public name of the command.
     pub operation_id: OperationId,
@@ -40,18 +40,19 @@ pub struct Command<'a> {
     pub caller_hash: CallerHash,
     /// The operation's name.
     pub operation: Arc<str>,
-    /// The terms that a new record would be claimed under.
+    /// The policy for a new record.
     pub policy: Arc<Policy>,
     /// The payload's fingerprint under that policy's selection.
     pub fingerprint: Fingerprint,
-    /// The payload itself, asked once more where the record was claimed under another selection.
+    /// The payload, which is fingerprinted again if the record was claimed under another selection.
     pub payload: &'a dyn Payload,
-    /// Which hashing secret made the id: 0 for a store's first, one more for each that replaced it.
+    /// The generation of the hashing secret that made the ID: 0 for a store's first secret, one more for each
+    /// replacement.
     pub generation: u32,
 }
 
 impl<'a> Command<'a> {
-    /// Recognises a request. Fails where its payload cannot be fingerprinted under the policy's selection.
+    /// Recognises a request. Fails if its payload cannot be fingerprinted with the policy's selection.
     pub fn new(
         secret: &Secret,
         scope: &Scope,
@@ -74,14 +75,14 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// The same command, its id made by the secret of this generation. Without it, by a store's first.
+    /// The same command with the generation of the secret that made its ID. The default is 0, a store's first secret.
     #[must_use]
     pub fn with_generation(self, generation: u32) -> Self {
         Self { generation, ..self }
     }
 
-    /// The same command as another secret names it, of that secret's generation: what a change of the hashing
-    /// secret needs beside the first. The payload is not read again.
+    /// The same command with the IDs of another secret, for a rotation of the hashing secret. The payload is not read
+    /// again.
     #[must_use]
     pub fn under(&self, secret: &Secret, generation: u32, scope: &Scope, key: &Key) -> Self {
         let id = secret.command_id(scope, key);

@@ -1,7 +1,8 @@
-//! What a record's dates mean at a moment: whether a lease is dead, a quiet period over, a repeat still safe.
+//! What a record's dates mean at a moment: whether a lease has expired, a quiet period is over, a repeat is still
+//! safe.
 //!
-//! What lives here: every comparison of a record's dates with the present that is not about retention. Nobody else
-//! does arithmetic with leases.
+//! Contents: every comparison of a record's dates with the current time, except retention. No other module calculates
+//! with leases.
 
 use super::Refusal;
 use crate::policy::{Class, Policy};
@@ -9,11 +10,11 @@ use crate::record::{Record, State};
 use crate::time::{Now, Time};
 use std::time::Duration;
 
-/// Whether the owner of this record is taken to be gone: its lease has run out for everybody, clock differences
-/// allowed for. False for a record that nobody owns.
+/// Whether the owner of this record counts as gone: its lease has expired for all nodes, including the clock skew.
+/// False for a record without an owner.
 ///
-/// A lease that ends later than any lease granted by now can end was dated by a wrong clock, and is dead too.
-/// Where time had a gap, an owner that dated its lease before it has the length of a lease to renew it.
+/// A lease that ends later than any lease granted now can end was dated by a wrong clock, and counts as expired too.
+/// If time had a gap, an owner with an older lease has one lease period to renew it.
 #[must_use]
 pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
     match record.state {
@@ -28,7 +29,7 @@ pub(super) fn lease_is_dead(record: &Record, lease_until: Time, now: Now) -> boo
     now.can_judge_leases() && now.at >= dead_from(record, lease_until, now)
 }
 
-/// From when on the owner is taken to be gone, by what is known at `now`.
+/// From when the owner counts as gone, as known at `now`.
 fn dead_from(record: &Record, lease_until: Time, now: Now) -> Time {
     let (lease, skew) = (record.policy.lease, skew(record, now));
     let is_ahead = lease_until > now.latest + lease + skew;
@@ -40,7 +41,7 @@ fn dead_from(record: &Record, lease_until: Time, now: Now) -> Time {
     }
 }
 
-/// Nothing, where the lease is dead; otherwise why it cannot be said to be.
+/// `Ok` if the lease has expired; otherwise why it cannot be judged so.
 pub(super) fn expect_dead_lease(record: &Record, lease_until: Time, now: Now) -> Result<(), Refusal> {
     if lease_is_dead(record, lease_until, now) {
         Ok(())
@@ -51,15 +52,15 @@ pub(super) fn expect_dead_lease(record: &Record, lease_until: Time, now: Now) ->
     }
 }
 
-/// Whether the owner's last write has a date that has not come yet.
+/// Whether the owner's last write is dated in the future.
 pub(super) fn is_owner_ahead(record: &Record, now: Now) -> bool {
     now.is_before(record.owner_wrote_at, record.policy.skew)
 }
 
-/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive. It is
-/// never shorter than `quiet_min`.
+/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect may still
+/// arrive. The period is at least `quiet_min`.
 ///
-/// Where the owner's last write is dated ahead, it counts as made now, as [`redate`](super::redate) has it.
+/// An owner's write with a date in the future counts as made now, as in [`redate`](super::redate).
 pub(super) fn quiet_until(record: &Record, quiet_min: Duration, now: Now) -> Time {
     let policy = &record.policy;
     let wrote_at = if is_owner_ahead(record, now) { now.at } else { record.owner_wrote_at };
@@ -68,7 +69,7 @@ pub(super) fn quiet_until(record: &Record, quiet_min: Duration, now: Now) -> Tim
     silent_since + quiet.max(quiet_min)
 }
 
-/// Nothing, where absence that was seen at `asked_at` proves that the effect never happened.
+/// `Ok` if absence at `asked_at` proves that the effect never happened.
 pub(super) fn expect_quiet_over(
     record: &Record,
     quiet_min: Duration,
@@ -82,13 +83,13 @@ pub(super) fn expect_quiet_over(
     if asked_at.min(now.at) > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
 }
 
-/// Whether an effect in doubt may be sent again at `now`: so early that it arrives while the downstream system
-/// still remembers the very first attempt. Never where nobody knows how long ago that was.
+/// Whether an effect in doubt may be sent again at `now`: it must arrive while the downstream system still remembers
+/// the first attempt. False if the age of the first attempt is not known.
 pub(super) fn is_repeat_open(record: &Record, now: Now) -> bool {
     now.can_claim() && is_age_known(record, now) && now.at < repeat_before(record, now)
 }
 
-/// Whether the date of the first attempt tells how long ago it was: it has come, and no other time can have given it.
+/// Whether the age of the first attempt is known: its date is in the past, and not from a replaced time.
 pub(super) fn is_age_known(record: &Record, now: Now) -> bool {
     let created_at = record.created_at;
     let is_since = now.replaced_at.is_none_or(|replaced_at| created_at >= replaced_at);
@@ -96,18 +97,18 @@ pub(super) fn is_age_known(record: &Record, now: Now) -> bool {
     is_since && is_beyond && !is_first_ahead(record, now)
 }
 
-/// Whether the first attempt has a date that has not come yet.
+/// Whether the first attempt is dated in the future.
 fn is_first_ahead(record: &Record, now: Now) -> bool {
     now.is_before(record.created_at, record.policy.skew)
 }
 
-/// The date of the first attempt for whoever writes the record at `now`. One that has not come yet is replaced by one so long ago
-/// that the downstream system may have forgotten it: how long ago it was, nobody knows.
+/// The date of the first attempt to write at `now`. A date in the future is replaced by one so old that the
+/// downstream system may have forgotten the attempt, because its real age is not known.
 pub(super) fn first_date(record: &Record, now: Now) -> Time {
     if is_first_ahead(record, now) { now.at - record.policy.dedup_window } else { record.created_at }
 }
 
-/// Whether a wrong clock dated this unsettled record ahead: a moment that has not come yet stands in it.
+/// Whether a wrong clock dated this unresolved record in the future.
 #[must_use]
 pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
@@ -117,24 +118,24 @@ pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     !is_settled && [record.created_at, record.owner_wrote_at, record.updated_at].into_iter().any(is_ahead)
 }
 
-/// By how much the last write of a record is dated ahead of `now`, where that is more than clocks may differ by: a clock
-/// was wrong then, or is now.
+/// How far the last write of a record is dated ahead of `now`, if that is more than clocks may differ: the clock was
+/// wrong then, or is wrong now.
 pub fn written_ahead_by(record: &Record, now: impl Into<Now>) -> Option<Duration> {
     let now = now.into();
     let is_ahead = now.is_before(record.updated_at, record.policy.skew);
     is_ahead.then(|| record.updated_at.since(now.at))
 }
 
-/// When the last repeat is safe: before this moment.
+/// A repeat is safe only before this moment.
 pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
     (record.created_at + record.policy.dedup_window) - attempt_max(&record.policy, now)
 }
 
-/// For how long after the first attempt a retry may settle a doubt by repeating the effect, under this policy: a repeat
-/// has to arrive while the downstream system still remembers the first. `None` where no record's time decides that: class
-/// `external` never allows it, class `local` always.
+/// How long after the first attempt a retry may resolve a doubt by repeating the effect, under this policy: the
+/// repeat has to arrive while the downstream system still remembers the first attempt. `None` if time does not
+/// decide: class `external` never allows it, class `local` always.
 ///
-/// What may be done with one record is for [`may_repeat`](super::may_repeat) to say.
+/// For a single record, ask [`may_repeat`](super::may_repeat).
 pub fn repeat_within(policy: &Policy, now: impl Into<Now>) -> Option<Duration> {
     match policy.class {
         Class::Downstream => Some(policy.dedup_window.saturating_sub(attempt_max(policy, now.into()))),
@@ -142,20 +143,20 @@ pub fn repeat_within(policy: &Policy, now: impl Into<Now>) -> Option<Duration> {
     }
 }
 
-/// The longest that one attempt takes to arrive, by any clock.
+/// The longest time that one attempt takes to arrive, by any clock.
 fn attempt_max(policy: &Policy, now: Now) -> Duration {
     policy.work_deadline.saturating_add(now.skew.max(policy.skew))
 }
 
-/// Until when the stored outcome is replayed, where there is one. Where the time was replaced since it was dated, it is
-/// kept for its whole time from then.
+/// Until when the stored outcome is replayed, if there is one. If the time was replaced after the outcome was dated,
+/// the full ttl counts from the replacement.
 pub fn expires_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
     let expires_at = record.expires_at()?;
     let replaced_at = now.into().replaced_at.filter(|replaced_at| record.updated_at < *replaced_at);
     Some(replaced_at.map_or(expires_at, |replaced_at| expires_at.max(replaced_at + record.policy.ttl)))
 }
 
-/// From when on the key is as free as one never seen.
+/// From when the key counts as unused.
 pub fn gone_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
     match expires_at(record, now) {
         Some(expires_at) => Some(record.tombstone_until(expires_at)),
@@ -163,7 +164,7 @@ pub fn gone_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
     }
 }
 
-/// By how much the clock that dated the record and the one that judges may differ.
+/// How much the clock that dated the record and the current one may differ.
 pub(super) fn skew(record: &Record, now: Now) -> Duration {
     now.skew.max(record.policy.skew)
 }

@@ -1,4 +1,4 @@
-//! What a request gets that meets a record: the table of states, fingerprints and leases.
+//! What a request gets when it finds a record: the table of states, fingerprints and leases.
 
 use super::dates::{
     expires_at, first_date, gone_at, is_age_known, is_repeat_open, lease_is_dead, repeat_before,
@@ -14,68 +14,68 @@ use crate::time::{Now, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In which state a claim begins.
+/// The initial state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Begin {
-    /// The worker has something to do before the effect can begin, and will [`start`](super::start) right
-    /// before it. A crash until then costs nothing.
+    /// The worker has to prepare before the effect begins, and calls [`start`](super::start) right before it. A crash
+    /// until then is harmless.
     Claimed,
-    /// The effect begins at once: one write less, and the cautious reading after a crash.
+    /// The effect begins immediately. This saves a write, but after a crash the outcome is in doubt.
     Processing,
 }
 
-/// What a request brings along for the case that it becomes the owner of an attempt.
+/// What a request needs if it becomes the owner of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    /// Freshly drawn; must never have been used for another attempt.
+    /// A fresh token that was never used for another attempt.
     pub token: Token,
-    /// How the attempt would begin.
+    /// The initial state of the attempt.
     pub begin: Begin,
 }
 
-/// What a request is to do.
+/// What a request has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a decision says what to store or to answer; dropped, the request gets neither"]
 pub enum Decision<'a> {
-    /// Store this; once it is stored, the attempt is yours. Refused by the store: decide again from what
-    /// stands there.
+    /// Store this write. When it is stored, the attempt is yours. If the store refuses it, decide again from the
+    /// stored entry.
     Run(Box<Write>),
-    /// The owner is gone and the effect in doubt: store this, then answer [`Reply::Unknown`]. Refused by the
-    /// store: decide again.
+    /// The owner is gone and the effect is in doubt. Store this write, then answer [`Reply::Unknown`]. If the store
+    /// refuses it, decide again.
     MarkUnknown(Box<Write>),
-    /// Nothing to store: this is the answer.
+    /// Answer with this; there is nothing to store.
     Answer(Reply<'a>),
-    /// The command lives under the next secret's id: decide again from what stands there.
+    /// The command is stored under the next secret's ID: decide again from the entry there.
     Follow,
 }
 
-/// What a request is answered without an attempt of its own.
+/// The answer to a request that gets no attempt of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a reply is what the request is to be answered"]
 pub enum Reply<'a> {
-    /// The stored outcome, once more.
+    /// The stored outcome.
     Replay(&'a Outcome),
-    /// Another attempt is under way.
+    /// Another attempt is running.
     InProgress,
     /// Nobody can prove whether the effect happened.
     Unknown,
     /// The key is bound to another payload.
     Mismatch,
-    /// There was an outcome, and it is past its time.
+    /// The outcome has expired.
     Expired,
-    /// Every attempt that the policy allows took no effect.
+    /// All attempts that the policy allows ended without effect.
     AttemptsExhausted,
-    /// Something stands there that this node cannot read, or cannot follow without breaking a [`Rule`](super::Rule).
-    /// Answered like [`Reply::Unknown`]; wants an alarm.
+    /// The entry is unreadable, or the next transition would break a [`Rule`](super::Rule). Answered like
+    /// [`Reply::Unknown`]; raise an alarm.
     Unreadable,
-    /// What the request needs depends on the time, and the clock is not trusted. Nothing was run; later may do.
+    /// The decision depends on the time, and the clock is not trusted. Nothing was run; a later retry may succeed.
     ClockNotTrusted,
 }
 
-/// What a request is to do, given what the store found under its command id.
+/// Decides what a request has to do, given what the store found under its command ID.
 ///
-/// `stamp.now` must come from the very answer of the store that carried the record; where nothing was read yet (a
-/// claim that is tried at once, as an insert), from its last answer and what has passed since.
+/// `stamp.now` must come from the same answer of the store as the record. If nothing was read yet (a claim that is
+/// tried directly as an insert), use the store's last answer plus the time since then.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
@@ -94,13 +94,13 @@ pub enum Reply<'a> {
 ///
 /// let (five, six) = (Fingerprint::from_bytes([5; 32]), Fingerprint::from_bytes([6; 32]));
 /// let ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
-/// // A key never seen: run, as the first attempt.
+/// // A new key: run, as the first attempt.
 /// let Decision::Run(write) = decide(Found::Nothing, &command(&five), ticket, stamp(0)) else { panic!() };
 /// assert_eq!((write.next.state_name(), write.next.attempt()), (StateName::Processing, 1));
-/// // Its twin meets the record:
+/// // A duplicate finds the record:
 /// let found = Found::Record(&write.next);
 /// assert_eq!(decide(found, &command(&five), ticket, stamp(1)), Decision::Answer(Reply::InProgress));
-/// // The same key with another payload is refused, whatever the state:
+/// // The same key with another payload is refused in every state:
 /// assert_eq!(decide(found, &command(&six), ticket, stamp(1)), Decision::Answer(Reply::Mismatch));
 /// ```
 pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Decision<'a> {
@@ -109,7 +109,7 @@ pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp
             let next = first_attempt(command, ticket, stamp);
             Decision::Run(Box::new(Write { expect: Expect::Absent, next }))
         }
-        Judgement::Reuse(record) => store(Decision::Run, record, anew(record, command, ticket, stamp)),
+        Judgement::Reuse(record) => store(Decision::Run, record, reuse_key(record, command, ticket, stamp)),
         Judgement::Again(record) => {
             store(Decision::Run, record, next_attempt(record, command, ticket, stamp))
         }
@@ -121,7 +121,7 @@ pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp
     }
 }
 
-/// Where `next` breaks a rule of every write, nothing is stored and nothing runs.
+/// If `next` breaks a [`Rule`](super::Rule), nothing is stored and nothing runs.
 fn store<'a>(decision: fn(Box<Write>) -> Decision<'a>, old: &Record, next: Record) -> Decision<'a> {
     match rules::swap(old, next) {
         Ok(write) => decision(Box::new(write)),
@@ -129,10 +129,10 @@ fn store<'a>(decision: fn(Box<Write>) -> Decision<'a>, old: &Record, next: Recor
     }
 }
 
-/// What a request is answered that waits for a running twin, each time it looks.
+/// The answer for a request that waits for a running duplicate, each time it reads the record.
 ///
-/// A waiter never starts an attempt: whatever would need one is still [`Reply::InProgress`] to it, and the
-/// result of an attempt that took no effect is a result.
+/// A waiter never starts an attempt: if one is needed, the answer is still [`Reply::InProgress`]. The answer of an
+/// attempt without effect counts as a result.
 pub fn attend<'a>(found: Found<'a>, command: &Command<'_>, now: impl Into<Now>) -> Reply<'a> {
     match judge(found, command, now.into()) {
         Judgement::Final(Reply::AttemptsExhausted) => {
@@ -157,11 +157,11 @@ fn stored_refusal(found: Found<'_>) -> Option<&Outcome> {
     }
 }
 
-/// The table, before anything is done about it.
+/// The result of the table, before a write is computed.
 enum Judgement<'a> {
-    /// Nothing stands there.
+    /// No entry.
     Free,
-    /// What stands there is past its time: the command begins anew over it.
+    /// The record's retention is over: the command starts again in its place.
     Reuse(&'a Record),
     /// The next attempt at the same command.
     Again(&'a Record),
@@ -169,14 +169,14 @@ enum Judgement<'a> {
     Lapsed(&'a Record),
     /// An answer.
     Final(Reply<'a>),
-    /// A marker stands there.
+    /// A moved marker.
     Elsewhere,
 }
 
 fn judge<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> Judgement<'a> {
     let judgement = judge_by_the_clock(found, command, now);
     let needs_claim = matches!(judgement, Judgement::Free | Judgement::Reuse(_) | Judgement::Again(_));
-    // What was claimed by a wrong clock would be dated by it.
+    // A claim would be dated by a wrong clock.
     if needs_claim && !now.can_claim() { Judgement::Final(Reply::ClockNotTrusted) } else { judgement }
 }
 
@@ -192,7 +192,7 @@ fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> 
         return Judgement::Reuse(record);
     }
     if let State::Expired { .. } = record.state {
-        // A tombstone that only seems to be over still refuses.
+        // Without a trusted clock, an expired tombstone still refuses.
         return Judgement::Final(Reply::Expired);
     }
     if expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at) {
@@ -202,7 +202,7 @@ fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> 
     if let State::FailedNotReplayable { bound: false, .. } = record.state {
         return Judgement::Again(record);
     }
-    // Before anything about the state is given away or done: is this the same command at all?
+    // Compare the payload before revealing or changing anything about the state.
     match is_same_payload(record, command) {
         Some(true) => judge_same(record, now),
         // Whether the key is still bound depends on the time.
@@ -212,8 +212,8 @@ fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> 
     }
 }
 
-/// Whether the command carries the payload that the record is bound to; `None` where this node does not know
-/// the algorithm that the record was claimed under.
+/// Whether the command has the record's payload; `None` if this node does not know the record's fingerprint
+/// algorithm.
 fn is_same_payload(record: &Record, command: &Command<'_>) -> Option<bool> {
     if record.policy.selection == command.policy.selection {
         return Some(record.fingerprint == command.fingerprint);
@@ -221,7 +221,7 @@ fn is_same_payload(record: &Record, command: &Command<'_>) -> Option<bool> {
     match command.payload.fingerprint(&record.policy.selection) {
         Ok(fingerprint) => Some(record.fingerprint == fingerprint),
         Err(error) if error.kind() == ErrorKind::UnknownVersion => None,
-        // The payload that made the record could be fingerprinted this way and this one cannot: not the same.
+        // The record's payload could be fingerprinted this way and this one cannot, so they differ.
         Err(_) => Some(false),
     }
 }
@@ -231,7 +231,7 @@ fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
         State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
             Judgement::Final(Reply::Replay(outcome))
         }
-        // The limit is on attempts that ran to their end; one that never began has shown nothing.
+        // The limit counts attempts that ran to their end, not one that never began.
         State::FailedNotReplayable { proof: Proof::NeverBegan, .. } => Judgement::Again(record),
         State::FailedNotReplayable { .. } => match record.policy.attempts_max {
             Some(attempts_max) if record.attempt >= attempts_max => {
@@ -255,21 +255,21 @@ fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
     }
 }
 
-/// Whether an attempt may follow one that ended in doubt, at `now`: whether a retry by itself can settle that doubt. What
-/// counts is the class that the record was claimed under, and in class `downstream` whether its window is still open.
+/// Whether a new attempt may follow one that ended in doubt, so that a retry can resolve it. Depends on the class
+/// that the record was claimed under and, in class `downstream`, on whether its window is still open.
 #[must_use]
 pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     match record.policy.class {
-        // The earlier transaction cannot commit any more without its fenced finish, which would be refused.
+        // The earlier transaction can no longer commit: its fenced finish would be refused.
         Class::Local => true,
         Class::Downstream => is_repeat_open(record, now),
         Class::External => false,
     }
 }
 
-/// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until then, and
-/// its answer is better proof than anybody's word.
+/// From when only a verdict or the owner can resolve a doubt. In class `downstream`, the next request resolves it
+/// until then, and its answer is better proof than a verdict.
 #[must_use]
 pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
     let now = now.into();
@@ -296,7 +296,7 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
         updated_at: stamp.now.at,
         owner_wrote_at: stamp.now.at,
         earlier_doubt: false,
-        state: begun(ticket.begin, &command.policy, stamp.now.at),
+        state: initial_state(ticket.begin, &command.policy, stamp.now.at),
         history: History::default(),
         labels: Labels::default(),
         extensions: bytes::Bytes::new(),
@@ -305,9 +305,9 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
     record
 }
 
-/// The first attempt of a command that takes the place of one past its time. Version and fence go on growing,
-/// so that whoever still holds the old record is stopped.
-fn anew(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+/// The first attempt of a command in the place of a record whose retention is over. Version and fence keep growing,
+/// so that holders of the old record cannot write.
+fn reuse_key(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
     let mut record = first_attempt(command, ticket, stamp);
     record.operation_id = old.operation_id;
     record.version = old.version + 1;
@@ -327,7 +327,7 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
         }
         _ => {}
     }
-    next.policy = paced(&next, command);
+    next.policy = policy_of_next_attempt(&next, command);
     next.version += 1;
     next.token = ticket.token;
     next.attempt = next.attempt.saturating_add(1);
@@ -335,14 +335,14 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     next.created_at = first_date(old, stamp.now);
     next.updated_at = stamp.now.at;
     next.owner_wrote_at = stamp.now.at;
-    next.state = begun(ticket.begin, &next.policy, stamp.now.at);
+    next.state = initial_state(ticket.begin, &next.policy, stamp.now.at);
     remember(&mut next, stamp);
     next
 }
 
-/// The record's own terms at the pace of whoever makes the next attempt: how long its lease holds and how long its
-/// effect may be under way is for the worker of today to say. Where an earlier attempt is in doubt, the slower counts.
-fn paced(record: &Record, command: &Command<'_>) -> Arc<Policy> {
+/// The record's own policy with the lease and the work deadline of the next attempt's worker. If an earlier attempt
+/// is in doubt, the longer values apply.
+fn policy_of_next_attempt(record: &Record, command: &Command<'_>) -> Arc<Policy> {
     let (old, new) = (&record.policy, &command.policy);
     let pace = |old: Duration, new: Duration| if record.earlier_doubt { old.max(new) } else { new };
     let lease = pace(old.lease, new.lease);
@@ -359,7 +359,7 @@ fn next_fence(old: &Record, now: Time) -> u64 {
     now.as_millis().max(old.fence.saturating_add(1))
 }
 
-fn begun(begin: Begin, policy: &Policy, now: Time) -> State {
+fn initial_state(begin: Begin, policy: &Policy, now: Time) -> State {
     let lease_until = now + policy.lease;
     match begin {
         Begin::Claimed => State::Claimed { lease_until },

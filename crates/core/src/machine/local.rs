@@ -1,26 +1,24 @@
-//! What a `local` command stores: one write, at the end of the transaction that its effect is in.
+//! The one write of a `local` command, at the end of the transaction that contains its effect.
 
 use super::{Refusal, Stamp, Write, history_entry};
 use crate::outcome::Outcome;
 use crate::policy::Class;
 use crate::record::State;
 
-/// How the transaction of a `local` command ends. There is no third way: where it fails, it is rolled back, and nothing
-/// says that it ever began.
+/// How the transaction of a `local` command ends. If it fails instead, it is rolled back and leaves no trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalEnding {
     /// The effect commits together with this outcome.
     Succeeded(Outcome),
-    /// The command is refused for good. This commits alone, without anything that the work has written.
+    /// The command is refused permanently. Only this outcome commits, and none of the work's writes.
     Refused(Outcome),
 }
 
-/// Claim, effect and outcome of a `local` command as the one write that its transaction makes: what [`decide`](super::decide)
-/// had claimed, ended. To be stored in the transaction that holds the effect, and nowhere else; where the store refuses it, that
-/// transaction is rolled back whole.
+/// Combines the claim that [`decide`](super::decide) computed and the outcome of a `local` command into one write.
+/// Store it in the transaction that contains the effect. If the store refuses it, roll that transaction back.
 ///
-/// The claim itself is never stored, so that nobody ever sees a lease and there is nothing to be in doubt about: the version
-/// grows by one for the whole command.
+/// The claim itself is never stored, so there is no lease and no doubt. The version grows by one for the whole
+/// command.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
@@ -48,7 +46,7 @@ pub enum LocalEnding {
 /// ```
 pub fn commit_local(claim: &Write, ending: LocalEnding, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let claimed = &claim.next;
-    // A record keeps the class that it was claimed under: an earlier attempt of another class has its effect elsewhere.
+    // A record keeps the class it was claimed under: an earlier attempt of another class had its effect elsewhere.
     if claimed.policy.class != Class::Local {
         return Err(Refusal::NotLocal);
     }

@@ -1,25 +1,26 @@
-//! The state machine: every way a record may change, each a pure function from record to record.
+//! The state machine: every transition of a record, each a pure function from record to record.
 //!
-//! What lives here: the meaning of Semel. A store swaps records, a transport speaks a protocol, an engine runs
-//! work; what any of it *means* is decided in these files and nowhere else.
-//! What must never: I/O, a clock, randomness. The moment and the token are arguments, so that a model checker
-//! can walk through every order of events with this very code.
+//! Contents: all decisions of Semel. A store swaps records, a transport speaks a protocol, the engine runs work; only
+//! this module decides what they *mean*. Never here: I/O, a clock, randomness. The moment and the token are
+//! arguments, so a model checker can explore every order of events with this code.
 //!
-//! The states and the ways between them are pictured at the [crate's front page](crate#the-states).
+//! The [crate's front page](crate#the-states) has a diagram of the states and transitions.
 //!
 //! Three principles hold everywhere:
 //!
-//! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]); the
-//!    store applies it only where all three still stand. A stale worker therefore changes nothing.
-//! 2. A final outcome changes only by the end of its retention.
-//! 3. What cannot be proven is `UNKNOWN`; only an outcome, a verdict, or (where the effect's own system
-//!    deduplicates) another attempt leads out of it.
+//! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]). The
+//!    store applies it only if all three are unchanged, so a stale worker changes nothing.
+//! 2. A final outcome changes only at the end of its retention.
+//! 3. If nobody can prove what happened, the state is `UNKNOWN`. Only an outcome, a verdict, or (if the downstream
+//!    system deduplicates) another attempt leads out of it.
 //!
-//! What can be seen of them in an old record and its successor is checked on the way out of every transition: [`Rule`].
+//! Every transition checks these principles, as far as an old record and its successor show them: [`Rule`].
 //!
-//! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
-//! the owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
-//! ahead, and [`reconcile`], [`postpone`], [`plan_probe`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+//! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are the
+//! owner's; [`commit_local`] combines them if the effect is in the same transaction as its record; [`lapse`] handles
+//! a dead owner's record, [`redate`] corrects dates in the future, and [`reconcile`], [`postpone`], [`plan_probe`],
+//! [`resolve`] and [`release`] resolve it; [`expire`] and [`purge`] end it; [`route`] finds a command during a rotation
+//! of the hashing secret.
 
 mod command;
 mod dates;
@@ -53,7 +54,7 @@ use crate::time::{Now, Time};
 use std::fmt;
 use std::time::Duration;
 
-/// When a transition happens, by whom and why: what history remembers of it.
+/// When a transition happens, by whom and why: its entry in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp<'a> {
     /// The moment, by the store's clock, and what may be concluded from it.
@@ -65,7 +66,7 @@ pub struct Stamp<'a> {
 }
 
 impl<'a> Stamp<'a> {
-    /// A stamp for what `who` does at `now`.
+    /// A stamp for an action of `who` at `now`.
     pub fn new(now: impl Into<Now>, who: &'a str, why: &'a str) -> Self {
         Self { now: now.into(), who, why }
     }
@@ -78,10 +79,10 @@ pub enum Found<'a> {
     Nothing,
     /// A record.
     Record(&'a Record),
-    /// The marker of a command that lives under the next secret's id.
+    /// The marker of a command that is stored under the next secret's ID.
     Moved,
-    /// Something that cannot be read: damaged, sealed with a missing key, or written by a newer node. It is
-    /// answered as unknown in every class, and never written over.
+    /// An unreadable entry: damaged, sealed with a missing key, or written by a newer node. Answered as unknown in
+    /// every class, and never overwritten.
     Unreadable,
 }
 
@@ -95,19 +96,19 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
     }
 }
 
-/// What must still stand in the store for a write to be applied.
+/// What the store must still contain for a write to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a condition holds back nothing before it reaches a store"]
 pub enum Expect {
-    /// Nothing at all.
+    /// No entry.
     Absent,
     /// The record that the write was computed from.
     Unchanged(Unchanged),
 }
 
-/// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy fail-over a version
-/// comes again on another timeline, one owner's token stands on many versions, and a verdict keeps the token, so that both
-/// can come again with another meaning.
+/// A record of exactly this version, token and state. None of them is enough alone: after a failover that lost
+/// writes, a version occurs again on another timeline; one owner's token is on many versions; and a verdict keeps the
+/// token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a condition holds back nothing before it reaches a store"]
 pub struct Unchanged {
@@ -120,12 +121,12 @@ pub struct Unchanged {
 }
 
 impl Unchanged {
-    /// That `record` is still as it was read.
+    /// The condition that `record` is unchanged.
     pub fn of(record: &Record) -> Self {
         Self { version: record.version, token: record.token, state: record.state_name() }
     }
 
-    /// Whether what a store found is that record.
+    /// Whether a store found that record.
     #[must_use]
     pub fn met_by(&self, found: Found<'_>) -> bool {
         matches!(found, Found::Record(record) if *self == Self::of(record))
@@ -133,12 +134,12 @@ impl Unchanged {
 }
 
 impl Expect {
-    /// That `record` is still as it was read.
+    /// The condition that `record` is unchanged.
     pub fn unchanged(record: &Record) -> Self {
         Self::Unchanged(Unchanged::of(record))
     }
 
-    /// Whether what a store found is what was expected.
+    /// Whether the condition holds for what a store found.
     #[must_use]
     pub fn met_by(&self, found: Found<'_>) -> bool {
         match self {
@@ -148,50 +149,50 @@ impl Expect {
     }
 }
 
-/// A compare-and-swap for a store to apply: `next` where `expect` still holds, nothing otherwise.
+/// A compare-and-swap for a store to apply: write `next` if `expect` still holds, otherwise nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use = "a transition changes nothing before a store has applied its write"]
 pub struct Write {
-    /// What must still stand there.
+    /// What the store must still contain.
     pub expect: Expect,
-    /// What shall stand there afterwards.
+    /// What it contains afterwards.
     pub next: Record,
 }
 
-/// Why a transition is not to be had. The record is as it was.
+/// Why a transition is refused. The record is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The record belongs to another attempt by now.
+    /// The record now belongs to another attempt.
     Superseded,
-    /// The attempt has not been started, so that it can have had no effect to report.
+    /// The attempt was not started, so it has no effect to report.
     NotStarted,
     /// The record is in a state that this transition does not start from.
     WrongState,
-    /// The record was claimed under another class than `local`, and keeps it: its effect is in no transaction with it.
+    /// The record was claimed under another class than `local` and keeps it: its effect is not in the same
+    /// transaction.
     NotLocal,
-    /// The outcome is final, or the attempt was ended before.
+    /// The outcome is final, or the attempt has already ended.
     Settled,
-    /// The owner's lease is still alive. Unless it is renewed, it is dead from this moment on.
+    /// The owner's lease is still valid. Unless renewed, it expires at this moment.
     LeaseAlive(Time),
-    /// An owner that went silent may still act: absence proves nothing before this moment.
+    /// A silent owner may still act: until this moment, absence proves nothing.
     QuietUntil(Time),
     /// An earlier attempt may have taken effect.
     InDoubt,
-    /// The record's time is not over before this moment.
+    /// The record must be kept until this moment.
     NotBefore(Time),
-    /// The clock is not trusted, or not yet trusted enough for this. What would be dated or judged by it could be
-    /// wrong by any amount.
+    /// The clock is not trusted enough for this. Its dates and judgements could be wrong by any amount.
     ClockNotTrusted,
-    /// The transition would break a rule that every write keeps. This is a bug in Semel, worth an alarm.
+    /// The transition would break a rule that holds for every write. This is a bug in Semel; raise an alarm.
     Inconsistent(Rule),
 }
 
 impl Refusal {
-    /// From when on the same may be tried again, where time alone can change the answer.
+    /// When to try again, if the passage of time alone can change the answer.
     pub fn retry_at(&self) -> Option<Time> {
         match self {
             Self::LeaseAlive(dead_from) => Some(*dead_from),
-            // It has to be later than that.
+            // Strictly later than that moment.
             Self::QuietUntil(quiet_until) => Some(*quiet_until + Duration::from_millis(1)),
             Self::NotBefore(time) => Some(*time),
             Self::Superseded
@@ -209,8 +210,8 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Superseded => f.write_str("the record belongs to another attempt by now"),
-            Self::NotStarted => f.write_str("the attempt was never started, so it has no outcome"),
+            Self::Superseded => f.write_str("the record now belongs to another attempt"),
+            Self::NotStarted => f.write_str("the attempt was not started, so it has no outcome"),
             Self::WrongState => f.write_str("the record's state does not allow this"),
             Self::NotLocal => f.write_str("the record was claimed under another class than `local`"),
             Self::Settled => f.write_str("the record is settled already"),
@@ -226,7 +227,7 @@ impl fmt::Display for Refusal {
             Self::Inconsistent(rule) => {
                 write!(
                     f,
-                    "the change breaks the rule that {rule}; nothing was written; report this as a bug in Semel"
+                    "bug in Semel, please report it: the change breaks the rule that {rule}; nothing was written"
                 )
             }
         }
@@ -235,8 +236,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The record after a write: one version on, with the new state and, where something happened that a person
-/// would want to know of, an entry in its history.
+/// The record after a write: the next version, with the new state and, if the change matters to people, a history
+/// entry.
 fn written(record: &Record, state: State, stamp: Stamp<'_>) -> Record {
     let mut next = record.clone();
     next.version += 1;
@@ -252,7 +253,7 @@ fn remember(record: &mut Record, stamp: Stamp<'_>) {
     record.history.push(entry, record.policy.history_entries_max);
 }
 
-/// What history remembers of a record that has just got its state.
+/// The history entry for a record's new state.
 fn history_entry(record: &Record, stamp: Stamp<'_>) -> history::Entry {
     history::Entry {
         attempt: record.attempt,

@@ -10,23 +10,23 @@ use crate::record::{Doubt, Proof, Record, State, Token};
 use crate::time::{Now, Time};
 use std::time::Duration;
 
-/// The effect is about to begin: `CLAIMED` becomes `PROCESSING`. Must be stored before the effect's first byte
-/// leaves.
+/// The effect is about to begin: `CLAIMED` becomes `PROCESSING`. Must be stored before the first byte of the effect
+/// is sent.
 pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    own(record, token, stamp.now)?;
+    check_owner(record, token, stamp.now)?;
     let State::Claimed { .. } = record.state else { return Err(Refusal::WrongState) };
     let lease_until = stamp.now.at + record.policy.lease;
     owners_write(record, State::Processing { lease_until }, stamp)
 }
 
-/// The owner is still at work: its lease is extended from now, and never shortened by a clock that went back within the
-/// skew. Leaves no trace in the history.
+/// Renews the owner's lease from now. A clock that went back within the skew never shortens it. Not recorded in the
+/// history.
 pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write, Refusal> {
     let judged = now.into();
-    own(record, token, judged)?;
+    check_owner(record, token, judged)?;
     let now = judged.at;
-    // A clock that went back within the skew takes nothing back: an owner that never hears of this renewal acts on the
-    // lease that it knows, and others must not give it up before that.
+    // A clock that went back within the skew must not shorten the lease: an owner that misses the answer to this
+    // renewal relies on the lease it knows.
     let wrote_at = now.max(record.owner_wrote_at.min(now + skew(record, judged)));
     let mut next = record.clone();
     match &mut next.state {
@@ -42,15 +42,15 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
     rules::swap(record, next)
 }
 
-/// Whether the effect may be sent at `now`: the attempt is started, its lease has not lapsed, and, where an
-/// earlier attempt is in doubt, the downstream system still remembers it.
+/// Whether the effect may be sent at `now`: the attempt is started, its lease has not expired and, if an earlier
+/// attempt is in doubt, the downstream system still remembers it.
 ///
-/// To be asked right before the first byte leaves, of the last record that is known to be stored. `now` must not
-/// lie behind the store's clock: where it is not read from the store, take the time of its last answer plus what has
-/// passed since the *question* was sent, on a clock that counts suspended time.
+/// Call it right before the first byte is sent, with the last record that is known to be stored. `now` must not be
+/// behind the store's clock: if it is not read from the store, use the time of its last answer plus the time since
+/// that *request* was sent, on a clock that counts suspended time.
 ///
-/// `held_for` is how long ago, on that same clock, the owner dated its last stored write. Dates alone do not do: when
-/// the clock is set back, a lease that is long over for everybody looks alive again.
+/// `held_for` is the time on the same clock since the owner dated its last stored write. Dates alone are not enough:
+/// if the clock is set back, an expired lease looks valid again.
 #[must_use = "nothing may be sent without an answer to this"]
 pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Duration) -> bool {
     let now = now.into();
@@ -60,31 +60,31 @@ pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Du
     record.token == token && is_begun && is_held && remembered
 }
 
-/// Whether the owner still holds the record at `now`, so that nobody else can have written it by then. The end of the lease
-/// counts and no skew: that is for others to wait. What was dated ahead is held by nobody; others take its owner for gone.
+/// Whether the owner still holds the record at `now`, so that nobody else can have written it. The end of the lease
+/// counts without skew; others wait for the skew too. A record dated in the future is held by nobody: others treat
+/// its owner as gone.
 #[must_use]
 pub fn is_held(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     !lease_left(record, now.at).is_zero() && !is_dated_ahead(record, now)
 }
 
-/// For how long after `now` the owner may count on its lease; zero where it is over, or there is none. For its own pace:
-/// whether it may act is for [`may_send`] to say.
+/// How long after `now` the owner's lease lasts; zero if it is over, or if there is none. For scheduling only:
+/// [`may_send`] decides whether the owner may act.
 pub fn lease_left(record: &Record, now: Time) -> Duration {
     record.lease_until().map_or(Duration::ZERO, |lease_until| lease_until.since(now))
 }
 
-/// How long before `now` the owner dated its last write, by its date alone: what [`may_send`] is told by an owner that
-/// made that write in another process.
+/// How long before `now` the owner dated its last write, by its date alone. For [`may_send`], if the owner made that
+/// write in another process.
 pub fn held_for(record: &Record, now: Time) -> Duration {
     now.since(record.owner_wrote_at)
 }
 
-/// The attempt has ended. The owner may answer its client once this is stored, and not before.
+/// Ends the attempt. The owner may answer its client only after this is stored.
 ///
-/// An owner that comes late still finishes over the `UNKNOWN`, or the "not applied" verdict, that was made of
-/// its own attempt: it holds the true outcome. It is recognised by its token, so that nobody finishes for a
-/// successor.
+/// A late owner may still finish over an `UNKNOWN` or a "not applied" verdict on its own attempt, because it knows
+/// the true outcome. It is recognised by its token, so it cannot finish its successor's attempt.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
@@ -111,13 +111,13 @@ pub fn held_for(record: &Record, now: Time) -> Duration {
 /// let paid = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], ""));
 /// let done = finish(&record, Token::from_random(7), paid.clone(), stamp(10))?.next;
 /// assert_eq!(done.state_name(), StateName::Succeeded);
-/// // Nobody else's token will do, and final is final:
+/// // Another token is refused, and a final outcome stays final:
 /// assert_eq!(finish(&record, Token::from_random(8), paid.clone(), stamp(10)), Err(Refusal::Superseded));
 /// assert_eq!(finish(&done, Token::from_random(7), paid, stamp(11)), Err(Refusal::Settled));
 /// # Ok::<(), Refusal>(())
 /// ```
 pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    own(record, token, stamp.now)?;
+    check_owner(record, token, stamp.now)?;
     let now = stamp.now.at;
     let state = match &record.state {
         State::Processing { .. } => ended(record, ending, now),
@@ -129,13 +129,13 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
             | Ending::InDoubt => return Err(Refusal::NotStarted),
         },
         State::Unknown { doubt, .. } => match ended(record, ending, now) {
-            // The owner has told before that it cannot tell: nothing new.
+            // The owner has already reported doubt; this adds nothing.
             State::Unknown { .. } if *doubt == Doubt::Owner => return Err(Refusal::Settled),
             state => state,
         },
         State::FailedNotReplayable { proof: Proof::Verdict, .. } => match ending {
             Ending::Succeeded(_) | Ending::FailedReplayable(_) => ended(record, ending, now),
-            // The verdict stands: the owner agrees with it, or knows less.
+            // The verdict is kept: the owner agrees with it, or knows less.
             Ending::NotApplied(_) | Ending::NotAppliedForGood(_) | Ending::InDoubt => {
                 return Err(Refusal::Settled);
             }
@@ -148,16 +148,16 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
     owners_write(record, state, stamp)
 }
 
-/// The owner gives the attempt up before anything was sent: [`finish`] with nothing to show.
+/// The owner gives up the attempt before anything was sent: [`finish`] without effect.
 pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     finish(record, token, Ending::NotApplied(None), stamp)
 }
 
-/// Whether a claim whose acknowledgement was lost is in the store after all: its token is proof enough. Yields
-/// the record as it stands now, which somebody may have changed since.
+/// Finds out whether a claim whose acknowledgement was lost is in the store: its token proves it. Returns the current
+/// record, which may have changed since.
 ///
-/// `None`: decide again, with a *fresh* token. To send the same claim once more could bring its token to a second
-/// life after its record was purged, and somebody may still hold a write that was computed from the first.
+/// `None`: decide again, with a *fresh* token. Sending the same claim again could reuse its token after its record
+/// was purged, while a write computed from the first one may still be on its way.
 #[must_use]
 pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
@@ -166,15 +166,15 @@ pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> 
     }
 }
 
-/// Whether a write whose acknowledgement was lost is in the store after all: only where version, token *and*
-/// content are what was written. An operator's verdict keeps the owner's token.
+/// Whether a write whose acknowledgement was lost is in the store: only if version, token *and* content are what was
+/// written. The token alone is not enough, because an operator's verdict keeps it.
 #[must_use]
 pub fn landed(write: &Write, reread: Found<'_>) -> bool {
     matches!(reread, Found::Record(record) if *record == write.next)
 }
 
-/// What the client of `own`'s owner is told once the store has refused its finish for good: what stands there now, never
-/// the owner's own answer. Where its record [is gone](outlived), nobody can prove anything: unknown, and worth an alarm.
+/// The answer to the owner's client after the store has refused its finish for good: what is stored now, never the
+/// owner's own answer. If the record [is gone](outlived), the outcome is unknown; raise an alarm.
 pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
     let record = match found {
         Found::Record(record) if !outlived(own, found) => record,
@@ -185,7 +185,7 @@ pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
         State::Succeeded { outcome, .. }
         | State::FailedReplayable { outcome, .. }
         | State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
-        // Somebody else's attempt runs, or would with the next request.
+        // Another attempt is running, or would start with the next request.
         State::Claimed { .. } | State::Processing { .. } | State::FailedNotReplayable { .. } => {
             Reply::InProgress
         }
@@ -194,8 +194,8 @@ pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
     }
 }
 
-/// Whether an owner's record is gone: nothing stands there any more, or the key has had a new life with another payload,
-/// whose outcome is nobody's business but that payload's.
+/// Whether an owner's record is gone: there is no entry any more, or the key was reused with another payload, whose
+/// outcome must not be revealed.
 #[must_use]
 pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     match found {
@@ -207,8 +207,8 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     }
 }
 
-/// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the one
-/// that stands there. Somebody has to look at it. Whether two outcomes are the same is for `same` to say: they may be sealed.
+/// Whether the record contradicts the owner of a refused finish: the stored outcome differs from the owner's. An
+/// operator has to look at it. `same` compares outcomes, which may be sealed.
 #[must_use = "a contradiction is worth an alarm"]
 pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
     let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
@@ -224,9 +224,9 @@ pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome
     !stands.is_some_and(|stands| same(stands, known))
 }
 
-/// Nothing, where the attempt is this token's and the clock is good enough to date what it writes: an outcome dated
-/// far behind would look long expired as soon as the clock is right again, and its key would be free.
-fn own(record: &Record, token: Token, now: Now) -> Result<(), Refusal> {
+/// `Ok` if the attempt has this token and the clock is good enough to date a write. An outcome dated far in the past
+/// would look expired as soon as the clock is right again, and its key would be free.
+fn check_owner(record: &Record, token: Token, now: Now) -> Result<(), Refusal> {
     if record.token != token {
         Err(Refusal::Superseded)
     } else if !now.can_claim() {
@@ -245,7 +245,7 @@ fn ended(record: &Record, ending: Ending, now: Time) -> State {
         Ending::NotAppliedForGood(outcome) if !record.earlier_doubt => {
             State::FailedReplayable { outcome, expires_at }
         }
-        // A local effect commits with its finish or not at all.
+        // A local effect commits with its record or not at all.
         Ending::InDoubt if record.policy.class == Class::Local => not_applied(record, None, now),
         // This attempt took no effect, but an earlier one may have: the doubt stays.
         Ending::NotApplied(_) | Ending::NotAppliedForGood(_) | Ending::InDoubt => {

@@ -1,29 +1,29 @@
-//! How a record ends: an outcome becomes a tombstone, a tombstone goes.
+//! How a record ends: an outcome becomes a tombstone, and the tombstone is removed.
 
 use super::dates::{expires_at, gone_at, is_dated_ahead, lease_is_dead};
 use super::{Refusal, Stamp, Unchanged, Write, rules, written};
 use crate::record::{Record, State};
 use crate::time::Now;
 
-/// What a sweeper or reconciler that comes by at some moment should do about a record.
+/// What a sweeper or reconciler should do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "what is due is still to be done"]
 pub enum Due {
     /// Nothing yet.
     Nothing,
-    /// Its lease is dead: [`lapse`](super::lapse).
+    /// Its lease has expired: [`lapse`](super::lapse).
     Lapsed,
-    /// Its outcome is past its time: [`expire`].
+    /// Its outcome has expired: [`expire`].
     Expire,
-    /// It is as good as gone: [`purge`].
+    /// Its retention is over: [`purge`].
     Purge,
-    /// It is time to ask what became of it.
+    /// A probe is due.
     Probe,
-    /// A wrong clock dated it ahead: [`redate`](super::redate).
+    /// A wrong clock dated it in the future: [`redate`](super::redate).
     Redate,
 }
 
-/// What is to be done about `record` at `now`.
+/// What to do with `record` at `now`.
 pub fn due(record: &Record, now: impl Into<Now>) -> Due {
     let now = now.into();
     match record.state {
@@ -44,21 +44,21 @@ pub fn due(record: &Record, now: impl Into<Now>) -> Due {
     }
 }
 
-/// Whether the outcome of a record is past its time at `now`. Never by a clock that is not fully trusted.
+/// Whether the outcome of a record has expired at `now`. False if the clock is not fully trusted.
 #[must_use]
 pub fn is_expired(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     now.can_expire() && expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at)
 }
 
-/// Whether the key of a record is as free as one never seen at `now`. Never by a clock that is not fully trusted.
+/// Whether the key of a record counts as unused at `now`. False if the clock is not fully trusted.
 #[must_use]
 pub fn is_gone(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     now.can_expire() && gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at)
 }
 
-/// An outcome past its time becomes a tombstone, which refuses a late retry until it goes itself.
+/// Turns an expired outcome into a tombstone, which refuses late retries until it is removed.
 pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let expires_at = expires_at(record, stamp.now).ok_or(Refusal::WrongState)?;
     if !stamp.now.can_expire() {
@@ -71,8 +71,8 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     rules::swap(record, written(record, State::Expired { until }, stamp))
 }
 
-/// What must still stand in the store for the record to be removed: only one that is as good as gone, and
-/// only as it was read. What is claimed, running or unknown is never removed.
+/// The condition under which the store may remove the record: its retention is over, and it is unchanged. Claimed,
+/// running and unknown records are never removed.
 pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Unchanged, Refusal> {
     let now = now.into();
     let gone_at = gone_at(record, now).ok_or(Refusal::WrongState)?;

@@ -1,18 +1,18 @@
-//! How a change of the hashing secret keeps every key what it is: the id under the old secret arbitrates.
+//! How keys keep working during a rotation of the hashing secret: the ID under the old secret decides.
 
 use super::Found;
 
-/// How far a node has come in replacing the hashing secret. Nodes on neighbouring stages work side by side;
-/// a store must hold every node back from a stage until all have confirmed the one before it.
+/// A node's stage in the rotation of the hashing secret. Nodes in neighbouring stages can work side by side. A node
+/// may enter a stage only after all nodes have confirmed the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Both secrets are known; commands are claimed under the old one.
+    /// All nodes know both secrets; commands are claimed under the old one.
     Announced,
-    /// Commands are claimed under the new secret, once a marker stands under the old id.
+    /// Commands are claimed under the new secret, after a marker was stored under the old ID.
     Moving,
 }
 
-/// Where a command is to be looked for.
+/// Where to look for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a command that is looked for elsewhere may run twice"]
 pub enum Route {
@@ -20,15 +20,15 @@ pub enum Route {
     Old,
     /// Under the new id.
     New,
-    /// Insert [`Entry::Moved`](crate::record::Entry::Moved) under the old id, if nothing stands there; stored,
-    /// go on under the new id; refused, ask again with what stands there.
+    /// Insert [`Entry::Moved`](crate::record::Entry::Moved) under the old ID, if there is no entry. If it is stored,
+    /// continue under the new ID. If it is refused, call again with the stored entry.
     PlantMarker,
 }
 
-/// Where to look for a command while the secret is being replaced, given what stands under its old id.
+/// Where to look for a command during a rotation, given the entry under its old ID.
 ///
-/// Looking under both ids and then inserting would be a race that runs a command twice; one insert under the
-/// old id decides.
+/// To look under both IDs and then insert would be a race that can run a command twice. One insert under the old ID
+/// decides.
 ///
 /// ```
 /// use semel_core::machine::{Found, Route, Stage, route};

@@ -1,25 +1,25 @@
-//! What every write keeps, whichever transition computed it.
+//! Rules that hold for every write, whichever transition computed it.
 //!
-//! What lives here: one check of the old record against the new one, on the way out of every transition, in production
-//! too. What must never: a rule that depends on the moment or on why the transition was made. Those are the
-//! transitions' own, and a check that repeats them repeats their mistakes.
+//! Contents: one check of the old record against the new one at the end of every transition, also in production.
+//! Never here: a rule that depends on the time or on the kind of transition. A check that repeats a transition's own
+//! logic repeats its mistakes.
 
 use super::{Expect, Refusal, Write};
 use crate::policy::Class;
 use crate::record::{Proof, Record, State};
 use std::fmt;
 
-/// A rule that every write over an existing record keeps.
+/// A rule that holds for every write over an existing record.
 ///
-/// A transition that breaks one is a bug in Semel. It is [refused](Refusal::Inconsistent) instead of stored: what the
-/// record says already is true, and what was computed from it is not to be trusted.
+/// A transition that breaks one is a bug in Semel. It is [refused](Refusal::Inconsistent) and not stored: the
+/// existing record is true, and the computed one cannot be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// The version grows by exactly one.
     VersionGrowsByOne,
     /// A new token comes with a new attempt and a higher fence, and a new attempt with a new token.
     TokenNamesAttempt,
-    /// A doubt is cleared only by an outcome, a verdict, or the word of the owner whose attempt it is about.
+    /// A doubt is cleared only by an outcome, a verdict, or a report of that attempt's owner.
     DoubtIsKept,
     /// A final outcome is followed by a tombstone or a new attempt, and by nothing else.
     FinalStaysFinal,
@@ -36,7 +36,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The swap of `old` for `next`: the one way out of every transition over an existing record.
+/// The swap of `old` for `next`. Every transition over an existing record ends here.
 pub(super) fn swap(old: &Record, next: Record) -> Result<Write, Refusal> {
     match broken_rule(old, &next) {
         None => Ok(Write { expect: Expect::unchanged(old), next }),
@@ -44,7 +44,7 @@ pub(super) fn swap(old: &Record, next: Record) -> Result<Write, Refusal> {
     }
 }
 
-/// The first rule that `next` breaks as the successor of `old`.
+/// The first rule that `next` breaks as a successor of `old`.
 pub(super) fn broken_rule(old: &Record, next: &Record) -> Option<Rule> {
     let begins = next.token != old.token;
     let token_names_attempt = if begins { begins_attempt(old, next) } else { continues_attempt(old, next) };
@@ -64,10 +64,10 @@ pub(super) fn broken_rule(old: &Record, next: &Record) -> Option<Rule> {
 
 fn begins_attempt(old: &Record, next: &Record) -> bool {
     let is_next = next.attempt == old.attempt.saturating_add(1);
-    // The key is used again: only what can be gone makes room for a first attempt.
+    // The key is reused: only a record whose retention can end makes room for a first attempt.
     let is_first = next.attempt == 1 && old.gone_at().is_some();
     let is_open = matches!(next.state, State::Claimed { .. } | State::Processing { .. });
-    // A fence at the end of its range cannot grow; a clock that reads so far ahead has other troubles.
+    // A fence at the end of its range cannot grow; only an absurd clock leads there.
     let is_fenced = next.fence > old.fence || old.fence == u64::MAX;
     (is_next || is_first) && is_open && is_fenced
 }
@@ -76,7 +76,7 @@ fn continues_attempt(old: &Record, next: &Record) -> bool {
     (next.attempt, next.fence) == (old.attempt, old.fence)
 }
 
-/// Whether a new attempt knows that one before it may have taken effect.
+/// Whether a new attempt records that an earlier one may have taken effect.
 fn inherits_doubt(old: &Record, next: &Record) -> bool {
     let in_doubt = match old.state {
         State::Claimed { .. } => old.earlier_doubt,
@@ -86,7 +86,7 @@ fn inherits_doubt(old: &Record, next: &Record) -> bool {
     next.earlier_doubt || !in_doubt
 }
 
-/// Whether what is in doubt about an attempt, or about one before it, stays so until it is settled.
+/// Whether doubt about this attempt or an earlier one is kept until it is resolved.
 fn keeps_doubt(old: &Record, next: &Record) -> bool {
     let is_unknown = matches!(old.state, State::Unknown { .. });
     let is_open = is_unknown || matches!(old.state, State::Claimed { .. } | State::Processing { .. });
@@ -100,7 +100,7 @@ fn keeps_doubt(old: &Record, next: &Record) -> bool {
         State::Succeeded { .. }
         | State::FailedReplayable { .. }
         | State::FailedNotReplayable { proof: Proof::Verdict, .. } => true,
-        // The owner speaks for its own attempt, and for none before it.
+        // The owner can only speak for its own attempt, not for earlier ones.
         State::FailedNotReplayable { proof: Proof::Owner, .. } => !inherited,
         State::FailedNotReplayable { proof: Proof::NeverBegan, .. } => !inherited && !has_begun,
         State::Expired { .. } => !is_open,

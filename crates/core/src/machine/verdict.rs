@@ -1,4 +1,4 @@
-//! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
+//! What others do about an attempt whose owner is gone: mark it, probe it, resolve it, release it.
 
 use super::dates::{expect_dead_lease, expect_quiet_over, is_dated_ahead, is_owner_ahead, quiet_until};
 use super::{Refusal, Stamp, Write, rules, written};
@@ -8,21 +8,21 @@ use crate::record::{Doubt, Proof, Record, State};
 use crate::time::{Now, Time};
 use std::time::Duration;
 
-/// What somebody found out about an effect in doubt.
+/// A finding about an effect in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It happened. Without an outcome, later requests learn that it did and that its answer was not kept.
+    /// It happened. Without an outcome, later requests are told that the answer was not retained.
     Applied(Option<Outcome>),
-    /// It was refused for good, with this answer. (That the answer reads as a refusal is for the API to see to.)
+    /// It was refused permanently, with this answer. (The API checks that the answer is a refusal.)
     Failed(Outcome),
-    /// It was not there at the moment `asked_at`. Counts only if the owner could no longer act by then: what
-    /// counts is when the question was *put*, since the effect may have arrived while the answer travelled. (A
-    /// question from the future counts as put now.)
+    /// It was absent at the moment `asked_at`. Counts only if the owner could no longer act at that time. The time of
+    /// the *question* matters, because the effect may have arrived while the answer was on its way. (A time in the
+    /// future counts as now.)
     NotApplied {
-        /// When the effect's own system was asked, by the store's clock.
+        /// When the system that runs the effect was asked, by the store's clock.
         asked_at: Time,
     },
-    /// It did not happen and never will: its own system has been told to refuse this operation id for good.
+    /// It did not happen and never will: the system that runs it now refuses this operation ID permanently.
     Refused,
 }
 
@@ -41,16 +41,16 @@ impl Verdict {
 /// What a record's history says about an owner that went silent.
 pub const LAPSED: &str = "the owner went silent and its lease ran out";
 
-/// What a dead lease comes to. `PROCESSING` is marked `UNKNOWN`, and so is a claim that inherited the doubt of
-/// an earlier attempt. What cannot have had an effect, a claim that never began or a `local` transaction that
-/// never committed, becomes not replayable.
+/// Handles an expired lease. `PROCESSING` becomes `UNKNOWN`, and so does a claim that inherited the doubt of an
+/// earlier attempt. A claim that never began, or a `local` transaction that never committed, becomes
+/// `FAILED_NOT_REPLAYABLE`.
 pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let (State::Claimed { lease_until } | State::Processing { lease_until }) = record.state else {
         return Err(Refusal::WrongState);
     };
     expect_dead_lease(record, lease_until, stamp.now)?;
-    let begun = matches!(record.state, State::Processing { .. }) && record.policy.class != Class::Local;
-    let next = if begun || record.earlier_doubt {
+    let has_begun = matches!(record.state, State::Processing { .. }) && record.policy.class != Class::Local;
+    let next = if has_begun || record.earlier_doubt {
         lapsed_into_unknown(record, stamp)
     } else {
         let expires_at = stamp.now.at + record.policy.ttl;
@@ -72,10 +72,10 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
     next
 }
 
-/// Brings a record that a wrong clock dated ahead back to the present. An `UNKNOWN` one begins its quiet period now,
-/// and it is time to ask about it; one whose owner is gone [lapses](lapse).
+/// Corrects a record that a wrong clock dated in the future. An `UNKNOWN` record starts its quiet period now and is
+/// due for a probe; a record whose owner is gone [lapses](lapse).
 ///
-/// Without this, nobody could say that nothing happened before that far date has come.
+/// Without this, "not applied" would be refused until that date.
 pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     if !is_dated_ahead(record, stamp.now) {
         return Err(Refusal::WrongState);
@@ -91,10 +91,10 @@ pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     rules::swap(record, next)
 }
 
-/// A reconciler's verdict on an `UNKNOWN` record.
+/// Applies a reconciler's verdict to an `UNKNOWN` record.
 ///
-/// "It happened" counts at once. "It is not there" counts only after the quiet period, counted from the
-/// owner's last stored write: until then a paused owner may still act, or its effect still arrive.
+/// "Applied" counts immediately. "Not applied" counts only after the quiet period since the owner's last stored
+/// write: until then, a paused owner may still act, or its effect may still arrive.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
@@ -114,11 +114,11 @@ pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 /// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
 /// # let ticket = Ticket { token, begin: Begin::Processing };
 /// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
-/// let record = claim.next; // PROCESSING, claimed at the moment 0; its owner is not heard of again
+/// let record = claim.next; // PROCESSING, claimed at moment 0; its owner is silent from now on
 /// let quiet = record.policy().quiet().as_millis() as u64;
 /// let lost = lapse(&record, stamp(30_000))?.next;
 /// assert_eq!(lost.state_name(), StateName::Unknown);
-/// // The provider knows nothing of it. That is no proof yet:
+/// // The provider does not know it. That is not a proof yet:
 /// let absent = |asked_at| Verdict::NotApplied { asked_at: Time::from_millis(asked_at) };
 /// assert!(matches!(reconcile(&lost, absent(quiet), stamp(quiet)), Err(Refusal::QuietUntil(_))));
 /// let settled = reconcile(&lost, absent(quiet + 1), stamp(quiet + 1))?.next;
@@ -129,8 +129,8 @@ pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<
     reconcile_after(record, Duration::ZERO, verdict, stamp)
 }
 
-/// What [`reconcile`] says of an effect that may take longer to show: "it is not there" counts only after a quiet period
-/// of at least `quiet_min`.
+/// Like [`reconcile`], for effects that may take longer to appear: "not applied" counts only after a quiet period of
+/// at least `quiet_min`.
 pub fn reconcile_after(
     record: &Record,
     quiet_min: Duration,
@@ -144,7 +144,7 @@ pub fn reconcile_after(
     settled(record, verdict, stamp)
 }
 
-/// A reconciler asked and learnt nothing: it will ask again at `next_probe_at`, or leave it to an operator.
+/// Records an inconclusive probe. The next one is due at `next_probe_at`; `None` leaves the record to an operator.
 pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Result<Write, Refusal> {
     let mut next = record.clone();
     let State::Unknown { probes, next_probe_at: planned, .. } = &mut next.state else {
@@ -171,8 +171,8 @@ pub fn plan_probe(record: &Record, next_probe_at: Option<Time>) -> Result<Write,
 
 /// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead: where [`may_resolve`] says so.
 ///
-/// Where the owner did not end the attempt itself, a verdict that denies the effect has to wait for the quiet
-/// period: no operator can know what a paused owner will do.
+/// If the owner did not end the attempt itself, "not applied" and "failed" have to wait for the quiet period: no
+/// operator can know what a paused owner will do.
 pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     may_resolve(record, stamp.now)?;
     if !has_owner_ended(record) {
@@ -187,12 +187,12 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
     settled(record, verdict, stamp)
 }
 
-/// Whether an operator may [`resolve`] this record at `now`, and why not, where not. A verdict that denies the effect may
-/// have to wait longer: [`denial_refused_until`].
+/// Whether an operator may [`resolve`] this record at `now`; otherwise the reason. A verdict that denies the effect
+/// may have to wait longer: see [`denial_refused_until`].
 pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
     let now = now.into();
     match record.state {
-        // An outcome that cannot be dated cannot be stored.
+        // Without a trusted clock, an outcome cannot be dated, so it cannot be stored.
         State::Unknown { .. } if !now.can_claim() => Err(Refusal::ClockNotTrusted),
         State::Unknown { .. } => Ok(()),
         State::Processing { lease_until } => expect_dead_lease(record, lease_until, now),
@@ -200,22 +200,22 @@ pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> 
     }
 }
 
-/// The last moment at which an operator's word that the effect did not happen is refused, since a silent owner may still
-/// act. `None` where it counts as soon as the record [may be resolved](may_resolve), or there is nothing to resolve.
+/// The last moment at which an operator's "not applied" is refused, because a silent owner may still act. `None` if
+/// it counts as soon as the record [may be resolved](may_resolve), or if there is nothing to resolve.
 pub fn denial_refused_until(record: &Record, now: impl Into<Now>) -> Option<Time> {
     let is_open = matches!(record.state, State::Unknown { .. } | State::Processing { .. });
     (is_open && !has_owner_ended(record)).then(|| quiet_until(record, Duration::ZERO, now.into()))
 }
 
-/// Whether the owner ended its attempt itself and will not act again. Of the owners of earlier attempts that ended in doubt
-/// nothing was heard.
+/// Whether the owner ended its attempt itself and will not act again. Owners of earlier attempts that ended in doubt
+/// may still act.
 fn has_owner_ended(record: &Record) -> bool {
     matches!(record.state, State::Unknown { doubt: Doubt::Owner, .. }) && !record.earlier_doubt
 }
 
-/// An operator lets go of a key: the next request with it is the next attempt, whatever its payload.
+/// Releases a key for an operator: the next request with it is the next attempt, with any payload.
 ///
-/// Only where nothing took effect: where [`may_release`] says so.
+/// Only if nothing took effect; [`may_release`] checks that.
 pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     may_release(record, stamp.now)?;
     let (outcome, proof, expires_at) = match &record.state {
@@ -228,8 +228,8 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     rules::swap(record, written(record, state, stamp))
 }
 
-/// Whether an operator may [`release`] this record's key at `now`, and why not, where not: on a dead claim that inherited
-/// no doubt, or on `FAILED_NOT_REPLAYABLE`.
+/// Whether an operator may [`release`] this record's key at `now`; otherwise the reason. Allowed on an expired claim
+/// without inherited doubt, and on `FAILED_NOT_REPLAYABLE`.
 pub fn may_release(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
     match record.state {
         State::Claimed { lease_until } => {
@@ -242,7 +242,7 @@ pub fn may_release(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> 
 }
 
 fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    // An outcome dated by a clock that is far behind would look long expired as soon as that is right again.
+    // An outcome dated by a clock that is far behind would look expired as soon as the clock is right again.
     if !stamp.now.can_claim() {
         return Err(Refusal::ClockNotTrusted);
     }

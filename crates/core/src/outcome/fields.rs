@@ -1,13 +1,13 @@
 //! Headers and trailers, packed.
 //!
-//! What lives here: a list of names and values in one block of bytes, laid out as the codec writes it, so that
-//! reading a record back copies and counts references once instead of twice a header.
-//! What must never: an opinion about names. Case, order and repetition are kept as they came.
+//! Contents: a list of names and values in one block of bytes, laid out as the codec writes it, so that reading a
+//! record makes one reference instead of two per header. Never here: rules about names. Case, order and repetition
+//! are kept.
 
 use bytes::Bytes;
 use std::fmt;
 
-/// Headers or trailers in order, repeated ones included, exactly as they are to be replayed.
+/// Headers or trailers in order, repeated ones included, exactly as they will be replayed.
 ///
 /// ```
 /// use semel_core::outcome::Fields;
@@ -46,7 +46,7 @@ impl Fields {
         })
     }
 
-    /// A name or value that [`iter`](Self::iter) gave, as bytes of their own life: shared, not copied.
+    /// A name or value from [`iter`](Self::iter) as owned bytes: shared, not copied.
     pub fn share(&self, part: &[u8]) -> Bytes {
         self.packed.slice_ref(part)
     }
@@ -56,7 +56,7 @@ impl Fields {
         &self.packed
     }
 
-    /// Has them in memory of their own.
+    /// Copies shared buffers into memory of its own.
     pub(crate) fn detach(&mut self) {
         self.packed = Bytes::copy_from_slice(&self.packed);
     }
@@ -80,7 +80,7 @@ impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
     }
 }
 
-/// The names only: values may be nobody else's business.
+/// The names only, because values may be confidential.
 impl fmt::Debug for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| name.escape_ascii().to_string())).finish()

@@ -1,7 +1,7 @@
-//! What an attempt led to, as it is stored and replayed.
+//! The outcome of an attempt, as it is stored and replayed.
 //!
-//! What lives here: the outcome's bytes and its status, whatever protocol they came by.
-//! What must never: a decision about what a status means (that is [`classify`](mod@crate::classify)).
+//! Contents: the outcome's bytes and status, for any protocol. Never here: a decision about what a status means (that
+//! is [`classify`](mod@crate::classify)).
 
 mod fields;
 
@@ -11,7 +11,7 @@ use crate::labels::{self, Labels};
 use bytes::Bytes;
 use std::fmt;
 
-/// The status of an answer, in the protocol that it came by.
+/// The status of an answer, in its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// An HTTP status code.
@@ -22,16 +22,16 @@ pub enum Status {
     Value,
 }
 
-/// The part of an answer that can be too much to keep. Debug output tells its length, never its bytes.
+/// The body of an answer. Debug output shows its length, never its bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// Every byte of it; an empty body is a kept one.
+    /// All bytes; an empty body is kept too.
     Kept(Bytes),
-    /// The answer is known to have been given, but its bytes were not kept: too large, a stream, or settled
-    /// by somebody who knew only that it happened.
+    /// An answer was given, but its bytes were not stored: it was too large or a stream, or a verdict without a
+    /// response resolved the record.
     NotRetained,
-    /// Headers, body and trailers are kept, sealed: only the status is readable without a key. What is in here
-    /// is the engine's business; to the state machine and to stores it is bytes.
+    /// Headers, body and trailers, sealed: only the status is readable without a key. The engine defines these bytes;
+    /// the state machine and stores do not look inside.
     Sealed(Bytes),
 }
 
@@ -45,12 +45,11 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What an attempt led to: enough to give every later caller the very same answer.
+/// The result of an attempt: enough to give every later request the same answer.
 ///
-/// Values that look like nothing are kept as what they are: an empty body, `0`, `""`, `[]`, `false` and
-/// `null` are outcomes like any other.
+/// An empty body, `0`, `""`, `[]`, `false` and `null` are outcomes like any other.
 ///
-/// Debug output is fit for a log: the names of headers and the length of the body, and none of their contents.
+/// Debug output is safe to log: the names of headers and the length of the body, and none of their contents.
 ///
 /// ```
 /// use semel_core::outcome::{Body, Outcome, Status};
@@ -70,7 +69,7 @@ pub struct Outcome {
     pub body: Body,
     /// Trailers in order (gRPC).
     pub trailers: Fields,
-    /// What the handler says about it. Goes to the record when the outcome is stored, and is not part of what is replayed.
+    /// The handler's labels. They move to the record when the outcome is stored, and are not replayed.
     pub labels: Labels,
 }
 
@@ -91,13 +90,13 @@ impl Outcome {
         }
     }
 
-    /// A value returned by work in the same process, in whatever encoding the caller chose.
+    /// A value returned by work in the same process, in the caller's encoding.
     pub fn value(bytes: impl Into<Bytes>) -> Self {
         let body = Body::Kept(bytes.into());
         Self { body, ..Self::not_retained(Status::Value) }
     }
 
-    /// How many bytes of memory it takes besides itself.
+    /// The heap bytes it uses.
     pub(crate) fn memory_bytes(&self) -> usize {
         let body = match &self.body {
             Body::Kept(bytes) | Body::Sealed(bytes) => bytes.len(),
@@ -106,7 +105,7 @@ impl Outcome {
         body + self.headers.packed().len() + self.trailers.packed().len()
     }
 
-    /// Has it in memory of its own.
+    /// Copies shared buffers into memory of its own.
     pub(crate) fn detach(&mut self) {
         if let Body::Kept(bytes) | Body::Sealed(bytes) = &mut self.body {
             *bytes = Bytes::copy_from_slice(bytes);
@@ -115,13 +114,14 @@ impl Outcome {
         self.trailers.detach();
     }
 
-    /// An outcome that is known to have happened and of which nothing else is known.
+    /// An outcome of which only the status is known.
     pub fn not_retained(status: Status) -> Self {
         let (headers, trailers) = (Fields::default(), Fields::default());
         Self { status, headers, body: Body::NotRetained, trailers, labels: Labels::default() }
     }
 
-    /// Names what was created or changed: `about("order", "7")`. At most 255 bytes of each are kept.
+    /// Labels the outcome with the resource that was created or changed: `about("order", "7")`. At most 255 bytes of
+    /// each are kept.
     #[must_use]
     pub fn about(mut self, resource_type: &str, resource_id: &str) -> Self {
         self.labels.resource_type = labels::label(resource_type);
@@ -129,7 +129,7 @@ impl Outcome {
         self
     }
 
-    /// Names why it was refused: `error_code("OUT_OF_STOCK")`. At most 255 bytes are kept.
+    /// Labels the outcome with the reason for a refusal: `error_code("OUT_OF_STOCK")`. At most 255 bytes are kept.
     #[must_use]
     pub fn error_code(mut self, error_code: &str) -> Self {
         self.labels.error_code = labels::label(error_code);

@@ -1,18 +1,18 @@
 //! Who is calling.
 //!
-//! What lives here: the caller, the identity it was recognised by, and where that came from.
-//! What must never: verifying a token or reading a header. Whoever builds an [`Identity`] vouches for it.
+//! Contents: the caller, its identity and the source of the identity. Never here: verifying a token or reading a
+//! header. Code that builds an [`Identity`] has to verify it.
 
 use std::fmt;
 
 use super::encoding::Sink;
 
-/// The caller, as far as it is known.
+/// The caller of a request.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// Nobody in particular. All anonymous callers (of a tenant) share one scope, and so each other's keys.
+    /// Not identified. All anonymous callers (of a tenant) share one scope, and so each other's keys.
     Anonymous,
-    /// Somebody, recognised by a stable and authenticated identity.
+    /// Identified by a stable, authenticated identity.
     Identified(Identity),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// Where an identity came from. The same text from two sources is two callers.
+/// The source of an identity. The same text from two sources means two callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A header that a trusted proxy sets.
@@ -57,13 +57,13 @@ pub enum Source {
     Authorization,
 }
 
-/// What "the same caller" means under a [`Source`]: how long an identity lives.
+/// How long an identity from a [`Source`] stays the same.
 ///
-/// Whoever comes back with another one is another caller, and a retry of theirs runs again. So this has to be said
-/// wherever the guarantee is.
+/// A client that returns with another identity is another caller, and its retry runs again. So documentation of the
+/// guarantee has to state this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lifetime {
-    /// Until the caller is somebody else.
+    /// As long as the caller exists.
     Identity,
     /// Until the credential is replaced: an API key, a certificate's subject.
     Credential,
@@ -74,7 +74,7 @@ pub enum Lifetime {
 }
 
 impl Source {
-    /// What "the same caller" means under this source.
+    /// How long an identity from this source stays the same.
     pub const fn lifetime(self) -> Lifetime {
         match self {
             Self::Header | Self::Jwt => Lifetime::Identity,
@@ -84,8 +84,8 @@ impl Source {
         }
     }
 
-    /// The tag in hashed bytes; 0 is the anonymous caller's. Where names are alone or with what they were found in, it tells
-    /// which.
+    /// The tag in hashed bytes; 0 is the anonymous caller. The tag also says whether the name is qualified by where
+    /// it was found.
     const fn tag(self, is_found_in: bool) -> u8 {
         match (self, is_found_in) {
             (Self::Header, false) => 1,
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// A caller's name and where it came from. Debug output tells the source only.
+/// A caller's name and its source. Debug output shows the source only.
 ///
 /// ```
 /// use semel_core::scope::{Identity, Source};
@@ -115,8 +115,8 @@ impl Source {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     source: Source,
-    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case, elsewhere what it was found in, if
-    /// that counts.
+    /// Qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case, or the header or cookie it was
+    /// found in, if that counts.
     realm: Option<Vec<u8>>,
     name: Vec<u8>,
 }
@@ -131,12 +131,12 @@ impl Identity {
         Self::of(Source::Header, value)
     }
 
-    /// A JWT's `iss` and `sub`. Only from a token whose signature was verified: claims are what the sender says.
+    /// A JWT's `iss` and `sub`. Only from a token with a verified signature: anyone can write claims.
     pub fn jwt(issuer: &str, subject: &str) -> Self {
         Self { realm: Some(issuer.into()), ..Self::of(Source::Jwt, subject) }
     }
 
-    /// An API key that was found to be valid.
+    /// A valid API key.
     pub fn api_key(key: impl Into<Vec<u8>>) -> Self {
         Self::of(Source::ApiKey, key)
     }
@@ -151,17 +151,18 @@ impl Identity {
         Self::of(Source::Mtls, subject)
     }
 
-    /// Scheme and credentials of an `Authorization` header. The scheme's case is ignored, the credentials count as
-    /// they are: a new token is another caller ([`Lifetime::Token`]).
+    /// Scheme and credentials of an `Authorization` header. The scheme's case is ignored, the credentials are
+    /// compared exactly: a new token is another caller ([`Lifetime::Token`]).
     pub fn authorization(scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         let realm = Some(scheme.to_ascii_lowercase().into_bytes());
         Self { realm, ..Self::of(Source::Authorization, credentials) }
     }
 
-    /// The same name, known by what it was found in: the name of the header (its case is ignored) or of the cookie, the kind of
-    /// name in the certificate. It is another caller than the name alone, and than the same name found in anything else.
+    /// The same name, qualified by where it was found: the name of the header (case is ignored) or of the cookie, or
+    /// the type of name in the certificate. It differs from the unqualified name, and from the same name found
+    /// elsewhere.
     ///
-    /// What is found in a token or in `Authorization` is qualified already, by issuer or scheme, and stays as it is.
+    /// Names from a token or from `Authorization` are already qualified by issuer or scheme, and are unchanged.
     ///
     /// ```
     /// use semel_core::scope::Identity;
@@ -181,12 +182,12 @@ impl Identity {
         Self { realm: Some(realm.into_bytes()), ..self }
     }
 
-    /// Where the identity came from.
+    /// The source of the identity.
     pub const fn source(&self) -> Source {
         self.source
     }
 
-    /// The tag decides whether one field follows or two.
+    /// The tag decides whether one or two fields follow.
     fn encode(&self, out: &mut impl Sink) {
         out.tag(self.source.tag(self.realm.is_some()));
         if let Some(realm) = &self.realm {

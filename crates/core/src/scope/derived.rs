@@ -1,7 +1,6 @@
-//! Ids that follow from a command's: the operation's public one, its events', its resources'.
+//! IDs derived from a command ID: of the operation, its events and its resources.
 //!
-//! What lives here: the unkeyed, one-way derivations. What must never: anything that differs between two attempts of
-//! one command.
+//! Contents: the unkeyed, one-way derivations. Never here: anything that differs between two attempts of one command.
 
 use std::fmt;
 
@@ -14,16 +13,16 @@ use crate::id::{CommandId, OperationId, ResourceId};
 impl OperationId {
     /// The public id of a command: a UUID of version 8 out of SHA-256, the same on every attempt and replay.
     ///
-    /// Needs no secret, so that it can be checked against the command id in a record; and the command id cannot be
-    /// found from it.
+    /// Needs no secret, so it can be checked against a record's command ID. The command ID cannot be computed from
+    /// it.
     pub fn of(command: &CommandId) -> Self {
         Self::from_bytes(uuid_v8(b"semel operation id v1", &[command.as_bytes()]))
     }
 
     /// The id of an event that this operation emits: `{operation_id}:{name}`.
     ///
-    /// Receivers drop an event they have seen, so give each event of an operation its own name. 1 to 128 characters
-    /// out of letters, digits, `.` `_` and `-`, so that an event id is also a valid key.
+    /// Receivers drop an event they have seen, so give each event of an operation its own name: 1 to 128 letters,
+    /// digits, `.`, `_` and `-`. So an event ID is also a valid key.
     ///
     /// ```
     /// use semel_core::id::OperationId;
@@ -44,8 +43,8 @@ impl OperationId {
 
     /// The id of a resource that this operation creates: a UUID of version 8 out of SHA-256.
     ///
-    /// Created under this id, a second attempt meets the first one's row instead of making another. `name` tells
-    /// apart resources of one `kind`: a line number, a client's item id; any text, the empty one included.
+    /// If you create the resource under this ID, a second attempt finds the first one's row. `name` distinguishes
+    /// resources of one `kind`: a line number, a client's item ID; any text, also the empty one.
     ///
     /// ```
     /// use semel_core::id::OperationId;
@@ -92,7 +91,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The text cannot name an event.
+/// The text is not a valid event name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameError;
 
@@ -100,7 +99,7 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "an event's name is 1 to {} letters, digits, dots, underscores and hyphens",
+            "not a valid event name; expected 1 to {} letters, digits, dots, underscores and hyphens",
             EventId::NAME_MAX
         )
     }

@@ -1,20 +1,20 @@
-//! Bytes to hash that nothing else encodes to.
+//! An unambiguous encoding of the bytes to hash.
 //!
-//! What lives here: tags, counts and length-prefixed fields, written to a hash as they come.
-//! What must never: a delimiter, or a field written without its length.
+//! Contents: tags, counts and length-prefixed fields, written to a hash as they come. Never here: a delimiter, or a
+//! field written without its length.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 /// Where encoded bytes go.
 ///
-/// The methods are prefix codes: none of their outputs begins another one of the same method. A sequence of calls
-/// whose next method depends only on what was written before can therefore be read back, and is unambiguous.
+/// The methods are prefix codes: no output of a method is a prefix of another one. So a sequence of calls can be read
+/// back, and is unambiguous, if each call depends only on what was written before.
 pub(crate) trait Sink {
     /// Takes the next bytes as they are.
     fn put(&mut self, bytes: &[u8]);
 
-    /// One byte that says which alternative follows.
+    /// One byte for the alternative that follows.
     fn tag(&mut self, tag: u8) {
         self.put(&[tag]);
     }
@@ -72,7 +72,8 @@ mod tests {
     use crate::key::Key;
     use crate::scope::{Caller, Identity, Operation, Scope};
 
-    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are near.
+    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are
+    /// near.
     fn text() -> impl Strategy<Value = String> {
         "[a:\x00\x01]{0,3}"
     }

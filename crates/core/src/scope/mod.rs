@@ -1,10 +1,10 @@
-//! Scopes: whose key it is and what it is for, and every identifier that follows from that.
+//! Scopes: the tenant, caller and operation of a key, and the IDs derived from them.
 //!
-//! What lives here: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids
-//! derived from the result: operation ids, [`EventId`]s, resource ids; and the form in which methods and paths are compared. The bytes that are hashed are set down in
-//! `vectors/ids/README.md`, for implementations in other languages.
-//! What must never: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or
-//! a change to an existing encoding (a new one gets a new label).
+//! Contents: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids derived
+//! from the result: operation ids, [`EventId`]s, resource ids; and the normal form of methods and paths. The hashed
+//! bytes are specified in `vectors/ids/README.md`, for implementations in other languages. Never here: two scopes
+//! with the same encoding, a raw caller or tenant in debug output, or a change to an existing encoding (a new one
+//! gets a new label).
 
 mod caller;
 mod derived;
@@ -25,8 +25,7 @@ use encoding::Sink;
 
 /// Who is asking for what. The same key in two scopes names two unrelated commands.
 ///
-/// No tenant is not the empty tenant, and an anonymous caller is nobody's namesake: each of these is a scope of its
-/// own.
+/// No tenant differs from an empty tenant, and an anonymous caller differs from every identified one.
 ///
 /// ```
 /// use semel_core::key::Key;
@@ -61,7 +60,7 @@ impl Scope {
         Self { tenant: Some(tenant.into()), ..self }
     }
 
-    /// The tenant, where there is one.
+    /// The tenant, if there is one.
     pub fn tenant(&self) -> Option<&[u8]> {
         self.tenant.as_deref()
     }
@@ -76,7 +75,7 @@ impl Scope {
         &self.operation
     }
 
-    /// Tenant and caller, which is what a caller's own records are found by.
+    /// Tenant and caller: what a caller's own records are found by.
     fn encode_caller(&self, out: &mut impl Sink) {
         out.option(self.tenant.as_deref());
         self.caller.encode(out);
@@ -88,7 +87,7 @@ impl Scope {
     }
 }
 
-/// Whether there is a tenant, the caller's source, and the operation; neither tenant nor caller themselves.
+/// Shows whether there is a tenant, the caller's source, and the operation; never the tenant or the caller.
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")

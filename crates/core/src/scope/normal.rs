@@ -1,13 +1,13 @@
 //! The form in which methods and paths are compared.
 //!
-//! What lives here: which spellings of a method or a path ask for the same thing. What must never: a spelling that is sent
-//! on; services are sent what the client wrote. Nor letter case, a trailing slash or `;` parameters: services disagree about
-//! these, so each operator decides.
+//! Contents: which spellings of a method or a path mean the same. The normal form is never sent on: services get what
+//! the client wrote. Letter case, a trailing slash and `;` parameters count: services differ there, so operators
+//! decide.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A method as it is compared: in upper case. Many services accept `post` for `POST`, and run it.
+/// A method for comparison: in upper case. Many services accept `post` for `POST`.
 ///
 /// ```
 /// use semel_core::scope::normal_method;
@@ -22,11 +22,11 @@ pub fn normal_method(method: &str) -> Cow<'_, str> {
     }
 }
 
-/// A path as it is compared: the normal form of RFC 3986 (6.2.2), with repeated slashes merged.
+/// A path for comparison: the normal form of RFC 3986 (6.2.2), with repeated slashes merged.
 ///
-/// Escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, and other escapes are in upper case. Characters that a
-/// path may not have, and a `%` that begins no escape, are escaped. Repeated slashes are one, and then `.` and `..`
-/// segments are removed. A text that does not begin with a slash (`*`) is no path, and stays as it is.
+/// Escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, and other escapes are in upper case. Characters
+/// that are not allowed in a path, and a `%` without two digits, are escaped. Repeated slashes are merged, and then
+/// `.` and `..` segments are removed. A text that does not begin with a slash (`*`) is not a path, and is unchanged.
 ///
 /// An ordinary path is its own normal form, and so is every normal form.
 ///
@@ -41,7 +41,7 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
     normal_path_except(path, |_| false)
 }
 
-/// The same for a text that is a path except for some segments, which stay as they are: the parameters of a route.
+/// The same for a route pattern: segments for which `is_kept` holds are unchanged.
 pub fn normal_path_except(path: &str, is_kept: impl Fn(&str) -> bool) -> Cow<'_, str> {
     let Some(rest) = path.strip_prefix('/').filter(|_| !is_ordinary(path)) else {
         return Cow::Borrowed(path);
@@ -56,7 +56,7 @@ pub fn normal_path_except(path: &str, is_kept: impl Fn(&str) -> bool) -> Cow<'_,
         } else {
             push_segment(&mut normal, segment);
         }
-        // By what is written now: an escaped dot segment is one.
+        // Judged after decoding: an escaped dot segment is a dot segment.
         let levels_up = match &normal[before..] {
             "/" | "/." => 0,
             "/.." => 1,
@@ -77,7 +77,7 @@ pub fn normal_path_except(path: &str, is_kept: impl Fn(&str) -> bool) -> Cow<'_,
     Cow::Owned(normal)
 }
 
-/// Whether a path is surely its own normal form, as most are.
+/// A fast check that a path is its own normal form, as most are.
 fn is_ordinary(path: &str) -> bool {
     let is_ordinary = |byte: u8| byte == b'/' || is_plain(byte);
     path.bytes().all(is_ordinary) && !path.contains("//") && !path.contains("/.")
@@ -111,18 +111,18 @@ fn push_escape(normal: &mut String, byte: u8) {
     let _ = write!(normal, "%{byte:02X}");
 }
 
-/// The byte that two hexadecimal digits stand for, where a text begins with two.
+/// The byte of the two hexadecimal digits at the start of a text.
 fn escaped(text: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// `unreserved` of RFC 3986: what an escape never changes the meaning of.
+/// `unreserved` of RFC 3986: escaping these never changes the meaning.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// `pchar` of RFC 3986, but for escapes: what stands in a segment as it is.
+/// `pchar` of RFC 3986, without escapes: allowed in a segment.
 fn is_plain(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
 }

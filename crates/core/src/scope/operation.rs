@@ -1,16 +1,16 @@
-//! What is being asked for.
+//! The operation that a request asks for.
 //!
-//! What lives here: an operation's name, given or taken from the route. What must never: matching of routes.
+//! Contents: an operation's name, configured or from the route. Never here: route matching.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::encoding::Sink;
 
-/// The operation that a key is good for.
+/// The operation that a key applies to.
 ///
-/// A name from the configuration, or method and path where there is none. `Display` writes either; the two kinds never
-/// make the same scope, even where they read the same.
+/// A name from the configuration, or method and path if there is none. `Display` writes either. A name and a route
+/// never share a scope, even if their texts are equal.
 ///
 /// ```
 /// use semel_core::scope::Operation;
@@ -20,7 +20,7 @@ use super::encoding::Sink;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The name; of a route its method, a space, and its path.
+    /// The name; for a route: method, space, path.
     text: Arc<str>,
     kind: Kind,
 }
@@ -32,26 +32,26 @@ enum Kind {
 }
 
 impl Operation {
-    /// An operation by the name it was given. Every route of that name shares its keys.
+    /// An operation with a configured name. All routes with that name share their keys.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self { text: name.into(), kind: Kind::Named }
     }
 
-    /// An operation by method and path. Both are taken as they are: bring those of a request to their normal form first
-    /// ([`normal_method`](super::normal_method), [`normal_path`](super::normal_path)), as the HTTP layer does, or a retry in
-    /// another spelling is another operation.
+    /// An operation by method and path. Both are used as they are. Bring them to their normal form first
+    /// ([`normal_method`](super::normal_method), [`normal_path`](super::normal_path)), as the HTTP layer does;
+    /// otherwise a retry in another spelling is another operation.
     pub fn route(method: impl AsRef<str>, path: impl AsRef<str>) -> Self {
         let (method, path) = (method.as_ref(), path.as_ref());
         let text = [method, " ", path].concat().into();
         Self { text, kind: Kind::Route { method_bytes: method.len() } }
     }
 
-    /// As `Display` writes it.
+    /// The text that `Display` writes.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The same, to be shared.
+    /// The same text, shared.
     pub fn text(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }

@@ -1,7 +1,7 @@
 //! The secret that turns scopes and keys into ids.
 //!
-//! What lives here: the keyed derivations, HMAC-SHA-256 over a label and unambiguous fields.
-//! What must never: making up a secret, or keeping its bytes longer than it takes to prepare the hash.
+//! Contents: the keyed derivations, HMAC-SHA-256 over a label and unambiguous fields. Never here: generating a
+//! secret, or keeping its bytes after the hash is prepared.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use crate::key::Key;
 
 /// The hashing secret, ready to use.
 ///
-/// Whoever knows it can test guesses at keys and callers against a store's hashes; whoever does not can neither do
-/// that nor forge an id. Every node on a store needs the same one: under another secret every key is new.
+/// With it, guesses of keys and callers can be tested against a store's hashes, and IDs can be forged; without it,
+/// neither is possible. All nodes of a store need the same secret: under another one, every key is new.
 ///
-/// It holds a prepared hash state instead of the bytes, so that a derivation costs only its own input. The state is
-/// worth as much as the secret; debug output shows neither.
+/// It contains a prepared hash state instead of the bytes, so that a derivation hashes only its own input. The state
+/// is as sensitive as the secret; debug output shows neither.
 ///
 /// ```
 /// use semel_core::scope::Secret;
@@ -33,13 +33,13 @@ use crate::key::Key;
 pub struct Secret(Hmac<Sha256>);
 
 impl Secret {
-    /// The fewest bytes of a secret: as many as the hash puts out.
+    /// The minimum length in bytes: the output size of the hash.
     pub const MIN: usize = 32;
 
     /// Takes a secret of at least 32 bytes, which should be random.
     ///
-    /// Whether they are cannot be told from here. As HMAC has it, a secret of under 64 bytes is the same as that
-    /// secret with zero bytes behind it.
+    /// Randomness is not checked. In HMAC, a secret of less than 64 bytes equals the same secret padded with zero
+    /// bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecretTooShort> {
         let error = SecretTooShort { length: bytes.len() };
         if bytes.len() < Self::MIN {
@@ -48,7 +48,7 @@ impl Secret {
         Hmac::new_from_slice(bytes).map(Self).map_err(|_| error)
     }
 
-    /// What stores index by: 32 bytes that another scope or key does not give.
+    /// The ID under which stores index a command: 32 bytes, unique to this scope and key.
     pub fn command_id(&self, scope: &Scope, key: &Key) -> CommandId {
         CommandId::from_bytes(self.derive(b"semel command id v1", |out| {
             scope.encode(out);
@@ -56,24 +56,24 @@ impl Secret {
         }))
     }
 
-    /// The key alone, whatever its scope: finds records by key without keeping keys.
+    /// The hash of the key alone, in any scope: finds records by key without storing keys.
     pub fn key_hash(&self, key: &Key) -> KeyHash {
         KeyHash::from_bytes(self.derive(b"semel key hash v1", |out| key.encode(out)))
     }
 
-    /// Tenant and caller, whatever the operation: finds a caller's own records.
+    /// The hash of tenant and caller, for any operation: finds a caller's own records.
     pub fn caller_hash(&self, scope: &Scope) -> CallerHash {
         CallerHash::from_bytes(self.derive(b"semel caller hash v1", |out| scope.encode_caller(out)))
     }
 
-    /// Which secret this is, for a store to remember. Says nothing about the secret itself.
+    /// Identifies this secret in a store, without revealing it.
     pub fn id(&self) -> SecretId {
         let mut id = [0; 16];
         id.copy_from_slice(&self.derive(b"semel secret id v1", |_| ())[..16]);
         SecretId::from_bytes(id)
     }
 
-    /// HMAC-SHA-256 over the label, as a field, and what `encode` writes. Labels keep the derivations apart.
+    /// HMAC-SHA-256 over the label, as a field, and what `encode` writes. The labels separate the derivations.
     fn derive(&self, label: &[u8], encode: impl FnOnce(&mut Hmac<Sha256>)) -> [u8; 32] {
         let mut mac = self.0.clone();
         mac.field(label);
@@ -88,7 +88,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secret has too few bytes to be one.
+/// The secret is too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecretTooShort {
     /// How many bytes it has.
@@ -99,7 +99,7 @@ impl fmt::Display for SecretTooShort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the hashing secret has {} bytes; it needs at least {} random ones",
+            "the hashing secret has {} bytes; at least {} random bytes are required",
             self.length,
             Secret::MIN
         )

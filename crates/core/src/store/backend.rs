@@ -1,23 +1,23 @@
-//! One kind of store: which URLs are its own, and what can be done with what they name.
+//! One kind of store: its URLs, and how to open them.
 //!
-//! A program that opens stores by URL holds a list of backends and asks the one whose scheme the URL has. Nothing else in it
-//! needs to know which stores there are.
+//! A program that opens stores by URL has a list of backends and picks the one with the URL's scheme. The rest of the
+//! program does not know which stores exist.
 
 use super::{Clock, Pending, Store};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How a store is opened, where its defaults do not do. A store ignores what means nothing to it.
+/// Options for opening a store. A store ignores options that do not apply to it.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// How many connections answer questions at the same time.
+    /// How many connections to use.
     pub connections: Option<usize>,
-    /// How large a log on disk may grow before it is started anew.
+    /// How large a log on disk may grow before it is truncated.
     pub log_bytes_max: Option<u64>,
-    /// Records are archived before they are removed: a server's own time to live has to stay off.
+    /// Records are archived before they are removed, so a server must not expire them by itself.
     pub is_archived: bool,
-    /// What a store without a clock of its own goes by instead of the machine's clock. For tests.
+    /// Replaces the machine's clock in a store that has none of its own. For tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -31,31 +31,31 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// The version of a store's tables. A version is the number of steps that were taken to it; 0 means that there are none.
+/// The version of a store's tables: the number of schema steps applied; 0 if there are no tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaVersion {
-    /// What the store has.
+    /// The store's version.
     pub have: usize,
-    /// What this build needs, and brings a store to that it opens for writing.
+    /// The version that this build needs. Opening for writing upgrades to it.
     pub wanted: usize,
 }
 
-/// How much room a store takes, where that is known.
+/// How much space a store uses, if known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// The records, with whatever the store keeps beside them.
+    /// The records and everything stored with them.
     pub data_bytes: Option<u64>,
-    /// A log that is not part of them yet.
+    /// A log that is not merged into them yet.
     pub log_bytes: Option<u64>,
 }
 
-/// One kind of store. `address` is what follows the scheme and its colon in a URL; one that is handed to
-/// [`open`](Self::open) or [`inspect`](Self::inspect) has passed [`check`](Self::check).
+/// One kind of store. `address` is what follows the scheme and its colon in a URL; [`open`](Self::open) and
+/// [`inspect`](Self::inspect) get only addresses that passed [`check`](Self::check).
 pub trait Backend: Send + Sync + 'static {
     /// The scheme of its URLs, without the colon: `sqlite`.
     fn scheme(&self) -> &'static str;
 
-    /// Other spellings of the scheme that people use.
+    /// Aliases of the scheme.
     fn scheme_aliases(&self) -> &'static [&'static str] {
         &[]
     }
@@ -63,70 +63,70 @@ pub trait Backend: Send + Sync + 'static {
     /// How its URLs are written, for help and errors: `sqlite:PATH`.
     fn url_form(&self) -> &'static str;
 
-    /// Refuses an address that can never name a store of this kind. The error says what is wrong and does not repeat a
-    /// password.
+    /// Rejects an invalid address. The error explains what is wrong and contains no password.
     fn check(&self, address: &str) -> Result<(), String>;
 
-    /// The library that does the work, with its version: `SQLite 3.51.3`. `None` where there is none.
+    /// The underlying library with its version: `SQLite 3.51.3`. `None` if there is none.
     fn library(&self) -> Option<String> {
         None
     }
 
-    /// Whether the store ends with the process that opened it, so that no other process can look at it.
+    /// Whether the store exists only inside the process that opened it.
     fn is_in_process(&self) -> bool {
         false
     }
 
-    /// The steps to this build's tables, from an empty store on. Empty where the store has no tables.
+    /// The schema steps from an empty store to this build's tables. Empty if the store has no tables.
     fn schema_steps(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What makes an empty database into this build's store, for whoever runs statements by other means. `address` may name where in the
-    /// database that is. Empty where the store has no tables.
+    /// A script that turns an empty database into this build's store, to run with another tool. `address` may name a
+    /// place inside the database. Empty if the store has no tables.
     fn schema_script(&self, address: &str) -> String {
         let _ = address;
         self.schema_steps().join("\n")
     }
 
-    /// The address of another store on the same server, of its own under `name` (lower-case letters, digits and `_`); `None` where the
-    /// address says by itself which store it is. For tools that make stores of their own.
+    /// The address of a separate store called `name` (lower-case letters, digits and `_`) on the same server; `None`
+    /// if the address alone identifies the store. For tools that create temporary stores.
     fn address_apart(&self, address: &str, name: &str) -> Option<String> {
         let _ = (address, name);
         None
     }
 
-    /// The files on this machine that the store consists of, where it is made of such, the one with the records first. Some of them
-    /// are there only while it is open.
+    /// The store's files on this machine, if it has any, the one with the records first. Some exist only while the
+    /// store is open.
     fn files(&self, address: &str) -> Vec<PathBuf> {
         let _ = address;
         Vec::new()
     }
 
-    /// Whether the store is there. Opening one that is not creates it.
+    /// Whether the store exists. Opening a missing one creates it.
     fn exists<'a>(&'a self, address: &'a str) -> Pending<'a, bool>;
 
-    /// Opens the store for reading and writing, and brings it to this build's tables.
+    /// Opens the store for reading and writing, and upgrades its tables.
     fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn Store>>;
 
-    /// Opens a store that is there for reading only, while others may write to it. Changes nothing in it, and answers every write
-    /// and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.
+    /// Opens an existing store for reading only, while others may write to it. Changes nothing, and answers every
+    /// write and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.
     fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>>;
 }
 
 /// A store that was opened for reading only.
 pub trait Inspection: Store {
-    /// Which version its tables have. An error where they are not Semel's, or a newer build's.
+    /// Which version its tables have. Fails if they are not Semel's, or a newer build's.
     fn schema(&self) -> Pending<'_, SchemaVersion>;
 
-    /// What is damaged, a line each; empty where nothing is. Reads everything: minutes where the store is large.
+    /// One line for each damage found; empty if there is none. Reads everything, which takes minutes for a large
+    /// store.
     fn verify(&self) -> Pending<'_, Vec<String>>;
 
-    /// Whether what is read here may lag behind what was acknowledged: the server is a standby of the one that takes writes.
+    /// Whether reads may lag behind acknowledged writes: the server is a standby.
     fn is_replica(&self) -> Pending<'_, bool> {
         Box::pin(std::future::ready(Ok(false)))
     }
 
-    /// How much room the store takes.
+    /// How much space the store uses.
     fn size(&self) -> StoreSize;
 }

@@ -1,29 +1,30 @@
-//! A conditional write: what shall stand under an id afterwards, and what must stand there for that.
+//! A conditional write: the new entry, and the entry that it expects.
 
 use crate::machine::{Expect, Found, Unchanged, Write};
 use crate::record::Record;
 
-/// A write to one entry, with its condition. Every store's compare-and-swap means [`is_met_by`](Self::is_met_by).
+/// A write to one entry, with its condition. [`is_met_by`](Self::is_met_by) defines the compare-and-swap of every
+/// store.
 ///
-/// `R` is how the record is held: `&Record` on the way to a store, whatever a store makes of it on its way inside.
+/// `R` is the form of the record: `&Record` in calls to a store, any form inside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a change changes nothing before a store has applied it"]
 pub enum Change<R> {
-    /// Puts the first record of a command where nothing stands. It stands under the id that its operation id follows from
+    /// Inserts the first record of a command if there is no entry. Its operation ID is derived from its command ID
     /// ([`OperationId::of`](crate::id::OperationId::of)); a store may rely on that.
     Insert(R),
-    /// Puts the marker of a command that lives under the next secret's id where nothing stands.
+    /// Inserts a moved marker if there is no entry. The command is stored under the next secret's ID.
     InsertMarker,
-    /// Puts a record in the place of one that is still as it was read.
+    /// Replaces a record that is unchanged since it was read.
     Replace(Unchanged, R),
-    /// Removes a record that is still as it was read.
+    /// Removes a record that is unchanged since it was read.
     Remove(Unchanged),
     /// Removes a marker.
     RemoveMarker,
 }
 
 impl<R> Change<R> {
-    /// Whether it may be applied to what a store found. Nothing that cannot be read allows any.
+    /// Whether it may be applied to the entry that a store found. An unreadable entry allows no change.
     #[must_use]
     pub fn is_met_by(&self, found: Found<'_>) -> bool {
         match self {
@@ -33,7 +34,7 @@ impl<R> Change<R> {
         }
     }
 
-    /// The record that stands there afterwards, if it is one.
+    /// The record after the change, if there is one.
     pub fn record(&self) -> Option<&R> {
         match self {
             Self::Insert(record) | Self::Replace(_, record) => Some(record),
@@ -41,7 +42,7 @@ impl<R> Change<R> {
         }
     }
 
-    /// The same, with a reference to what it holds.
+    /// The same change with a reference to the record.
     pub fn as_ref(&self) -> Change<&R> {
         match self {
             Self::Insert(record) => Change::Insert(record),
@@ -52,7 +53,7 @@ impl<R> Change<R> {
         }
     }
 
-    /// The same, with the record held in another way.
+    /// The same change with the record in another form.
     pub fn map<S>(self, hold: impl FnOnce(R) -> S) -> Change<S> {
         let held: Result<_, std::convert::Infallible> = self.try_map(|record| Ok(hold(record)));
         match held {
@@ -60,7 +61,7 @@ impl<R> Change<R> {
         }
     }
 
-    /// The same, with the record held in another way, where that does not fail.
+    /// The same change with the record in another form; fails if the conversion fails.
     pub fn try_map<S, E>(self, hold: impl FnOnce(R) -> Result<S, E>) -> Result<Change<S>, E> {
         Ok(match self {
             Self::Insert(record) => Change::Insert(hold(record)?),
@@ -72,7 +73,7 @@ impl<R> Change<R> {
     }
 }
 
-/// A transition of the machine.
+/// The write of a transition.
 impl<'a> From<&'a Write> for Change<&'a Record> {
     fn from(write: &'a Write) -> Self {
         match write.expect {

@@ -10,8 +10,8 @@ use crate::time::Time;
 use bytes::Bytes;
 use std::pin::Pin;
 
-/// A store that stands in front of another one and does something of its own to some of its calls. Every call that it does not
-/// answer itself is passed on. Whoever implements this has a [`Store`].
+/// A store that wraps another one and changes some of its calls. Calls that are not overridden are passed on. Every
+/// implementor is a [`Store`].
 #[expect(missing_docs, reason = "each method is the one of Store that has its name")]
 pub trait Delegate: Send + Sync + 'static {
     /// The store that calls are passed on to.

@@ -1,29 +1,29 @@
-//! Why a store did not answer, and what that leaves open.
+//! Why a store call failed, and whether anything was written.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What an error leaves open, and what may come of trying again.
+/// Whether anything was written, and whether a retry may help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The store cannot be reached or is overloaded. Nothing was written; trying again may help.
     Unavailable,
-    /// The answer was lost: the write may have been applied, or may still be. Only reading again tells.
+    /// The answer was lost: the write may have been applied, or may be applied later. Read again to find out.
     Ambiguous,
-    /// There is no room left. Nothing was written; it takes somebody to make room.
+    /// The store is full. Nothing was written; somebody has to make room.
     Full,
     /// The store takes no writes: a read-only file, a replica. Nothing was written.
     ReadOnly,
     /// This entry is larger than the store can hold. Nothing was written, and never will be.
     TooLarge,
-    /// The store is not what it should be: another schema, a damaged file, an unsafe version. It takes an operator.
+    /// The store cannot be used: another schema, a damaged file, an unsafe version. An operator has to act.
     Unfit,
     /// The store was closed by its own process. Nothing was written.
     Closed,
 }
 
 impl Kind {
-    /// The kind in a word or two, as logs and metrics show it.
+    /// The name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
@@ -43,7 +43,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A store's error: what it leaves open, what was being done, and what lies behind it.
+/// A store's error: its kind, the operation that failed, and the cause.
 ///
 /// ```
 /// use semel_core::store::{Error, Kind};
@@ -61,40 +61,40 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind` that came up while doing what `context` says.
+    /// An error of `kind` during the operation that `context` describes.
     pub fn new(kind: Kind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), is_entry_locked: false, source: None }
     }
 
-    /// Somebody else has kept the entry locked, past the store's patience. Nothing was written; trying again may help. Unlike other errors
-    /// of the kind [`Unavailable`](Kind::Unavailable) it says nothing about the store as a whole.
+    /// Somebody else held a lock on the entry for too long. Nothing was written; a retry may help. Unlike other
+    /// [`Unavailable`](Kind::Unavailable) errors, it says nothing about the store as a whole.
     pub fn entry_locked(context: impl Into<String>) -> Self {
         Self { is_entry_locked: true, ..Self::new(Kind::Unavailable, context) }
     }
 
-    /// With what lies behind it.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What the error leaves open.
+    /// The kind of error.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether it concerns a single entry, which somebody else has [locked](Self::entry_locked).
+    /// Whether it concerns a single entry that somebody else has [locked](Self::entry_locked).
     pub const fn is_entry_locked(&self) -> bool {
         self.is_entry_locked
     }
 
-    /// Whether the write may have been applied after all.
+    /// Whether the write may have been applied.
     pub const fn is_ambiguous(&self) -> bool {
         matches!(self.kind, Kind::Ambiguous)
     }
 
-    /// Whether the same may succeed later without anybody changing the command or the software.
+    /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::Ambiguous | Kind::Full | Kind::ReadOnly)
     }
@@ -108,10 +108,10 @@ impl fmt::Display for Error {
             }
             Kind::Unavailable => "the store cannot be reached; nothing was written",
             Kind::Ambiguous => "the answer was lost",
-            Kind::Full => "there is no room left; nothing was written",
-            Kind::ReadOnly => "the store takes no writes; nothing was written",
+            Kind::Full => "the store is full; nothing was written",
+            Kind::ReadOnly => "the store is read-only; nothing was written",
             Kind::TooLarge => "the entry is too large for this store; nothing was written",
-            Kind::Unfit => "the store is not fit for use",
+            Kind::Unfit => "the store cannot be used",
             Kind::Closed => "the store was closed; nothing was written",
         };
         write!(f, "{}: {meaning} ({})", self.context, self.kind)?;
@@ -140,7 +140,7 @@ mod tests {
     ];
 
     #[test]
-    fn only_one_kind_leaves_open_whether_anything_was_written() {
+    fn only_ambiguous_errors_may_have_written() {
         let ambiguous: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_ambiguous()).collect();
         assert_eq!(ambiguous, [Kind::Ambiguous]);
         let retryable: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_retryable()).collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_was_done_what_it_means_and_what_lies_behind() {
+    fn an_error_shows_operation_meaning_and_cause() {
         for kind in ALL {
             let text = Error::new(kind, "reading a page").because("a cause").to_string();
             assert!(

@@ -1,30 +1,31 @@
-//! What a store has to do: keep entries under ids and swap them atomically. Nothing else.
+//! What a store has to do: keep entries by ID and swap them atomically. Nothing else.
 //!
-//! **What lives here**: the [`Store`] trait, its answers and its [`Error`], which can say that it cannot tell.
-//! **What must never**: a rule about what a record means. A store compares what a [`Change`] names and does not ask
-//! why; whatever would be decided twice in two stores belongs into [`machine`](crate::machine).
+//! **Contents**: the [`Store`] trait, its answers and its [`Error`], which can be ambiguous. **Never here**: a rule
+//! about what a record means. A store only compares what a [`Change`] expects. A decision that two stores would have
+//! to make belongs into [`machine`](crate::machine).
 //!
 //! # What every store promises
 //!
-//! 1. **Durable before told.** A write that is answered as [`Written::Done`] survives the loss of the process, and of
-//!    the machine wherever [`Store::hazards`] names no danger.
-//! 2. **Linearizable.** Every answer reflects all writes that were answered before its question was put, from
-//!    whichever node. No replica that lags, no cache.
-//! 3. **All or nothing.** A write is applied once or not at all, and only where its condition holds at that moment.
-//! 4. **Honest.** A write of which the store cannot tell is [`Kind::Ambiguous`]; any other error means that nothing was
-//!    written. Hidden retries of a conditional write stay off: its second try would be refused by its first.
-//! 5. **Timed.** Every answer carries the store's time, taken while it was at work on that question.
+//! 1. **Durable before acknowledged.** A write that is answered with [`Written::Done`] survives a crash of the
+//!    process, and a crash of the machine if [`Store::hazards`] reports no danger.
+//! 2. **Linearizable.** Every answer reflects all writes that any node saw acknowledged before the call. No lagging
+//!    replica, no cache.
+//! 3. **All or nothing.** A write is applied once or not at all, and only if its condition holds at that moment.
+//! 4. **Honest.** If the store cannot know whether a write was applied, the error is [`Kind::Ambiguous`]. Any other
+//!    error means that nothing was written. A store does not retry a conditional write by itself: the first try would
+//!    make the second one fail.
+//! 5. **Timed.** Every answer carries the store's time, read during that call.
 //!
-//! 6. **Nothing goes by itself.** Records are removed by a [`Change`] and by nothing else. A server's own time to live may be a
-//!    safety net for records that no sweeper came for, long after their end, tombstone included; never at the end of a lease
-//!    or of an outcome's time. It has to be off where removed records are archived: the sweeper archives a record
-//!    before it removes it, and what the server removes is in no archive.
+//! 6. **No expiry of its own.** Only a [`Change`] removes a record. A server may expire records as a safety net, long
+//!    after the end of their tombstones; never at the end of a lease or a ttl. This has to be off if records are
+//!    archived: the sweeper archives a record before it removes it, and a record that the server removes is never
+//!    archived.
 //!
-//! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent. It stays listed,
-//! due and counted as before, also after a restart: what finds an entry is kept beside its bytes.
+//! An unreadable entry is returned as unreadable. It is never skipped and never treated as absent. It stays listed,
+//! due and counted as before, also after a restart, because indexes do not depend on its bytes.
 //!
-//! A store that services work on does not block the thread of whoever asks, for a disk or a network. A call that is dropped half-way
-//! leaves nothing open.
+//! A store does not block the calling thread for disk or network I/O. A call that is dropped halfway leaves nothing
+//! open.
 
 mod backend;
 mod change;
@@ -49,33 +50,34 @@ use bytes::Bytes;
 use std::fmt;
 use std::pin::Pin;
 
-/// How many bytes of entries one page of [`Store::page`], [`Store::due`] or [`Store::markers`] holds, besides one more entry.
+/// The most bytes of entries on one page of [`Store::page`], [`Store::due`] or [`Store::markers`], plus one more
+/// entry.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// An answer on its way.
+/// The future of a store's answer.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// What stood under an id at a moment of the store's time.
+/// The entry under an ID at a moment of the store's time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// The store's time when it was read. A record's lease is judged by the time that came with the record.
     pub now: Time,
-    /// What stood there; an error where it cannot be read.
+    /// The entry, if there was one; an error if it cannot be read.
     pub entry: Option<Result<Entry, codec::Error>>,
 }
 
 impl Reading {
-    /// Nothing stood there.
+    /// No entry.
     pub const fn nothing(now: Time) -> Self {
         Self { now, entry: None }
     }
 
-    /// What the machine is to make of it.
+    /// The input for the state machine.
     pub fn found(&self) -> Found<'_> {
         self.entry.as_ref().map_or(Found::Nothing, codec::found)
     }
 
-    /// The record that stood there, if it was one and can be read.
+    /// The record, if the entry is one and can be read.
     pub fn record(&self) -> Option<&Record> {
         match self.found() {
             Found::Record(record) => Some(record),
@@ -84,7 +86,7 @@ impl Reading {
     }
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a write may have been refused"]
 pub enum Written {
@@ -93,7 +95,7 @@ pub enum Written {
         /// The store's time of the write.
         now: Time,
     },
-    /// Its condition did not hold and nothing was changed. This is what stands there.
+    /// Its condition did not hold, and nothing was changed. Contains the stored entry.
     Refused(Reading),
 }
 
@@ -107,14 +109,14 @@ impl Written {
     }
 }
 
-/// A small named value that every node on the store shares: the hashing secret, the stage of its replacement. Debug output tells
-/// its length and nothing of it.
+/// A small named value that every node on the store shares: the hashing secret, the stage of its replacement. Debug
+/// output shows only its length.
 #[derive(Clone, PartialEq, Eq)]
 #[must_use = "the setting may have been refused"]
 pub enum Setting {
     /// It is durable.
     Done,
-    /// Another value stands there (or none), and nothing was changed.
+    /// The setting has another value, or none. Nothing was changed.
     Refused(Option<Bytes>),
 }
 
@@ -128,47 +130,50 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Keeps entries under ids, and swaps them atomically. See the [module](self) for what is promised.
+/// Keeps entries by ID and swaps them atomically. The [module](self) lists the promises.
 ///
-/// Held as `Arc<dyn Store>`; futures are boxed, so that a user of the engine sees one type whatever the store.
+/// Held as `Arc<dyn Store>`; futures are boxed, so users of the engine see one type for all stores.
 pub trait Store: Send + Sync + 'static {
-    /// The store's name for people, without credentials: its URL, where it was opened by one. `sqlite:semel.db`.
+    /// The store's name for people, without credentials: its URL if it was opened by one, such as `sqlite:semel.db`.
     fn name(&self) -> String;
 
     /// What this kind of store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// What is dangerous about this store's settings right now. What cannot be looked at is reported as unverified.
+    /// Current settings of the store that weaken a promise. A setting that cannot be checked is reported as
+    /// unverified.
     fn hazards(&self) -> Pending<'_, Vec<Hazard>>;
 
-    /// Applies `change` where its condition holds for what stands there at that moment: where [`Change::is_met_by`] would say so.
-    /// A refusal shows what stands there instead, in the same round trip where the server can.
+    /// Applies `change` if its condition holds for the stored entry at that moment, as defined by
+    /// [`Change::is_met_by`]. A refusal contains the stored entry, in the same round trip if the server can do that.
     ///
-    /// The condition may be judged by columns for version, token and state, where these are written together with the entry.
+    /// A store may check the condition against columns for version, token and state that it writes together with the
+    /// entry.
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written>;
 
-    /// What stands under an id.
+    /// The entry under an ID.
     fn get(&self, id: CommandId) -> Pending<'_, Reading>;
 
-    /// The record with this operation id, and the id that it stands under.
+    /// The record with this operation ID, and its command ID.
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)>;
 
-    /// Records for operators, in the store's [order](Capabilities::order), `limit` (one at least) at most. A page may hold fewer and still have a next one: the
-    /// work that a store puts into one page is bounded, and so are its bytes ([`PAGE_BYTES_MAX`]).
+    /// Records for operators, in the store's [order](Capabilities::order), at most `limit` (which is at least 1). A
+    /// page may have fewer records and still have a next page: the work for one page is bounded, and so are its bytes
+    /// ([`PAGE_BYTES_MAX`]).
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 
-    /// Records whose [`Record::due_at`] is not after the store's time, the longest overdue first, `limit` at most. Bounded in
-    /// bytes like a [page](Self::page).
+    /// Records whose [`Record::due_at`] is not after the store's time, the longest overdue first, at most `limit`.
+    /// Bounded in bytes like a [page](Self::page).
     fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 
-    /// Moved markers, `limit` at most.
+    /// Moved markers, at most `limit`.
     fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 
     /// How many there are; counting stops at `at_most`.
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted>;
 
-    /// How many records there are in each state. A store that keeps these numbers answers with one question; without them it is
-    /// one [`count`](Self::count) for each state.
+    /// How many records there are in each state. The default makes one [`count`](Self::count) per state; a store that
+    /// maintains these numbers overrides it.
     fn census(&self) -> Pending<'_, Census> {
         Box::pin(async move {
             let mut census = Census::empty(Time::default());
@@ -181,11 +186,11 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// How many of the next `limit` records belong to which operation and state, in the store's own order; of one state
-    /// only, where one is named. Going on from cursor to cursor counts every record that is written by nobody meanwhile. A
-    /// store that can tell without reading entries should: a count must not cost what all stored answers weigh.
+    /// Counts the next `limit` records by operation and state, in the store's own order; only one state, if one is
+    /// given. Following the cursors counts every record that is not written meanwhile. A store should not read whole
+    /// entries for this: counting must not load all stored answers.
     ///
-    /// What cannot be read is left out, unless the store knows what it is all the same.
+    /// Unreadable entries are left out, unless the store knows their operation and state from elsewhere.
     fn tally<'a>(
         &'a self,
         state: Option<StateName>,
@@ -201,7 +206,7 @@ pub trait Store: Send + Sync + 'static {
     /// Every setting, by name.
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>>;
 
-    /// Replaces a setting where it is still `expect`; `None` means that there is none.
+    /// Replaces a setting if its value is still `expect`; `None` means that there is no such setting.
     fn set<'a>(
         &'a self,
         name: &'a str,
@@ -209,31 +214,32 @@ pub trait Store: Send + Sync + 'static {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting>;
 
-    /// Lets no more questions in, and ends as soon as every write that was accepted is answered and nothing is held open.
+    /// Accepts no more calls, and completes as soon as every accepted write is answered and nothing is open.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Ends once what stands under `id` may have changed since the call, where the store can tell: a waiter reads
-    /// again. `None` where it cannot; the waiter then looks from time to time.
+    /// Completes as soon as the entry under `id` may have changed since the call, so that a waiter reads again.
+    /// `None` if the store cannot notify; the waiter then polls.
     fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         let _ = id;
         None
     }
 
-    /// Somebody has written under `id` past the store, in a transaction of their own that has committed: whoever waits for
-    /// [a change](Self::changed) there is woken, on this node and on others, where the store can tell them.
+    /// Reports that another transaction has written under `id` and committed. Wakes everyone who waits for [a
+    /// change](Self::changed) there, on this node and, if the store can, on others.
     fn wake(&self, id: CommandId) {
         let _ = id;
     }
 
-    /// Somebody has asked a transaction of their own, which writes under `id`, to commit, and got no answer. Where a write that is
-    /// visible may still be lost, everything that the store reads under `id` from now on is proven to be durable first.
+    /// Reports that the commit of another transaction that writes under `id` got no answer. If a visible write may
+    /// still be lost, every later read under `id` first makes sure that what it read is durable.
     fn doubt(&self, id: CommandId) {
         let _ = id;
     }
 
-    /// Whether what somebody else reads under `id` may still be lost, until a [`get`](Self::get) that begins afterwards has succeeded.
+    /// Whether an entry that others read under `id` may still be lost. True until a later [`get`](Self::get) has
+    /// succeeded.
     fn is_in_doubt(&self, id: CommandId) -> bool {
         let _ = id;
         false
@@ -245,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_neither_absent_nor_a_record() {
+    fn an_unreadable_entry_is_neither_absent_nor_a_record() {
         let now = Time::from_millis(7);
         let damaged = codec::Error::Damaged { at: 0, what: "for the test" };
         let reading = Reading { now, entry: Some(Err(damaged)) };

@@ -1,4 +1,4 @@
-//! What operators, sweepers and quotas ask of a store beyond single ids.
+//! Queries of operators, sweepers and quotas.
 
 use crate::codec;
 use crate::id::{CallerHash, CommandId, KeyHash, OperationId};
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which records an operator wants to see. What is left out does not matter; everything named must hold.
+/// Which records to list. All given conditions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     /// In this state.
     pub state: Option<StateName>,
     /// Of this operation.
     pub operation: Option<String>,
-    /// Of this caller, or of those whose hash begins so.
+    /// Of this caller, or of callers whose hash has this prefix.
     pub caller: Option<Callers>,
     /// With this key.
     pub key: Option<KeyHash>,
@@ -23,21 +23,21 @@ pub struct Filter {
     pub updated_from: Option<Time>,
     /// Last written before this moment.
     pub updated_before: Option<Time>,
-    /// With an operation id that begins so.
+    /// Whose operation ID has this prefix.
     pub ids: Option<OperationIds>,
-    /// Whose outcome is about this kind of thing.
+    /// Whose outcome has this resource type.
     pub resource_type: Option<String>,
-    /// Whose outcome is about the thing of this id.
+    /// Whose outcome has this resource ID.
     pub resource_id: Option<String>,
     /// Whose outcome has this error code.
     pub error_code: Option<String>,
-    /// The newest of them first, where the store can [list](super::Capabilities::order) the oldest first. Leaves nothing out.
+    /// Newest first, if the store can [list](super::Capabilities::order) oldest first. Only the order changes.
     pub newest_first: bool,
 }
 
 impl Filter {
-    /// Whether an entry is shown. What cannot be read may be what is looked for: it is shown under every filter but one by its
-    /// id. A marker is no record.
+    /// Whether an entry is listed. An unreadable entry may be a match, so it is listed under every filter except one
+    /// for its ID. Markers are not listed.
     pub fn shows(&self, item: &Item) -> bool {
         match &item.entry {
             Ok(Entry::Record(record)) => self.wants(record),
@@ -46,66 +46,67 @@ impl Filter {
         }
     }
 
-    /// Whether `record` is wanted. What every store's query means.
+    /// Whether `record` matches. This defines the query of every store.
     pub fn wants(&self, record: &Record) -> bool {
-        fn labelled(wanted: Option<&str>, is: Option<&str>) -> bool {
-            wanted.is_none_or(|wanted| is == Some(wanted))
+        fn has_label(wanted: Option<&str>, value: Option<&str>) -> bool {
+            wanted.is_none_or(|wanted| value == Some(wanted))
         }
-        fn same<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted == is)
+        fn equals<T: PartialEq>(wanted: Option<&T>, value: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == value)
         }
-        same(self.state.as_ref(), &record.state_name())
+        equals(self.state.as_ref(), &record.state_name())
             && self.operation.as_ref().is_none_or(|operation| **operation == **record.operation())
             && self.caller.is_none_or(|callers| callers.has(&record.caller_hash()))
-            && same(self.key.as_ref(), &record.key_hash())
+            && equals(self.key.as_ref(), &record.key_hash())
             && self.updated_from.is_none_or(|from| record.updated_at() >= from)
             && self.updated_before.is_none_or(|before| record.updated_at() < before)
             && self.ids.is_none_or(|ids| ids.has(&record.operation_id()))
-            && labelled(self.resource_type.as_deref(), record.labels().resource_type.as_deref())
-            && labelled(self.resource_id.as_deref(), record.labels().resource_id.as_deref())
-            && labelled(self.error_code.as_deref(), record.labels().error_code.as_deref())
+            && has_label(self.resource_type.as_deref(), record.labels().resource_type.as_deref())
+            && has_label(self.resource_id.as_deref(), record.labels().resource_id.as_deref())
+            && has_label(self.error_code.as_deref(), record.labels().error_code.as_deref())
     }
 }
 
-/// The caller with a hash, or the callers whose hash begins with as many digits of it as are known.
+/// One caller, or all callers whose hash has a given prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Callers {
-    /// The least hash of them.
+    /// The lowest hash in the range.
     pub first: CallerHash,
-    /// The greatest.
+    /// The highest in the range.
     pub last: CallerHash,
 }
 
 impl Callers {
-    /// The fewest digits that callers can be looked up by: as many as a log line or a metric shows.
+    /// The shortest prefix: as many digits as a log line or a metric shows.
     pub const DIGITS_MIN: usize = 8;
 
-    /// Those whose hash begins with these hexadecimal digits: 8 at least, and 64 at most, which name one.
+    /// Callers whose hash begins with these hexadecimal digits, 8 to 64. All 64 name one caller.
     pub fn beginning(digits: &str) -> Option<Self> {
         let (first, last) = range(digits, Self::DIGITS_MIN)?;
         Some(Self { first: CallerHash::from_bytes(first), last: CallerHash::from_bytes(last) })
     }
 
-    /// Whether this caller is one of them.
+    /// Whether this caller is in the range.
     pub fn has(&self, caller: &CallerHash) -> bool {
         (self.first..=self.last).contains(caller)
     }
 }
 
-/// The operation ids that begin with some digits.
+/// Operation IDs with a given prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperationIds {
-    /// The least of them.
+    /// The lowest in the range.
     pub first: OperationId,
-    /// The greatest.
+    /// The highest in the range.
     pub last: OperationId,
 }
 
 impl OperationIds {
-    /// The fewest digits that operations can be looked up by.
+    /// The shortest prefix.
     pub const DIGITS_MIN: usize = 4;
 
-    /// Those that begin so: an operation id, or its first digits, 4 at least. Hyphens may stand where an id has them.
+    /// Operation IDs with this prefix: a complete ID, or at least its first 4 digits. Hyphens are allowed where an ID
+    /// has them.
     pub fn beginning(text: &str) -> Option<Self> {
         let is_hyphen = |at| [8, 13, 18, 23].contains(&at);
         let has_hyphens = text.contains('-');
@@ -117,14 +118,14 @@ impl OperationIds {
         Some(Self { first: OperationId::from_bytes(first), last: OperationId::from_bytes(last) })
     }
 
-    /// Whether this id is one of them.
+    /// Whether this ID is in the range.
     pub fn has(&self, id: &OperationId) -> bool {
         (self.first.as_bytes()..=self.last.as_bytes()).contains(&id.as_bytes())
     }
 }
 
-/// The least and the greatest number of `N` bytes whose hexadecimal digits begin with `digits`: so many at least, and all of them
-/// at most.
+/// The lowest and the highest value of `N` bytes whose hexadecimal digits begin with `digits`. `None` for fewer
+/// digits than `digits_min` or more than fit.
 fn range<const N: usize>(digits: &str, digits_min: usize) -> Option<([u8; N], [u8; N])> {
     let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_known || !(digits_min..=2 * N).contains(&digits.len()) {
@@ -141,16 +142,16 @@ fn range<const N: usize>(digits: &str, digits_min: usize) -> Option<([u8; N], [u
     Some((filled('0')?, filled('f')?))
 }
 
-/// The one caller.
+/// Exactly this caller.
 impl From<CallerHash> for Callers {
     fn from(caller: CallerHash) -> Self {
         Self { first: caller, last: caller }
     }
 }
 
-/// Where a page ended, in a form that only the store that made it understands. May be shown to a client, and come back as anything:
-/// one that the store did not make is refused with [`Kind::Unfit`](super::Kind::Unfit). Debug output tells its length only: whole ids
-/// may stand in it.
+/// Where a page ended. Opaque to everyone but the store that made it. Clients may send back anything: a cursor that
+/// the store did not make is refused with [`Kind::Unfit`](super::Kind::Unfit). Debug output shows its length only,
+/// because it may contain complete IDs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cursor(Bytes);
 
@@ -161,12 +162,12 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// A cursor made of whatever the store needs to go on.
+    /// A cursor with the bytes that the store needs to continue.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }
 
-    /// What the store put in.
+    /// The bytes that the store put in.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -175,9 +176,9 @@ impl Cursor {
 /// One entry of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The id that it stands under.
+    /// Its command ID.
     pub id: CommandId,
-    /// What stands there; an error where it cannot be read.
+    /// The entry; an error if it cannot be read.
     pub entry: Result<Entry, codec::Error>,
 }
 
@@ -191,7 +192,7 @@ impl Item {
     }
 }
 
-/// Some entries, and where to go on.
+/// Some entries, and where to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The store's time.
@@ -202,7 +203,7 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// What is to be counted.
+/// What to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     /// Every record, tombstones included; no markers.
@@ -215,12 +216,12 @@ pub enum Count {
     Markers,
 }
 
-/// How many there were.
+/// The result of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// The store's time.
     pub now: Time,
-    /// How many, up to the limit that was asked for.
+    /// How many, up to the requested limit.
     pub count: u64,
 }
 
@@ -233,7 +234,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// Nothing was found at `now`.
+    /// No records at `now`.
     pub const fn empty(now: Time) -> Self {
         Self { now, by_state: [0; StateName::ALL.len()] }
     }
@@ -267,19 +268,19 @@ pub struct Tallied {
     pub count: u64,
 }
 
-/// Some records, counted by operation and state, and where to go on.
+/// A part of the records, counted by operation and state, and where to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// The store's time.
     pub now: Time,
-    /// Each operation and state that was met, once.
+    /// The counts, one for each operation and state found.
     pub counts: Vec<Tallied>,
     /// Where the next part begins; `None` at the end.
     pub next: Option<Cursor>,
 }
 
 impl Tally {
-    /// What a page comes to.
+    /// Counts the records of a page.
     pub fn of(page: &Page) -> Self {
         let mut counts: BTreeMap<(&str, &str), Tallied> = BTreeMap::new();
         for record in page.items.iter().filter_map(Item::record) {

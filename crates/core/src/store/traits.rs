@@ -1,4 +1,4 @@
-//! What a store is like: what it can do, what is dangerous about it, whose clock it goes by.
+//! A store's capabilities, hazards and clock.
 
 use crate::time::Time;
 
@@ -7,58 +7,58 @@ use crate::time::Time;
 pub struct Capabilities {
     /// Records outlive the process.
     pub durable: bool,
-    /// Which nodes can work on it at once.
+    /// Which nodes can use it at the same time.
     pub shared: Sharing,
-    /// Whose clock tells the store's time.
+    /// Whose clock gives the store's time.
     pub clock: ClockSource,
-    /// What its [counts](super::Store::count) are worth.
+    /// How exact its [counts](super::Store::count) are.
     pub counts: Counting,
     /// In which order it [lists](super::Store::page) records.
     pub order: Order,
-    /// It tells waiters of changes that other nodes made.
+    /// It notifies waiters of changes by other nodes.
     pub notifies: bool,
     /// The most bytes of one entry.
     pub entry_bytes_max: u64,
 }
 
 impl Capabilities {
-    /// Whether nodes can read different times at one moment, so that somebody has to say by how much these may differ.
+    /// Whether nodes can read different times at the same moment, so the skew has to be configured.
     pub fn clocks_can_differ(&self) -> bool {
         self.shared == Sharing::Machines && self.clock != ClockSource::One
     }
 }
 
-/// Which nodes can work on a store at once.
+/// Which nodes can use a store at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// One only: it is part of a process.
+    /// One only: the store is part of a process.
     Process,
-    /// Those on one machine.
+    /// Nodes on one machine.
     Machine,
-    /// Those on any number of machines.
+    /// Nodes on any number of machines.
     Machines,
 }
 
-/// Whose clock tells a store's time.
+/// Whose clock gives a store's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockSource {
-    /// One clock tells every node the time: a server's.
+    /// One clock for all nodes: a server's.
     One,
-    /// The clock of whichever machine does the work: of a server among several, or of the node where store and node share a
-    /// machine.
+    /// The clock of whichever machine does the work: one of several servers, or the node's own if store and node
+    /// share a machine.
     EachMachine,
-    /// The store has none. Each node reads its own.
+    /// The store has no clock. Each node reads its own.
     None,
 }
 
-/// What a store's counts are worth.
+/// How exact a store's counts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// They say how many there are. A cap on the number of records needs that.
+    /// Exact. A cap on the number of records needs this.
     Exact,
-    /// They are near enough for people and metrics.
+    /// Close enough for people and metrics.
     Approximate,
-    /// It does not count. Questions for a count are refused.
+    /// The store does not count. Calls are refused.
     None,
 }
 
@@ -67,7 +67,7 @@ pub enum Counting {
 pub enum Order {
     /// In the order in which they were first written.
     OldestFirst,
-    /// In one of its own. Every record that stays comes once all the same.
+    /// In an order of its own. Every record that is not removed meanwhile is still listed exactly once.
     Own,
 }
 
@@ -76,26 +76,27 @@ pub enum Order {
 pub enum Severity {
     /// Worth knowing.
     Notice,
-    /// It could not be looked at; it may be fine.
+    /// It could not be checked.
     Unverified,
     /// An acknowledged outcome can be lost.
     Danger,
 }
 
-/// Something about a store's settings that weakens what is promised.
+/// A setting of a store that weakens a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hazard {
     /// How bad it is.
     pub severity: Severity,
     /// A short name to search the documentation for.
     pub code: &'static str,
-    /// What is wrong and what can come of it.
+    /// What is wrong, and what can happen.
     pub what: String,
-    /// What mends it.
+    /// How to fix it.
     pub mend: String,
 }
 
-/// The clock that a store without one of its own is handed: the machine's ([`ClockSource::EachMachine`]), or one that tests turn.
+/// The clock for a store that has none of its own: the machine's ([`ClockSource::EachMachine`]), or a fake one in
+/// tests.
 pub trait Clock: Send + Sync + 'static {
     /// Wall time.
     fn now(&self) -> Time;

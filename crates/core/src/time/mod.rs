@@ -1,7 +1,7 @@
-//! Moments, as the store's clock tells them, and how far the present one can be relied on.
+//! Moments of the store's clock, and how far the current time can be trusted.
 //!
-//! What lives here: one type for a moment and its arithmetic, which saturates instead of wrapping.
-//! What must never: reading a clock. Time reaches the core as an argument.
+//! Contents: one type for a moment and its arithmetic, which saturates instead of wrapping. Never here: reading a
+//! clock. Time reaches the core as an argument.
 
 mod now;
 
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// A moment: whole milliseconds since the Unix epoch.
 ///
-/// Moments come from the clock of the store that holds the records, so that every node judges a lease by the
-/// same clock. Arithmetic saturates at both ends: an absurd duration from a configuration file makes a far
-/// future, never a past.
+/// Moments come from the clock of the store that holds the records, so that every node judges a lease by the same
+/// clock. Arithmetic saturates at both ends: an absurd duration from a configuration file leads to the far future,
+/// never to the past.
 ///
 /// ```
 /// use semel_core::time::Time;
@@ -30,7 +30,7 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The last moment there is.
+    /// The last representable moment.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The moment `millis` milliseconds after the Unix epoch.
@@ -43,7 +43,7 @@ impl Time {
         self.0
     }
 
-    /// How long after `earlier` this moment is; zero where it is not after it.
+    /// How long after `earlier` this moment is; zero if it is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

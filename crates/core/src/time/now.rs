@@ -1,26 +1,25 @@
-//! The present, and what may be concluded from it.
+//! The current time, and what may be concluded from it.
 
 use super::Time;
 use std::time::Duration;
 
-/// What may be concluded from the present time. Each level allows what the ones before it allow.
+/// What may be concluded from the current time. Each level also allows what the earlier ones allow.
 ///
-/// A clock can be wrong, and a conclusion drawn from a wrong clock can cost a second effect. The less is known
-/// about a clock, the less a node concludes from it.
+/// A wrong clock can lead to a second effect. The less is known about a clock, the less a node concludes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trust {
-    /// The clock contradicts what the store remembers. Nothing is claimed, and nothing is judged to be over.
+    /// The clock contradicts the store. Nothing is claimed, and nothing is judged to be over.
     Untrusted,
-    /// The clock is plausible, but time did not provably pass without a gap, and another node may still go by
-    /// another time. New commands are claimed; no lease is judged dead and no quiet period over.
+    /// The clock is plausible, but may have had a gap, and another node may still use another time. New commands are
+    /// claimed; no lease is judged expired and no quiet period over.
     Starting,
-    /// Leases and quiet periods are judged. Nothing is expired, re-used or purged yet.
+    /// Leases and quiet periods are judged. Nothing is expired, reused or purged yet.
     Settling,
     /// Everything is judged.
     Trusted,
 }
 
-/// The present as a node judges by it.
+/// The current time, as a node uses it to judge.
 ///
 /// ```
 /// use semel_core::time::{Now, Time, Trust};
@@ -30,23 +29,23 @@ pub enum Trust {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Now {
-    /// The moment: the earliest that it can be, so that nothing is over before its time.
+    /// The earliest moment that it can be, so that nothing ends too early.
     pub at: Time,
-    /// The latest that it can be. Only what is dated later than this was dated by a wrong clock.
+    /// The latest moment that it can be. Only a date after this is from a wrong clock.
     pub latest: Time,
     /// What may be concluded from it.
     pub trust: Trust,
-    /// By how much the clock that dated a record may differ from this one. Where the record's own policy names
-    /// more, that counts.
+    /// How much the clock that dated a record may differ from this one. A larger value in the record's policy takes
+    /// precedence.
     pub skew: Duration,
-    /// Since when time has passed without a gap; `None` where no gap is known. What was dated before this moment
-    /// may be off by any amount, so its lease and its quiet period are counted from here at the earliest.
+    /// Since when time has passed without a gap; `None` if no gap is known. An earlier date may be wrong by any
+    /// amount, so leases and quiet periods count from here at the earliest.
     pub steady_since: Option<Time>,
-    /// When the time was last replaced by another one; `None` where it never was. An outcome that was dated before
-    /// this moment is kept for its whole time from here: how old it really is, nobody knows.
+    /// When an operator last replaced the time; `None` if it never was. An outcome with an earlier date is kept for
+    /// its full ttl from here, because its real age is not known.
     pub replaced_at: Option<Time>,
-    /// The latest date that the replaced time gave, as long as records with such dates may be left; `None` where none
-    /// are. A first attempt that is dated up to here may have been long before.
+    /// The latest date given by the replaced time, while records with such dates may exist; `None` if none are. A
+    /// first attempt with a date up to here may have happened much earlier.
     pub replaced_up_to: Option<Time>,
 }
 
@@ -56,24 +55,23 @@ impl Now {
         self.trust >= Trust::Starting
     }
 
-    /// Whether a lease may be judged dead, and a quiet period over.
+    /// Whether a lease may be judged expired, and a quiet period over.
     pub fn can_judge_leases(&self) -> bool {
         self.trust >= Trust::Settling
     }
 
-    /// Whether anything may be judged to be past its retention.
+    /// Whether retention may be judged to be over.
     pub fn can_expire(&self) -> bool {
         self.trust == Trust::Trusted
     }
 
-    /// Whether `moment` lies further ahead than clocks may differ by: only a clock that was wrong can have made
-    /// that date.
+    /// Whether `moment` is further ahead than clocks may differ: only a wrong clock can have given that date.
     pub(crate) fn is_before(&self, moment: Time, skew: Duration) -> bool {
         moment > self.latest + self.skew.max(skew)
     }
 }
 
-/// A moment that is trusted without reserve: a clock that never jumps and that everybody shares.
+/// A fully trusted moment, of a clock that never jumps and that all nodes share.
 impl From<Time> for Now {
     fn from(at: Time) -> Self {
         let (steady_since, replaced_at, replaced_up_to) = (None, None, None);

@@ -121,12 +121,12 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     }
 }
 
-/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that is written, but for
-/// four bytes of a checksum.
+/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that
+/// is written, but for four bytes of a checksum.
 fn extensions(record: &Record) -> String {
     let debug = format!("{record:?}");
-    let (_, told) = debug.rsplit_once("extensions: ").unwrap();
-    let length: usize = told.split(' ').next().unwrap().parse().unwrap();
+    let (_, shown) = debug.rsplit_once("extensions: ").unwrap();
+    let length: usize = shown.split(' ').next().unwrap().parse().unwrap();
     let written = codec::encode_record(record);
     let end = written.len() - 4;
     format!("{:?}", Bytes::copy_from_slice(&written[end - length..end]))

@@ -17,7 +17,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `text`, if it is exactly what [`encode`] makes of them: padded, nothing in between, no stray bits.
+/// The bytes of `text`, if it is exactly what [`encode`] writes: padded, without other characters or stray bits.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let groups = text.as_bytes().chunks(4);

@@ -1,6 +1,6 @@
 //! An archive that is a file of JSON lines.
 
-use super::{Archive, Archived, Error, Keeping, line};
+use super::{Archive, ArchiveFuture, Archived, Error, line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Appends one line for each record to a file, and syncs it once for each batch.
 ///
-/// One process at a time: the file is locked. A line that a crash tore off is ended with a newline before the next one is
-/// written, so that a reader finds at most a line that is no JSON, and never two records in one.
+/// Only one process at a time: the file is locked. A line that a crash cut off is ended with a newline before the
+/// next write, so a reader may find a line that is not JSON, but never two records in one line.
 ///
-/// A file that is renamed or removed under a running process goes on being written to, where the system allows it; to
-/// rotate, restart the process after renaming. A new file can be read by its owner only: it holds what was answered to
-/// clients.
+/// A running process keeps writing to a file that was renamed or removed; to rotate, rename it and restart the
+/// process. A new file is readable by its owner only, because it contains responses to clients.
 #[derive(Debug)]
 pub struct FileArchive {
     path: PathBuf,
@@ -21,8 +20,7 @@ pub struct FileArchive {
 }
 
 impl FileArchive {
-    /// Opens the file, creates it if need be, and makes sure that it is still there after a crash. Blocks for as long as
-    /// the disk takes.
+    /// Opens the file, creates it if needed, and syncs its directory. Blocks on the disk.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
         let file = open(&path)
@@ -36,7 +34,7 @@ impl FileArchive {
 }
 
 impl Archive for FileArchive {
-    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> Keeping<'a> {
+    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> ArchiveFuture<'a> {
         Box::pin(async move {
             if batch.is_empty() {
                 return Ok(());
@@ -46,7 +44,7 @@ impl Archive for FileArchive {
                 line::write(archived, &mut lines).map_err(|error| self.failed(error.into()))?;
             }
             let file = Arc::clone(&self.file);
-            // A disk can take seconds. Once begun it is written to the end, also if nobody waits for it any more.
+            // A disk can take seconds. A write that has begun completes even if nobody waits for it.
             let written = tokio::task::spawn_blocking(move || {
                 let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
                 append(&mut file, &lines)
@@ -67,12 +65,12 @@ fn open(path: &Path) -> io::Result<File> {
     let mut file = options.open(path)?;
     file.try_lock().map_err(|error| match error {
         std::fs::TryLockError::WouldBlock => {
-            io::Error::new(io::ErrorKind::ResourceBusy, "another process writes to it")
+            io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing to it")
         }
         std::fs::TryLockError::Error(error) => error,
     })?;
     heal(&mut file)?;
-    // Also where the file existed: whoever created it may have crashed before this.
+    // Also if the file existed: its creator may have crashed before this.
     #[cfg(unix)]
     File::open(directory(path))?.sync_all()?;
     Ok(file)
@@ -86,15 +84,15 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// Whole lines, durable once this is `Ok`.
+/// Appends complete lines; they are durable when this returns `Ok`.
 fn append(file: &mut File, lines: &[u8]) -> io::Result<()> {
-    // The batch before may have failed half-way.
+    // The previous batch may have failed halfway.
     heal(file)?;
     file.write_all(lines)?;
     file.sync_data()
 }
 
-/// Ends a line that was torn off.
+/// Ends a line that was cut off.
 fn heal(file: &mut File) -> io::Result<()> {
     let length = file.seek(SeekFrom::End(0))?;
     if length == 0 {

@@ -1,7 +1,7 @@
 //! One record as one line of JSON.
 //!
-//! What lives here: the format of an archive. What must never: a token; whoever reads an archive must not be able to
-//! finish an attempt.
+//! Contents: the format of an archive. Lines contain no tokens: readers of an archive must not be able to finish an
+//! attempt.
 
 use super::{Archived, base64, rfc3339};
 use semel_core::history;
@@ -9,7 +9,7 @@ use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::record::{Record, State};
 use serde::Serialize;
 
-/// What the lines look like. A field may be added under the same number; a reader ignores those it does not know.
+/// The version of the format. New fields do not change it; readers ignore unknown fields.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize)]
@@ -47,7 +47,7 @@ struct Answer<'a> {
     trailers: Vec<(Text<'a>, Text<'a>)>,
 }
 
-/// A name or a value: a string, or an object where it is no text.
+/// A name or a value: a string, or an object if it is not text.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Text<'a> {
@@ -73,7 +73,7 @@ struct Event<'a> {
     why: &'a str,
 }
 
-/// Appends the line of `archived`, with the newline that ends it.
+/// Appends the line of `archived`, with its newline.
 pub(super) fn write(archived: &Archived<'_>, lines: &mut Vec<u8>) -> serde_json::Result<()> {
     serde_json::to_writer(&mut *lines, &line(archived))?;
     lines.push(b'\n');
@@ -103,7 +103,7 @@ fn line<'a>(archived: &Archived<'a>) -> Line<'a> {
     }
 }
 
-/// When what the line tells of was to be forgotten.
+/// The expiry of the archived state.
 fn expires_at(record: &Record) -> Option<String> {
     match record.state() {
         State::Succeeded { expires_at, .. }

@@ -1,12 +1,12 @@
-//! What is kept of records before they are deleted.
+//! Archives records before they are deleted.
 //!
-//! **What lives here**: the [`Archive`] that a sweeper hands records to before it deletes them or drops their outcome,
-//! and [`FileArchive`], which appends them to a file as JSON lines. **What must never**: a record that is deleted before
-//! its line is durable, or a way to read records back into a store: an archive is for people and their tools.
+//! **Contents**: the [`Archive`] that gets records before the sweeper deletes them or drops their outcome, and
+//! [`FileArchive`], which appends them to a file as JSON lines. A record is deleted only after its line is durable.
+//! Records cannot be restored from an archive: it is for people and their tools.
 //!
-//! A sweeper keeps a record *twice* in its life where tombstones are on: with its outcome before that is dropped, and as
-//! a tombstone before that is removed. It also keeps it again whenever it cannot tell whether it did, or was too late to
-//! delete it. So a record can have several lines: `operation_id` and `version` tell which say the same.
+//! With tombstones, a record is archived *twice*: with its outcome before that is dropped, and as a tombstone before
+//! it is removed. It is also archived again if an answer was lost or the deletion lost a race. So a record can have
+//! several lines: lines with the same `operation_id` and `version` are duplicates.
 
 pub mod base64;
 mod file;
@@ -24,20 +24,20 @@ use std::pin::Pin;
 /// A record about to be deleted.
 #[derive(Debug, Clone, Copy)]
 pub struct Archived<'a> {
-    /// The id that it stands under; what its body was sealed to.
+    /// Its command ID, to which its body was sealed.
     pub id: CommandId,
-    /// The record. An outcome that is sealed is archived as it is.
+    /// The record. A sealed outcome stays sealed.
     pub record: &'a Record,
 }
 
-/// An answer on its way.
-pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+/// The future of an archive's answer.
+pub type ArchiveFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
-/// Keeps records before they are deleted.
+/// An archive.
 pub trait Archive: Send + Sync + 'static {
-    /// Keeps every record of `batch`. `Ok` means that all of them are durable; on an error some may be, and the sweeper
-    /// deletes none of them and tries again later.
-    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> Keeping<'a>;
+    /// Archives all records of `batch`. `Ok` means that all of them are durable. On an error, the sweeper deletes
+    /// none of them and tries again later.
+    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> ArchiveFuture<'a>;
 }
 
 /// Why records could not be archived. None of them may be deleted.
@@ -48,7 +48,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error that came up while doing what `what` says.
+    /// An error during the operation that `what` describes.
     pub fn new(what: impl Into<String>, source: io::Error) -> Self {
         Self { what: what.into(), source }
     }

@@ -1,12 +1,12 @@
-//! Moments as people and their tools write them: RFC 3339, in UTC.
+//! Moments as text: RFC 3339, in UTC.
 
 use semel_core::time::Time;
 
-/// The last moment that four digits of a year can tell.
+/// The last moment with a year of four digits.
 const LAST: u64 = 253_402_300_799_999;
 
-/// `time` as `2026-11-15T19:05:00.123Z`. What lies beyond the year 9999 is written as its last moment: it comes of spans
-/// that were meant as "never".
+/// `time` as `2026-11-15T19:05:00.123Z`. Moments after the year 9999 are written as its last moment: they come from
+/// durations that mean "never".
 pub fn text(time: Time) -> String {
     let millis = time.as_millis().min(LAST);
     let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
@@ -16,8 +16,8 @@ pub fn text(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month and day of the day so many days after 1970-01-01. Counted in eras of 400 years, each of which has the same
-/// number of days, and in years that begin in March, so that the leap day is a year's last.
+/// Year, month and day, from days after 1970-01-01. Counts in eras of 400 years, which all have the same number of
+/// days, and in years from March on, so that a leap day is the last day of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097;
     let since_year_0 = days + 719_468;
@@ -30,8 +30,8 @@ fn date(days: u64) -> (u64, u64, u64) {
     (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// The moment that `text` names: `2026-11-15T19:05:00Z`, with or without a fraction (of which milliseconds count), in UTC or
-/// with an offset. `None` for anything else, for what lies before 1970, and for a leap second, which no store's clock shows.
+/// Parses a moment: `2026-11-15T19:05:00Z`, with or without a fraction (of which milliseconds count), in UTC or with
+/// an offset. `None` for anything else, for moments before 1970, and for leap seconds.
 pub fn parse(text: &str) -> Option<Time> {
     let (date_text, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't'])?;
@@ -66,7 +66,7 @@ fn numbers(text: &str, between: u8, lengths: [usize; 3]) -> Option<[u64; 3]> {
     rest.is_empty().then_some(found)
 }
 
-/// The milliseconds of a fraction, if there is one, and what follows it.
+/// The milliseconds of a fraction, if there is one, and the rest of the text.
 fn fraction(text: &str) -> Option<(u64, &str)> {
     let Some(text) = text.strip_prefix('.') else { return Some((0, text)) };
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -76,7 +76,7 @@ fn fraction(text: &str) -> Option<(u64, &str)> {
     (length > 0).then_some((millis, rest))
 }
 
-/// By how much a clock with this offset is ahead of UTC.
+/// How far a clock with this offset is ahead of UTC.
 fn offset_millis(text: &str) -> Option<i64> {
     let (sign, text) = match text.as_bytes().first()? {
         b'Z' | b'z' => return (text.len() == 1).then_some(0),
@@ -89,7 +89,7 @@ fn offset_millis(text: &str) -> Option<i64> {
     (hour < 24 && minute < 60).then_some(sign * ahead)
 }
 
-/// How many days after 1970-01-01 a day is, if there is such a day. The way back from [`date`].
+/// The number of days after 1970-01-01, if the date exists. The inverse of [`date`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let (year_from_march, month_from_march) =
         if month > 2 { (year, month.checked_sub(3)?) } else { (year.checked_sub(1)?, month + 9) };
@@ -97,7 +97,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let day_of_year = (153 * month_from_march + 2) / 5 + day.checked_sub(1)?;
     let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     let days = (era * 146_097 + of_era).checked_sub(719_468)?;
-    // There is no 30 February: what it would be is another day.
+    // A date that does not exist, such as 30 February, converts back to another date.
     (date(days) == (year, month, day)).then_some(days)
 }
 

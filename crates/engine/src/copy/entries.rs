@@ -9,11 +9,11 @@ use semel_core::store::{self, Change, Filter, Item, Kind, Page, Store, Written};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many entries are asked for, and written, at once. A page's bytes are bounded by the store.
+/// How many entries are read and written at a time. The store limits the bytes of a page.
 const PAGE: usize = 256;
-/// How many entries that cannot be read are named.
+/// How many unreadable entries an error names.
 const NAMED_MAX: usize = 5;
-/// How often a write that got no answer is tried again, and after which pause at first.
+/// How often a write without an answer is retried.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -23,7 +23,7 @@ pub(super) struct Entries<'a> {
     pub(super) clock: &'a dyn Clock,
 }
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Counted {
     pub(super) records: BTreeMap<StateName, u64>,
@@ -43,7 +43,7 @@ impl Counted {
     }
 }
 
-/// The two lists that make up all of a store.
+/// The two lists that together contain everything in a store.
 #[derive(Clone, Copy)]
 enum List {
     Records,
@@ -51,7 +51,7 @@ enum List {
 }
 
 impl Entries<'_> {
-    /// Copies every entry that is not there. Yields how many were.
+    /// Copies every entry that is not in the target. Returns how many already were.
     pub(super) async fn copy(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<u64, Error> {
         let (mut copied, mut found_there) = (0, 0);
         for list in [List::Records, List::Markers] {
@@ -72,7 +72,7 @@ impl Entries<'_> {
         Ok(found_there)
     }
 
-    /// Reads every entry of the source back from the target, and makes sure that there are no others.
+    /// Reads every entry of the source back from the target, and checks that there are no others.
     pub(super) async fn verify(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Counted, Error> {
         let mut counted = Counted::default();
         for list in [List::Records, List::Markers] {
@@ -110,7 +110,7 @@ impl Entries<'_> {
         }
     }
 
-    /// Puts an entry where nothing stands. Yields whether nothing did.
+    /// Inserts an entry. Returns whether it was absent.
     async fn put(&self, item: &Item, entry: &Entry) -> Result<bool, Error> {
         let change = match entry {
             Entry::Record(record) => Change::Insert(&**record),
@@ -175,7 +175,7 @@ impl Entries<'_> {
     }
 }
 
-/// The entries of a page, where all of them can be read.
+/// The entries of a page, if all of them can be read.
 fn readable(page: &Page) -> Result<Vec<(&Item, &Entry)>, Error> {
     let mut unreadable =
         page.items.iter().filter_map(|item| Some((item, item.entry.as_ref().err()?))).peekable();

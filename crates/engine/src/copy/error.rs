@@ -1,39 +1,39 @@
-//! Why a copy was not made.
+//! Why a copy failed.
 
 use crate::secrets;
 use semel_core::id::OperationId;
 use semel_core::store;
 use std::fmt;
 
-/// Why a copy was not made. The source is as it was, and no node starts on the target.
+/// Why a copy failed. The source is unchanged, and no node can start on the target.
 #[derive(Debug)]
 pub enum Error {
     /// The source did not answer.
     Source(store::Error),
     /// The target did not answer, or refused a write.
     Target(store::Error),
-    /// No node has worked on the source yet.
+    /// No node has used the source yet.
     NothingToCopy,
-    /// What the source knows about its hashing secret cannot be used.
+    /// The state of the source's hashing secret is invalid.
     Secret(secrets::Error),
-    /// These nodes work on the source.
+    /// These nodes use the source.
     InUse(Vec<String>),
-    /// Of these nodes it cannot be told whether they work on the source.
+    /// These nodes may be using the source.
     MayBeInUse(Vec<String>),
     /// The source was changed while it was copied.
     SourceChanged,
     /// The target has records or settings of its own.
     TargetUsed,
-    /// The target holds an unfinished copy of something else.
+    /// The target is an unfinished copy of something else.
     OtherCopy,
     /// These entries of the source cannot be read.
     Unreadable {
         /// The first of them.
         operation_ids: Vec<OperationId>,
-        /// Why the first one cannot be.
+        /// Why the first one cannot be read.
         why: String,
     },
-    /// Something else stands in the target where this record should be.
+    /// The target has another entry for this operation.
     Differs(OperationId),
     /// The target has another number of records than the source.
     Miscounted {
@@ -45,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing was begun: the stores are not in a condition to be copied.
+    /// Whether the copy was refused before it began.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -64,41 +64,41 @@ impl fmt::Display for Error {
         match self {
             Self::Source(error) => write!(f, "the source did not answer: {error}"),
             Self::Target(error) => write!(f, "the target did not answer: {error}"),
-            Self::NothingToCopy => f.write_str("no gateway has worked on the source yet: there is nothing to copy"),
+            Self::NothingToCopy => f.write_str("no gateway has used the source yet; there is nothing to copy"),
             Self::Secret(error) => write!(f, "the source cannot be copied: {error}"),
-            Self::InUse(nodes) => write!(f, "the source is in use by {}: stop it first", nodes.join(", ")),
+            Self::InUse(nodes) => write!(f, "the source is in use by {}; stop it first", nodes.join(", ")),
             Self::MayBeInUse(nodes) => write!(
                 f,
-                "it cannot be told whether {} still works on the source: make sure that it has ended",
+                "{} may still be using the source; make sure that it has stopped",
                 nodes.join(", ")
             ),
             Self::SourceChanged => f.write_str(
-                "the source was changed while it was copied: a gateway works on it. Stop it, empty the target and copy again",
+                "the source was changed during the copy: a gateway is using it. Stop it, empty the target and copy again",
             ),
             Self::TargetUsed => f.write_str(
-                "the target has records or settings of its own: gateways have worked on it, or a copy into it was completed. \
+                "the target is not empty: gateways have used it, or a copy into it was completed. \
                  Choose an empty one",
             ),
             Self::OtherCopy => f.write_str(
-                "the target holds an unfinished copy of another store, or of this one before gateways worked on it again. \
+                "the target is an unfinished copy of another store, or of an earlier state of this one. \
                  Empty it, or choose another one",
             ),
             Self::Unreadable { operation_ids, why } => {
                 let ids: Vec<_> = operation_ids.iter().map(ToString::to_string).collect();
                 write!(
                     f,
-                    "records of the source cannot be read, and were not copied ({}): {why}. Without them their keys would \
+                    "records of the source cannot be read, and were not copied ({}): {why}. Without them, their keys would \
                      count as new; upgrade this program, or restore them from a backup, and copy again",
                     ids.join(", ")
                 )
             }
             Self::Differs(operation_id) => write!(
                 f,
-                "the target holds something else than the source under {operation_id}. Empty the target and copy again"
+                "the target and the source have different records for operation {operation_id}. Empty the target and copy again"
             ),
             Self::Miscounted { source, target } => write!(
                 f,
-                "the source has {source} records and the target {target}. Empty the target and copy again"
+                "the source has {source} records, and the target has {target}. Empty the target and copy again"
             ),
         }
     }

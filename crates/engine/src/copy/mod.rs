@@ -1,12 +1,13 @@
-//! Copies every record of a store into another one, while no node works on either.
+//! Copies all records of a store into another one, while no node uses either.
 //!
-//! **What lives here**: which settings go along, the pages of records and markers, their comparison afterwards, and the gate that
-//! keeps nodes away from a target that is not complete. **What must never**: a write to the source, or an entry of the target that
-//! is replaced or removed.
+//! **Contents**: the copied settings, the pages of records and markers, their verification, and the gate that keeps
+//! nodes away from an incomplete target. The source is never written, and no entry of the target is replaced or
+//! removed.
 //!
-//! While the copy runs, a note stands in the target where its hashing secret will be. No node starts on such a store: it would take
-//! the keys that are still to come for new ones. The note gives way to the source's secret in one compare-and-swap, after every
-//! record was read back and compared. A copy that was interrupted is repeated: what stands there already is compared and kept.
+//! While the copy runs, the target has a note in the place of its hashing secret. No node starts on such a store,
+//! because missing keys would count as new. After every record was read back and compared, one compare-and-swap
+//! replaces the note by the source's secret. An interrupted copy can be repeated: existing entries are compared and
+//! kept.
 
 mod entries;
 mod error;
@@ -23,45 +24,45 @@ use settings::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A copy of all that one store keeps into another one.
+/// A copy of one store into another.
 #[derive(Clone, Copy)]
 pub struct Copy<'a> {
-    /// Where the records are. It is only read.
+    /// The source. It is only read.
     pub source: &'a dyn Store,
-    /// Where they are to be: a store that nobody has worked on yet, or an unfinished copy of the same source.
+    /// The target: an unused store, or an unfinished copy of the same source.
     pub target: &'a dyn Store,
-    /// How long something takes.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// Nodes that did not sign off from the source are known to have ended: they are not watched for signs of life.
+    /// Set this if you know that all nodes of the source have ended: they are not watched.
     pub nodes_have_ended: bool,
 }
 
-/// How far a copy has come.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nodes are registered at the source that may still run. They are watched for so much longer.
+    /// Nodes that are registered at the source may still be running. They are being watched.
     Watching {
-        /// How many.
+        /// The number of nodes.
         nodes: usize,
-        /// For how much longer at most.
+        /// How much longer, at most.
         left: Duration,
     },
-    /// So many records and markers stand in the target.
+    /// This many records and markers are in the target.
     Copied(u64),
-    /// So many of them were read back and compared.
+    /// This many of them were read back and compared.
     Verified(u64),
 }
 
-/// What was copied, each record read back and compared.
+/// The result of a copy, after every record was read back and compared.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// How many records there are in each state.
     pub records: BTreeMap<StateName, u64>,
     /// How many markers of moved commands there are.
     pub markers: u64,
-    /// How many of the records and markers had been copied before, by a copy that was interrupted.
+    /// How many records and markers an interrupted copy had already copied.
     pub found_there: u64,
-    /// The names of the settings that were copied.
+    /// The names of the copied settings.
     pub settings: Vec<String>,
 }
 
@@ -73,10 +74,10 @@ impl Report {
 }
 
 impl Copy<'_> {
-    /// Copies, compares, and only then lets nodes work on the target. May be repeated after any failure.
+    /// Copies, compares, and then opens the target for nodes. Can be repeated after any failure.
     ///
-    /// An error leaves the source as it is, and the target without any node that could start on it; a target that was refused is
-    /// left as it is.
+    /// After an error, the source is unchanged, and no node can start on the target. A refused target is unchanged
+    /// too.
     pub async fn run(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Report, Error> {
         let before = Settings::read(self.source).await.map_err(Error::Source)?;
         before.check_source()?;
@@ -87,7 +88,7 @@ impl Copy<'_> {
         let entries = Entries { source: self.source, target: self.target, clock: self.clock };
         let found_there = entries.copy(progress).await?;
         let counted = entries.verify(progress).await?;
-        // A node that was not seen before has left its mark by now.
+        // A node that started meanwhile has written its settings by now.
         let after = Settings::read(self.source).await.map_err(Error::Source)?;
         if after != before {
             return Err(Error::SourceChanged);

@@ -1,4 +1,4 @@
-//! Whether anybody still works on the source.
+//! Detects nodes that still use the source.
 
 use super::settings::Settings;
 use super::{Error, Progress};
@@ -6,13 +6,13 @@ use crate::clock::Clock;
 use semel_core::store::Store;
 use std::time::Duration;
 
-/// How often the registrations are looked at.
+/// How often the registrations are read.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Nobody is watched for longer.
+/// The longest time to watch.
 const WATCH_MAX: Duration = Duration::from_mins(10);
 
-/// Watches the nodes that have not signed off for as long as they said it takes until they can be relied on to do nothing any more.
-/// One that was killed stays silent; one that runs changes its registration, or the time that it goes by, every few seconds.
+/// Watches the nodes that have not left for the silence that they declared themselves. A killed node stays silent; a
+/// running node changes its registration or its time every few seconds.
 pub(super) async fn watch(
     source: &dyn Store,
     clock: &dyn Clock,

@@ -1,12 +1,12 @@
-//! What the two stores keep besides records: what goes along, and the gate of the target.
+//! The settings of both stores: which are copied, and the gate of the target.
 //!
 //! | setting | |
 //! |---|---|
-//! | the hashing secret's state | copied as it is, and last: nodes start on a store that has it |
-//! | registrations of nodes | not copied: they are about the source |
-//! | the store's id | not copied: two stores would pass for one |
-//! | the time that nodes last went by | copied, so that a target whose clock is behind is noticed; without the uptime of the machine that wrote it |
-//! | everything else | copied as it is |
+//! | the state of the hashing secret | copied unchanged, and last: nodes can start on a store that has it |
+//! | registrations of nodes | not copied: they belong to the source |
+//! | the store's ID | not copied: two stores would look like one |
+//! | the last time of the nodes | copied, so that a target whose clock is behind is detected; without the uptime of the machine that wrote it |
+//! | everything else | copied unchanged |
 
 use super::Error;
 use crate::secrets::{self, Copying, Registered};
@@ -17,10 +17,10 @@ use semel_core::id::CommandId;
 use semel_core::store::{self, Count, Setting, Store};
 use std::collections::BTreeMap;
 
-/// How often a setting whose answer is lost is looked after.
+/// How often a setting is retried after a lost answer.
 const TRIES: u32 = 8;
 
-/// Every setting of a store, as it was read at once.
+/// All settings of a store, from one read.
 #[derive(PartialEq, Eq)]
 pub(super) struct Settings(BTreeMap<String, Bytes>);
 
@@ -33,17 +33,17 @@ impl Settings {
         self.0.get(secrets::STATE)
     }
 
-    /// Refuses a source without a hashing secret that nodes could go on with.
+    /// Rejects a source without a usable hashing secret.
     pub(super) fn check_source(&self) -> Result<(), Error> {
         self.identity().map(drop)
     }
 
-    /// The nodes that have not signed off.
+    /// The nodes that have not left.
     pub(super) fn nodes(&self) -> Vec<Registered> {
         self.0.iter().filter_map(|(name, value)| secrets::registered(name, value)).collect()
     }
 
-    /// The nodes whose registrations differ from `before`; what else has changed where none does.
+    /// The nodes whose registrations differ from `before`; if none differs, what else has changed.
     pub(super) fn names_changed_since(&self, before: &Self) -> Vec<String> {
         let changed = self.0.iter().filter(|(name, value)| before.0.get(*name) != Some(*value));
         let names: Vec<_> = changed.filter_map(|(name, value)| secrets::registered(name, value)).collect();
@@ -53,7 +53,7 @@ impl Settings {
         names.into_iter().map(|node| node.name).collect()
     }
 
-    /// Which store this is, as it is now. Nodes that work on it change that: they write the time as they go.
+    /// Identifies this state of the source. Nodes that use the source change it, because they write their time.
     fn identity(&self) -> Result<String, Error> {
         let secret = secrets::state_id(self.secret().ok_or(Error::NothingToCopy)?).map_err(Error::Secret)?;
         let time = self.0.get(time::MARK).map(|mark| String::from_utf8_lossy(mark)).unwrap_or_default();
@@ -61,8 +61,8 @@ impl Settings {
     }
 }
 
-/// Puts the note into the target that keeps nodes away, and gives it back. Refuses a target that is not empty, unless the same note
-/// stands there already.
+/// Writes the note that keeps nodes away from the target, and returns it. Rejects a target that is not empty, unless
+/// it has the same note.
 pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<Vec<u8>, Error> {
     let gate = Copying { source: source.identity()? }.encode();
     let there = Settings::read(target).await.map_err(Error::Target)?;
@@ -82,7 +82,8 @@ pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<
     }
 }
 
-/// Copies the settings, the secret last. From then on nodes can work on the target. Yields the names of those that were copied.
+/// Copies the settings, the secret last. From then on, nodes can use the target. Returns the names of the copied
+/// settings.
 pub(super) async fn open_gate(
     target: &dyn Store,
     source: &Settings,
@@ -96,8 +97,8 @@ pub(super) async fn open_gate(
             continue;
         }
         let value = if name == time::MARK { time::carried_over(value, now) } else { value.to_vec() };
-        let stands = there.0.get(name).map(|value| &value[..]);
-        match set(target, name, stands, &value).await? {
+        let stored = there.0.get(name).map(|value| &value[..]);
+        match set(target, name, stored, &value).await? {
             Setting::Done => copied.push(name.clone()),
             Setting::Refused(_) => return Err(Error::TargetUsed),
         }
@@ -110,14 +111,14 @@ pub(super) async fn open_gate(
     Ok(copied)
 }
 
-/// Sets a setting. A lost answer is looked after.
+/// Writes a setting, and retries after a lost answer.
 async fn set(target: &dyn Store, name: &str, expect: Option<&[u8]>, next: &[u8]) -> Result<Setting, Error> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
         match target.set(name, expect, Some(next)).await {
-            // By this very write, whose answer was lost, or by another copy of the same source.
-            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(Setting::Done),
+            // Already written by this call, whose answer was lost, or by another copy of the same source.
+            Ok(Setting::Refused(Some(stored))) if *stored == *next => return Ok(Setting::Done),
             Err(error) if error.is_ambiguous() && tries > 0 => {}
             set => return set.map_err(Error::Target),
         }

@@ -1,13 +1,13 @@
-//! The one write of a local command, and who is told once it is committed.
+//! The one write of a local command, and the notifications after its commit.
 
 use super::judge::Marker;
 use super::{LocalAttempt, LocalCommand};
-use crate::answer::{Answer, Ran, Told};
+use crate::answer::{Answer, Ran, RequestOutcome};
 use crate::observe::Event;
 use crate::quota::Permit;
-use crate::running::{Progress, Standing};
+use crate::reply;
+use crate::running::{Progress, StoredRecord};
 use crate::sealing::Seal;
-use crate::telling;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write};
@@ -16,14 +16,14 @@ use semel_core::policy::Class;
 use semel_core::store::Reading;
 use std::sync::Arc;
 
-/// What a local command's transaction writes at its end, all of it or nothing.
+/// What a local command's transaction writes at its end.
 #[derive(Debug)]
 pub struct LocalWrites {
-    /// What is written under the old secret's id, before the record.
+    /// The marker under the old secret's ID, written before the record.
     pub marker: Option<MarkerWrite>,
-    /// The id that the record stands under.
+    /// The command ID.
     pub id: CommandId,
-    /// The record, and what must stand there until then.
+    /// The record and its condition.
     pub write: Write,
     ending: LocalEnding,
 }
@@ -31,26 +31,26 @@ pub struct LocalWrites {
 /// The marker of a command that moves to the new secret's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkerWrite {
-    /// Where it is planted.
+    /// The ID of the marker.
     pub id: CommandId,
     /// The record that is removed there first.
     pub removes: Option<Unchanged>,
 }
 
-/// Why an ending cannot be written at this moment. The transaction is to be rolled back.
+/// Why an ending cannot be written now. Roll the transaction back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwritable {
-    /// Others may have moved on to another secret since: look again, and run again.
+    /// Others may have moved on to another secret: read again, and run again.
     Stale,
-    /// The clock is not trusted any more, so that an outcome cannot be dated.
+    /// The clock is no longer trusted, so the outcome cannot be dated.
     Clock,
     /// The machine does not allow it. This is a bug in Semel.
     Refused(Refusal),
 }
 
 impl LocalCommand {
-    /// What is to be written at the end of the attempt's transaction. To be asked right before it is written, and committed
-    /// within the [store's timeout](super::Patience::store_timeout): a change of the hashing secret waits that long for it.
+    /// The writes at the end of the attempt's transaction. Call this right before writing, and commit within the
+    /// [store's timeout](super::Patience::store_timeout): a rotation of the hashing secret waits that long.
     pub fn end(&self, attempt: &LocalAttempt, ending: LocalEnding) -> Result<LocalWrites, Unwritable> {
         let node = &self.node;
         let inserts = attempt.claim.expect == Expect::Absent;
@@ -77,7 +77,7 @@ impl LocalCommand {
         Ok(LocalWrites { marker, id: attempt.id, write, ending })
     }
 
-    /// The transaction has committed: tells everybody, and yields what the caller is told.
+    /// The transaction has committed: notifies waiters, and returns the answer to the caller.
     pub fn committed(self, attempt: LocalAttempt, writes: LocalWrites) -> Answer {
         let node = &self.node;
         drop(attempt);
@@ -86,9 +86,9 @@ impl LocalCommand {
         node.observe(&Event::Claimed { operation, attempt: record.attempt() });
         node.observe(&Event::Finished { operation, state: record.state_name() });
         node.cache.keep(writes.id, &record);
-        let stored = telling::stored(node, &record);
-        self.place.show(Progress::Ended(Standing { id: writes.id, record: Arc::clone(&record) }));
-        // Waiters of other nodes watch the id that they take the lock of.
+        let stored = reply::stored(node, &record);
+        self.running_entry.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
+        // Waiters of other nodes watch the ID whose lock they take.
         node.store.wake(self.arbiter());
         if writes.id != self.arbiter() {
             node.store.wake(writes.id);
@@ -99,33 +99,33 @@ impl LocalCommand {
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
         let ran = Ran { ending, stored: Some(stored), attempt, repeatable, local: () };
-        let answer = Answer { operation_id: record.operation_id(), told: Told::Ran(ran) };
+        let answer = Answer { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);
         answer
     }
 
-    /// Whether the store shows that these writes have been committed. That it does not is no proof of the opposite: a log may have
-    /// them, and a crash bring them back.
+    /// Whether the store shows that these writes have committed. `false` does not prove the opposite: after a crash,
+    /// a log may bring them back.
     pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
         let Ok(look) = self.look().await else { return false };
         let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
         writes.landed(reading.map_or(Found::Nothing, Reading::found))
     }
 
-    /// The attempt's transaction was rolled back, and nothing of it is left.
+    /// The attempt's transaction was rolled back.
     pub fn rolled_back(&self, attempt: LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::RolledBack { operation_id, operation });
         attempt.permit.into_iter().for_each(Permit::refund);
     }
 
-    /// Nobody can tell whether the attempt's transaction has committed. A new key that it used up stays used up.
+    /// It is not known whether the attempt's transaction has committed. Its new key stays charged.
     pub fn commit_in_doubt(&self, attempt: &LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::CommitInDoubt { operation_id, operation });
     }
 
-    /// The transaction of the attempt was ended without it: dropped, or committed by its own work.
+    /// The attempt's transaction ended without its record: dropped, or committed by its own work.
     pub fn unfinished(&self, attempt: &LocalAttempt, is_committed: bool) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::Unfinished { operation_id, operation, is_committed });
@@ -133,14 +133,14 @@ impl LocalCommand {
 }
 
 impl LocalWrites {
-    /// Whether what stands under [`id`](Self::id) says that they have been committed. Its token is proof: it was drawn for this
-    /// transaction and is in no other.
+    /// Whether the entry under [`id`](Self::id) shows that they have committed. The token proves it: it was generated
+    /// for this transaction only.
     pub fn landed(&self, found: Found<'_>) -> bool {
         machine::claim_landed(&self.write, found).is_some()
     }
 }
 
-/// The same ending without the body of its outcome, which is too large for the store. `None` where it has none.
+/// The same ending without its body, which is too large for the store. `None` if it has none.
 pub fn without_body(ending: LocalEnding) -> Option<LocalEnding> {
     let (LocalEnding::Succeeded(outcome) | LocalEnding::Refused(outcome)) = &ending;
     if outcome.body == Body::NotRetained {

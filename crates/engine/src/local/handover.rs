@@ -1,10 +1,11 @@
 //! A local command that one part of a program recognises and another part runs in its transaction.
 //!
-//! What lives here: who has the command meanwhile, and what came of it. For a layer that recognises requests and knows no database, and the
-//! handlers behind it. What must never: a second command for the same request, or a join after the layer has answered.
+//! Contents: the command between recognition and transaction, and its result. For a layer that recognises requests
+//! without a database, and the handlers behind it. A request has only one command, and it cannot be joined after the
+//! layer has answered.
 
 use super::{Entered, LocalCommand, LocalJudgement, Waiting};
-use crate::answer::{Answer, Error, Told};
+use crate::answer::{Answer, Error, RequestOutcome};
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::observe::Event;
@@ -13,47 +14,41 @@ use semel_core::id::OperationId;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often a command is looked for while the hashing secret is being replaced.
+/// How often a command is looked for during a rotation of the hashing secret.
 const LOOKS_MAX: u32 = 4;
 
-/// What came of [handing over](Engine::hand_over) a local command.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an answer is what it nearly always is, and is handed on at once"
-)]
+/// The result of [`Engine::hand_over`].
+#[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandedOver {
-    /// It is to be run by whoever joins it.
+    /// The handler has to run it by joining it.
     Mine(Handover),
     /// It has an outcome, runs elsewhere, or is refused.
     Answered(Answer),
 }
 
-/// A local command that is handed to somebody who joins it in a transaction. Kept by whoever answers for it: [`close`](Self::close) says
-/// what came of it. Twins in this process wait for as long as it is not joined.
+/// A local command for a handler that joins it in a transaction. The layer that answers the request keeps it:
+/// [`close`](Self::close) returns the result. Duplicates in this process wait until it is joined and ended.
 pub struct Handover {
     shared: Arc<Shared>,
 }
 
-/// Something to join with: a local command that was recognised already.
+/// A recognised local command, to be joined in a transaction.
 ///
-/// A layer hands it to the handler of a request. The handler gives its [intent](Self::intent) to whatever joins a transaction, such as
-/// `transact` of the crate `semel-tx`, and whoever handed it over learns what came of that.
+/// A layer passes it to the handler of a request. The handler passes its [intent](Self::intent) to a function that
+/// joins a transaction, such as `transact` of the crate `semel-tx`. The layer gets the result.
 #[derive(Clone)]
 pub struct Joinable {
     shared: Arc<Shared>,
 }
 
-/// What came of a [`Handover`].
+/// The result of a [`Handover`].
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an answer is what it nearly always is, and is handed on at once"
-)]
+#[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
     Answered(Answer),
-    /// It was joined, and nothing is known to have been committed: the transaction was rolled back, or its commit is in doubt. The next
-    /// call with the key finds out.
+    /// It was joined, but it is not known to have committed: the transaction was rolled back, or its commit is in
+    /// doubt. The next call with the key finds out.
     NotCommitted,
     /// It was never joined. An alarm was raised.
     NeverJoined,
@@ -65,19 +60,19 @@ pub(crate) struct Shared {
     state: Mutex<State>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it ends as an answer, and there is one for each request")]
+#[expect(clippy::large_enum_variant, reason = "it ends as an answer, and there is one per request")]
 enum State {
     /// Nobody has joined it yet.
     Waiting(Box<LocalCommand>),
     Joined,
     Ended(Answer),
-    /// Whoever answers for it has answered.
+    /// The layer has answered the request.
     Closed,
 }
 
 impl Engine {
-    /// Recognises a command of class `local` for somebody else to run. Answers itself where there is nothing to run: replays, another
-    /// payload, a twin that stays in progress for longer than the intent waits.
+    /// Recognises a command of class `local` that a handler will run. Returns the answer if there is nothing to run:
+    /// a replay, a mismatch, or a duplicate that runs longer than the intent waits.
     pub async fn hand_over(&self, intent: Intent) -> Result<HandedOver, Error> {
         let mut command = match self.enter_local(intent.clone(), Waiting::Allowed).await? {
             Entered::Answered(answer) => return Ok(HandedOver::Answered(answer)),
@@ -93,7 +88,7 @@ impl Engine {
 }
 
 impl LocalCommand {
-    /// The answer, where the store has one and nothing is to be run.
+    /// The answer, if the store has one and there is nothing to run.
     async fn known_answer(&mut self) -> Result<Option<Answer>, Error> {
         for _ in 0..LOOKS_MAX {
             loop {
@@ -101,7 +96,7 @@ impl LocalCommand {
                 let look = self.look().await?;
                 match self.judge(look).await? {
                     LocalJudgement::Run(attempt) => {
-                        // Whoever joins it is let in by the quotas, and counted.
+                        // The join asks the quotas again.
                         attempt.permit.into_iter().for_each(Permit::refund);
                         return Ok(None);
                     }
@@ -112,7 +107,7 @@ impl LocalCommand {
                 }
             }
         }
-        // Whoever joins it looks again.
+        // The join reads again.
         Ok(None)
     }
 }
@@ -122,13 +117,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody joins: yields the command, the first time.
+    /// A handler joins: returns the command the first time.
     pub(super) fn join(&self) -> Result<Option<LocalCommand>, Error> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Joined) {
             State::Waiting(command) => Ok(Some(*command)),
             State::Joined => Ok(None),
-            // Whoever asks again is answered again.
+            // A second join gets the same answer.
             ended @ State::Ended(_) => {
                 *state = ended;
                 Ok(None)
@@ -140,10 +135,10 @@ impl Shared {
         }
     }
 
-    /// What whoever joined was told. What it committed itself is not told over.
+    /// Records the answer to the handler that joined. A committed answer is not overwritten.
     pub(super) fn answered(&self, answer: &Answer) {
         let mut state = self.state();
-        let has_committed = matches!(&*state, State::Ended(Answer { told: Told::Ran(_), .. }));
+        let has_committed = matches!(&*state, State::Ended(Answer { outcome: RequestOutcome::Ran(_), .. }));
         if !has_committed && !matches!(&*state, State::Closed) {
             *state = State::Ended(answer.clone());
         }
@@ -151,17 +146,17 @@ impl Shared {
 }
 
 impl Handover {
-    /// The public name of the command.
+    /// The operation ID.
     pub fn operation_id(&self) -> OperationId {
         self.shared.operation_id
     }
 
-    /// What is handed over.
+    /// The command for the handler.
     pub fn joinable(&self) -> Joinable {
         Joinable { shared: Arc::clone(&self.shared) }
     }
 
-    /// Whoever it was handed to has returned: says what came of it. From here on nobody can join it.
+    /// The handler has returned: returns the result. Nobody can join it any more.
     pub fn close(self) -> HandoverOutcome {
         let state = std::mem::replace(&mut *self.shared.state(), State::Closed);
         match state {
@@ -178,7 +173,7 @@ impl Handover {
     }
 }
 
-/// Whoever answers for it has gone: nobody joins it any more. What was joined already goes on.
+/// The layer is gone: nobody can join it any more. A transaction that joined it already continues.
 impl Drop for Handover {
     fn drop(&mut self) {
         let mut state = self.shared.state();
@@ -189,12 +184,12 @@ impl Drop for Handover {
 }
 
 impl Joinable {
-    /// The public name of the command: the same on every attempt.
+    /// The operation ID: the same on every attempt.
     pub fn operation_id(&self) -> OperationId {
         self.shared.operation_id
     }
 
-    /// The intent, for whatever joins a transaction. Where that fails and nothing was committed, it may be joined again.
+    /// The intent for the transaction. If it fails and nothing was committed, it may be joined again.
     pub fn intent(&self) -> Intent {
         let handover = Some(Arc::clone(&self.shared));
         Intent { handover, ..self.shared.intent.clone() }

@@ -1,4 +1,4 @@
-//! Work that runs on a thread that the engine itself waits for.
+//! Detects calls to the engine from inside the work of a local command.
 
 use std::cell::Cell;
 
@@ -6,8 +6,8 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the work of a local command on this thread, which every write of the engine's store needs. Until it returns, the engine takes
-/// no command that is handed to it here: it would wait for itself.
+/// Runs the work of a local command on the thread that every write of the store needs. Until it returns, the engine
+/// refuses commands from this thread, because it would wait for itself.
 pub fn inside_work<T>(work: impl FnOnce() -> T) -> T {
     struct Leave(bool);
     impl Drop for Leave {

@@ -1,10 +1,10 @@
-//! What stands in the database, and what a local command is to do about it.
+//! What a local command does, given what is in the database.
 
 use super::{Local, LocalCommand};
 use crate::answer::{Answer, Error};
 use crate::observe::{Call, Event};
 use crate::quota::Permit;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use crate::{time, wait};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{
@@ -16,33 +16,33 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was read in the command's own transaction, after its lock was tried.
+/// What was read in the command's transaction, after trying its lock.
 #[derive(Debug)]
 pub struct LocalLook {
     /// Whether the transaction has the command's lock.
     pub has_lock: bool,
-    /// What stands under [`LocalCommand::arbiter`].
+    /// The entry under [`LocalCommand::arbiter`].
     pub arbiter: Reading,
-    /// What stands under [`LocalCommand::moved_to`], where there is such an id.
+    /// The entry under [`LocalCommand::moved_to`], if there is such an ID.
     pub moved_to: Option<Reading>,
-    /// When the question was put, by `LocalCommand::uptime`.
+    /// The uptime of the read.
     pub asked: Duration,
 }
 
-/// What a local command is to do.
+/// What a local command has to do.
 #[derive(Debug)]
 pub enum LocalJudgement {
     /// Run the work in this transaction, and end it with [`LocalCommand::end`].
     Run(LocalAttempt),
-    /// Roll back: this is the answer.
+    /// Roll back, and answer with this.
     Answered(Answer),
-    /// Roll back: somebody else runs it. [`LocalCommand::pause`], and look again.
+    /// Roll back: somebody else runs it. Call [`LocalCommand::pause`], and read again.
     Wait,
-    /// Roll back: the command is kept elsewhere by now. Look again at once.
+    /// Roll back: the command has moved. Read again immediately.
     Again,
 }
 
-/// An attempt of a local command, in an open transaction. Nothing of it stands in the store.
+/// An attempt of a local command, in an open transaction. The store has nothing of it yet.
 pub struct LocalAttempt {
     pub(super) id: CommandId,
     pub(super) claim: Box<Write>,
@@ -50,23 +50,23 @@ pub struct LocalAttempt {
     pub(super) permit: Option<Permit>,
 }
 
-/// The marker that the transaction plants under the old secret's id.
+/// The marker that the transaction inserts under the old secret's ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marker {
-    /// Nothing stands there.
+    /// Inserted where there is no entry.
     Planted(CommandId),
-    /// A record past its time stands there, and makes room.
+    /// Replaces a record whose retention is over.
     Over(CommandId, Unchanged),
 }
 
 impl LocalAttempt {
-    /// What the work is told of it.
+    /// The attempt for the work.
     pub fn local(&self) -> Local {
         let record = &self.claim.next;
         Local { operation_id: record.operation_id(), attempt: record.attempt(), fence: record.fence() }
     }
 
-    /// What must stand in the database, and under which ids, until the writes of its [end](LocalCommand::end) are made.
+    /// The conditions that must hold in the database until the writes of its [end](LocalCommand::end).
     pub fn expects(&self) -> impl Iterator<Item = (CommandId, Expect)> + use<> {
         let marker = self.marker.map(|marker| match marker {
             Marker::Planted(id) => (id, Expect::Absent),
@@ -92,11 +92,11 @@ impl fmt::Debug for LocalAttempt {
 }
 
 impl LocalCommand {
-    /// Looks by the store itself, for a database in which the last write alone decides and nobody takes a lock.
+    /// Reads through the store, for databases without locks, where only the last write decides.
     pub async fn look(&self) -> Result<LocalLook, Error> {
         let node = &self.node;
         let asked = node.clock.uptime();
-        // As the store has it: its time is taken note of when this is judged.
+        // Without adjusting the time: that happens when the reading is judged.
         let read = async |id| node.bounded(Call::Get, node.store.get(id)).await;
         let (arbiter, moved_to) = self.ids();
         let arbiter = read(arbiter).await?;
@@ -107,7 +107,7 @@ impl LocalCommand {
         Ok(LocalLook { has_lock: true, arbiter, moved_to, asked })
     }
 
-    /// What to do, given what was read.
+    /// Decides what to do, given what was read.
     pub async fn judge(&mut self, look: LocalLook) -> Result<LocalJudgement, Error> {
         let LocalLook { has_lock, mut arbiter, moved_to, asked } = look;
         self.node.date(&mut arbiter.now, asked);
@@ -137,10 +137,10 @@ impl LocalCommand {
                 return self.attempt(command, claim, marker).await.map(LocalJudgement::Run);
             }
             Decision::Answer(Reply::InProgress) => return Ok(LocalJudgement::Wait),
-            // Somebody else's attempt, of another class: the sweeper marks it.
+            // Another attempt, of another class: the sweeper marks it.
             Decision::MarkUnknown(_) => Reply::Unknown,
             Decision::Answer(reply) => reply,
-            // A marker that this view knows nothing of: others have moved on.
+            // A marker that this view does not know: other nodes have moved on.
             Decision::Follow => {
                 self.node.secrets.refresh_in_time().await?;
                 self.refresh()?;
@@ -148,20 +148,21 @@ impl LocalCommand {
             }
         };
         if reading.entry.is_some() && self.node.store.is_in_doubt(command.id) {
-            // Its last commit had no answer: what others read of it may still be lost. The store's own reading is confirmed.
+            // Its last commit got no answer, so what was read may still be lost. A read through the store confirms
+            // it.
             self.node.get(command.id).await.map_err(Error::LostSight)?;
         }
-        wait::show_end(Some(&self.place), command.id, &reading, reply);
-        if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
+        wait::show_end(Some(&self.running_entry), command.id, &reading, reply);
+        if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
             self.node.cache.keep(command.id, &Arc::new(record.clone()));
         }
         let subject = Subject::under(command.id, command);
-        let answer = telling::answer(&self.node, &subject, reading.found(), reply);
+        let answer = reply::answer(&self.node, &subject, reading.found(), reply);
         self.answered(&answer);
         Ok(LocalJudgement::Answered(answer))
     }
 
-    /// The record that makes room for a marker: past its time, once commands move to the new secret.
+    /// The record that a marker may replace: its retention is over, and commands are moving to the new secret.
     fn room_for_marker(&self, stage: Stage, reading: &Reading) -> Option<Unchanged> {
         let record = reading.record().filter(|_| stage == Stage::Moving)?;
         machine::purge(record, self.node.at(reading.now)).ok()
@@ -173,7 +174,7 @@ impl LocalCommand {
         claim: Box<Write>,
         marker: Option<Marker>,
     ) -> Result<LocalAttempt, Error> {
-        // The next attempt keeps its record's class, whatever class this intent asks for.
+        // The next attempt keeps its record's class, not the intent's.
         if claim.next.policy().class != Class::Local {
             return Err(Error::NotLocalRecord(claim.next.operation_id()));
         }

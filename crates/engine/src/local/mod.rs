@@ -1,8 +1,8 @@
-//! Commands of class `local`: their record is written in the transaction that their effect is in.
+//! Commands of class `local`: their record is written in the transaction of their effect.
 //!
-//! What lives here: everything about such a command that is not the database: who it is, which twin runs it, what was read
-//! means, what is to be written, and who is told afterwards. The crate `semel-tx` has the transactions, and is the only
-//! one meant to call this. What must never: SQL, or a judgement that is not [`machine`](semel_core::machine)'s.
+//! Contents: everything about such a command except the database: its identity, which duplicate runs it, what a
+//! reading means, what to write, and who is notified. Only the crate `semel-tx`, which has the transactions, should
+//! call this. Never here: SQL, or a decision that belongs to [`machine`](semel_core::machine).
 
 mod ending;
 pub(crate) mod handover;
@@ -24,11 +24,11 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::recognise::Recognised;
-use crate::running::{Place, Progress};
+use crate::reply::{self, Subject};
+use crate::running::{Progress, RunningEntry};
 use crate::secrets::View;
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::telling::{self, Subject};
 use crate::wait::{self, Waited};
 use crate::{claim, time};
 use semel_core::id::{CommandId, OperationId};
@@ -39,13 +39,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-/// What is known of an attempt of a local command while its transaction is open. Handed to the work.
+/// An attempt of a local command while its transaction is open. Passed to the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Local {
-    /// The public name of the command, the same on every attempt and replay.
+    /// The operation ID, the same on every attempt and replay.
     pub operation_id: OperationId,
-    /// Which attempt it is. One that was rolled back left no record, and is not counted.
+    /// The number of the attempt. Attempts that were rolled back leave no record and are not counted.
     pub attempt: u32,
     /// Grows with every attempt.
     pub fence: u64,
@@ -58,15 +58,15 @@ impl Local {
     }
 }
 
-/// What came of entering a local command.
+/// The result of [`Engine::enter_local`].
 pub enum Entered {
-    /// No twin of this process runs it: it is to be looked for in the database.
+    /// No duplicate in this process runs it: look for it in the database.
     Mine(LocalCommand),
-    /// A twin ran it, or its outcome is known.
+    /// A duplicate ran it, or its outcome is known.
     Answered(Answer),
 }
 
-/// Why work that ran in a transaction was given up. The transaction is to be rolled back.
+/// Why work in a transaction was given up. Roll the transaction back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
     /// It took longer than the policy's work deadline.
@@ -75,18 +75,18 @@ pub enum Interrupted {
     Closing,
 }
 
-/// A local command that this process has to run, or to find out about. While it is held, twins in this process wait for it.
+/// A local command that this process runs or looks for. While it exists, duplicates in this process wait for it.
 pub struct LocalCommand {
     node: Arc<Node>,
     recognised: Recognised,
-    place: Place,
+    running_entry: RunningEntry,
     wait_until: Duration,
     backoff: Backoff,
-    /// Who learns what came of it, where it was handed over.
+    /// The layer that gets its result, if it was handed over.
     handover: Option<Arc<handover::Shared>>,
 }
 
-/// For how long the engine waits for its database, and by which clock.
+/// How long the engine waits for its database, and by which clock.
 #[derive(Clone)]
 pub struct Patience {
     node: Arc<Node>,
@@ -97,22 +97,22 @@ impl Patience {
         Self { node: Arc::clone(node) }
     }
 
-    /// The clock that [`LocalLook::asked`] is told by.
+    /// The clock for [`LocalLook::asked`].
     pub fn uptime(&self) -> Duration {
         self.node.clock.uptime()
     }
 
-    /// How long an answer of the database is waited for where it decides something.
+    /// The timeout for answers of the database that decide something.
     pub fn store_timeout(&self) -> Duration {
         self.node.settings.store_timeout
     }
 
-    /// What `future` yields, unless that takes longer than `span`.
+    /// The result of `future`, or `None` after `span`.
     pub async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.node.within(span, future).await
     }
 
-    /// What `future` yields, unless that takes longer than the [store's timeout](Self::store_timeout).
+    /// The result of `future`, or `None` after the [store's timeout](Self::store_timeout).
     pub async fn bounded<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         self.within(self.store_timeout(), future).await
     }
@@ -124,17 +124,17 @@ impl std::fmt::Debug for Patience {
     }
 }
 
-/// Whether whoever enters waits for twins.
+/// Whether to wait for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// For as long as the intent allows.
+    /// As long as the intent allows.
     Allowed,
-    /// Not at all: the caller holds a transaction open.
+    /// Not at all: the caller has an open transaction.
     Never,
 }
 
 impl Engine {
-    /// Recognises a local command and enters it among those that this process runs, once none of its twins here does.
+    /// Recognises a local command and registers it as running in this process, after its duplicates here have ended.
     pub async fn enter_local(&self, intent: Intent, waiting: Waiting) -> Result<Entered, Error> {
         let node = &self.node;
         if node.tasks.is(Closing::Draining) {
@@ -166,9 +166,9 @@ impl Engine {
             return Ok(Entered::Answered(answer));
         }
         let command = recognised.command();
-        let place = loop {
+        let running_entry = loop {
             let twin = match node.running.enter(recognised.id()) {
-                Ok(place) => break place,
+                Ok(running_entry) => break running_entry,
                 Err(twin) => twin,
             };
             let waited = wait::for_local(node, &command, twin, wait_until);
@@ -176,7 +176,7 @@ impl Engine {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
-                // What is absent there is in progress.
+                // If the store has no entry, it is in progress.
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, shown, None, wait_until);
@@ -185,23 +185,30 @@ impl Engine {
                 }
             }
         };
-        place.show(Progress::Transaction);
+        running_entry.show(Progress::Transaction);
         drop(command);
         time::catch_up(node).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
-        Ok(Entered::Mine(LocalCommand { node, recognised, place, wait_until, backoff, handover: None }))
+        Ok(Entered::Mine(LocalCommand {
+            node,
+            recognised,
+            running_entry,
+            wait_until,
+            backoff,
+            handover: None,
+        }))
     }
 }
 
 impl LocalCommand {
-    /// Goes by the hashing secrets of this moment: to be called before each look, since a change of them decides where to look.
+    /// Uses the current hashing secrets. Call it before each read, because a rotation changes where to look.
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.recognised = self.recognised.again(&self.node)?;
         Ok(())
     }
 
-    /// Whether this node still goes by the secrets that the command was looked for under, and knows it.
+    /// Whether the secrets that the command was looked up with are still current.
     fn is_view_current(&self) -> bool {
         let stage = |view: &View| {
             let outgoing = view.outgoing.as_ref();
@@ -212,36 +219,36 @@ impl LocalCommand {
         view.is_some_and(|view| stage(&view) == stage(&self.recognised.view))
     }
 
-    /// The public name of the command, as the secret in use has it.
+    /// The operation ID, under the current secret.
     pub fn operation_id(&self) -> OperationId {
         self.recognised.command().operation_id
     }
 
-    /// The id whose lock is taken, and under which is looked first: while the hashing secret is being replaced, the id that
-    /// the old one gives the command. Nodes at different stages of the change agree on it.
+    /// The ID whose lock is taken, and which is read first: during a rotation, the ID under the old secret. Nodes at
+    /// different stages of the rotation agree on it.
     pub fn arbiter(&self) -> CommandId {
         let commands = self.recognised.commands();
         commands.old.map_or(commands.current.id, |old| old.id)
     }
 
-    /// The id that is to be looked under as well: that of the new secret, while the old one is being replaced.
+    /// The second ID to read: that of the new secret, during a rotation.
     pub fn moved_to(&self) -> Option<CommandId> {
         let commands = self.recognised.commands();
         commands.old.map(|_| commands.current.id)
     }
 
-    /// The [arbiter](Self::arbiter), and what is looked under [as well](Self::moved_to).
+    /// The [arbiter](Self::arbiter) and the [second ID](Self::moved_to).
     pub fn ids(&self) -> (CommandId, Option<CommandId>) {
         (self.arbiter(), self.moved_to())
     }
 
-    /// How long the database is waited for.
+    /// How long to wait for the database.
     pub fn patience(&self) -> Patience {
         Patience::of(&self.node)
     }
 
-    /// Waits a moment before the lock is tried again: until somebody wrote there, as far as the store can tell, or for a span
-    /// that grows. `false`, at once, where the intent's wait is over. Nothing of the database may be held meanwhile.
+    /// Waits before the next try of the lock: until the store notifies of a change, or for a growing pause. Returns
+    /// `false` immediately if the intent's wait is over. Hold no database resources meanwhile.
     pub async fn pause(&mut self) -> bool {
         let node = &self.node;
         let left = self.wait_until.saturating_sub(node.clock.uptime());
@@ -260,30 +267,30 @@ impl LocalCommand {
         true
     }
 
-    /// Waits a moment before the work is run again, whatever the intent's wait.
+    /// Waits before the work is run again, regardless of the intent's wait.
     pub async fn back_off(&mut self) {
         let span = self.backoff.next_span(self.node.random.bits());
         self.node.clock.sleep(span).await;
     }
 
-    /// What a caller is told whose wait is over while somebody else has the lock.
+    /// The answer if the wait is over while somebody else has the lock.
     pub fn in_progress(&self) -> Answer {
         let command = self.recognised.command();
         let subject = Subject::under(command.id, &command);
-        let answer = telling::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
+        let answer = reply::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
         self.answered(&answer);
         answer
     }
 
-    /// Whoever handed it over learns what its caller is told.
+    /// The layer that handed it over gets the answer.
     fn answered(&self, answer: &Answer) {
         if let Some(handover) = &self.handover {
             handover.answered(answer);
         }
     }
 
-    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None` where the task
-    /// was torn down with its runtime: nobody can tell what became of it.
+    /// Runs `work` in a task of the engine, so that it completes even if the caller goes away. `None` if the task was
+    /// dropped with its runtime: its result is not known.
     pub async fn conduct<T, F>(
         self,
         work: impl FnOnce(Self) -> F + Send + 'static,
@@ -303,7 +310,7 @@ impl LocalCommand {
         Ok(answered.await.ok())
     }
 
-    /// What the work yields, unless its deadline or the engine's end comes first.
+    /// The result of the work, unless its deadline or the engine's shutdown comes first.
     pub async fn until_interrupted<T>(
         &self,
         attempt: &LocalAttempt,
@@ -322,13 +329,13 @@ impl LocalCommand {
         Err(interrupted)
     }
 
-    /// The work took too long. Its transaction is to be rolled back.
+    /// The work took too long. Roll its transaction back.
     pub fn overran(&self, attempt: &LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::Overran { operation_id, operation });
     }
 
-    /// The work panicked. Its transaction is to be rolled back.
+    /// The work panicked. Roll its transaction back.
     pub fn panicked(&self, attempt: &LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::Panicked { operation_id, operation });

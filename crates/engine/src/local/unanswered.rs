@@ -6,8 +6,8 @@ use semel_core::id::CommandId;
 use semel_core::store::Store;
 use std::sync::Arc;
 
-/// A commit that was asked for and not answered yet. If whoever waits for the answer goes away, or never gets one, the store knows
-/// that what is read of the command has to be [confirmed](Patience::has_confirmed).
+/// A commit without an answer yet. If the waiter goes away or never gets an answer, the store knows that reads of the
+/// command have to be [confirmed](Patience::has_confirmed).
 #[must_use = "dropped, the commit counts as in doubt"]
 pub struct Unanswered {
     store: Arc<dyn Store>,
@@ -15,7 +15,7 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// The database has said what became of it.
+    /// The database has answered.
     pub fn answered(mut self) {
         self.ids = [None; 2];
     }
@@ -50,7 +50,7 @@ impl Finishing {
 }
 
 impl Patience {
-    /// Whether what was read under `id` before this call is known to outlive the server that answered.
+    /// Whether an entry that was read under `id` before this call is known to be durable.
     pub async fn has_confirmed(&self, id: CommandId) -> bool {
         !self.node.store.is_in_doubt(id) || self.node.get(id).await.is_ok()
     }

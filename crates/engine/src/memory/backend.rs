@@ -1,10 +1,10 @@
-//! What `memory:` means.
+//! The URL `memory:`.
 
 use super::Store;
 use semel_core::store::{self, Error, Inspection, Kind, OpenOptions, Pending};
 use std::sync::Arc;
 
-/// Opens stores by the URL `memory:`, each a new one.
+/// Opens a new store for the URL `memory:`.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend;
 
@@ -18,7 +18,7 @@ impl store::Backend for Backend {
     }
 
     fn check(&self, address: &str) -> Result<(), String> {
-        if address.is_empty() { Ok(()) } else { Err("memory: takes nothing after its colon".to_owned()) }
+        if address.is_empty() { Ok(()) } else { Err("unexpected text after `memory:`".to_owned()) }
     }
 
     fn is_in_process(&self) -> bool {
@@ -39,7 +39,7 @@ impl store::Backend for Backend {
 
     fn inspect<'a>(&'a self, _: &'a str) -> Pending<'a, Box<dyn Inspection>> {
         Box::pin(async {
-            Err(Error::new(Kind::Unfit, "inspecting memory:, which ends with the process that made it"))
+            Err(Error::new(Kind::Unfit, "inspecting memory:, which exists only inside its own process"))
         })
     }
 }

@@ -1,16 +1,16 @@
-//! A store that lives in this process and dies with it: for tests, demonstrations, and a first try.
+//! A store in the memory of this process: for tests, demos and first experiments.
 //!
-//! **What lives here**: the [`Store`] trait's promises over a map behind a lock. Entries are kept as the bytes that any
-//! other store would keep, so that what is read here went through the same codec.
-//! **What must never**: a clock of its own, or an iteration order that differs between two runs.
+//! **Contents**: the [`Store`] trait on a map behind a lock. Entries are kept as encoded bytes, as in any other
+//! store, so they go through the same codec. The order of listings is the same in every run.
 
 mod backend;
-mod shelf;
+mod index;
 
 pub use backend::Backend;
 
 use crate::SystemClock;
 use bytes::Bytes;
+use index::{Index, IndexKeys};
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record};
@@ -19,15 +19,14 @@ use semel_core::store::{
     Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, Setting, Severity, Sharing, Written,
 };
 use semel_core::time::Time;
-use shelf::{Place, Shelf};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How many entries one page looks at, wanted or not.
+/// How many entries one page reads, matching or not.
 const PAGE_WORK_MAX: usize = 1_000;
 
-/// Keeps everything in this process's memory. Nothing survives it.
+/// Keeps everything in the memory of this process. Nothing survives a restart.
 ///
 /// ```
 /// use semel::core::store::Store as _;
@@ -38,36 +37,36 @@ const PAGE_WORK_MAX: usize = 1_000;
 /// ```
 pub struct Store {
     clock: Arc<dyn Clock>,
-    held: Mutex<Held>,
+    held: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Held {
-    shelf: Shelf,
+struct State {
+    index: Index,
     settings: BTreeMap<String, Bytes>,
 }
 
 impl Store {
-    /// An empty store that goes by the machine's clock.
+    /// An empty store with the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty store that goes by `clock`.
+    /// An empty store with `clock`.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { clock, held: Mutex::default() }
     }
 
-    /// The lock is never held while anything is waited for. A panic under it leaves a store that cannot be trusted.
-    fn held(&self) -> Result<MutexGuard<'_, Held>, Error> {
+    /// The lock is never held across an await. After a panic under it, the store cannot be trusted.
+    fn held(&self) -> Result<MutexGuard<'_, State>, Error> {
         let unfit =
             |_| Error::new(Kind::Unfit, "opening the memory store after a panic in the middle of a write");
         self.held.lock().map_err(unfit)
     }
 
-    /// Read under the lock, so that the time belongs to what was read.
-    fn reading(&self, shelf: &Shelf, id: CommandId) -> Reading {
-        Reading { now: self.clock.now(), entry: shelf.bytes(id).map(codec::decode) }
+    /// The time is read under the lock, so that it matches the entry.
+    fn reading(&self, index: &Index, id: CommandId) -> Reading {
+        Reading { now: self.clock.now(), entry: index.bytes(id).map(codec::decode) }
     }
 }
 
@@ -77,20 +76,20 @@ impl Default for Store {
     }
 }
 
-/// The name only: entries hold other people's data.
+/// The name only, because entries contain user data.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("memory::Store")
     }
 }
 
-/// Entries that no write leads to, for tests that must show what becomes of them.
+/// Builds entries that no write produces, for tests.
 #[cfg(feature = "tamper")]
 impl Store {
-    /// Puts `bytes` in the place of what stands under `id`, as damage to a disk would: whatever the store keeps beside
-    /// them stays as it was. Says whether anything stood there.
+    /// Replaces the bytes of the entry under `id`, like damage on a disk: the indexes are unchanged. Returns whether
+    /// there was an entry.
     pub fn overwrite(&self, id: CommandId, bytes: impl Into<Bytes>) -> Result<bool, Error> {
-        Ok(self.held()?.shelf.overwrite(id, bytes.into()))
+        Ok(self.held()?.index.overwrite(id, bytes.into()))
     }
 }
 
@@ -115,62 +114,63 @@ impl store::Store for Store {
         let hazard = Hazard {
             severity: Severity::Danger,
             code: "memory-only",
-            what: "nothing survives the process: after a restart every command is new, and a retry runs it again"
+            what: "nothing survives the process: after a restart, every command is new, and a retry runs it again"
                 .to_owned(),
-            mend: "use a durable store, such as sqlite:semel.db; keep this one for tests".to_owned(),
+            mend: "use a durable store such as sqlite:semel.db; use this one only for tests".to_owned(),
         };
         Box::pin(async move { Ok(vec![hazard]) })
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            // Encoded before the lock is taken.
-            let encoded = change.map(|record| (Place::of(record), Bytes::from(codec::encode_record(record))));
+            // Encode before taking the lock.
+            let encoded =
+                change.map(|record| (IndexKeys::of(record), Bytes::from(codec::encode_record(record))));
             let mut held = self.held()?;
-            let reading = self.reading(&held.shelf, id);
+            let reading = self.reading(&held.index, id);
             if !change.is_met_by(reading.found()) {
                 return Ok(Written::Refused(reading));
             }
             match encoded {
                 Change::Insert((place, bytes)) | Change::Replace(_, (place, bytes)) => {
-                    held.shelf.put(id, place, bytes);
+                    held.index.put(id, place, bytes);
                 }
                 Change::InsertMarker => {
-                    held.shelf.put(id, Place::Marker, codec::encode(&Entry::Moved).into());
+                    held.index.put(id, IndexKeys::Marker, codec::encode(&Entry::Moved).into());
                 }
-                Change::Remove(_) | Change::RemoveMarker => held.shelf.take(id),
+                Change::Remove(_) | Change::RemoveMarker => held.index.take(id),
             }
             Ok(Written::Done { now: reading.now })
         })
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
-        Box::pin(async move { Ok(self.reading(&self.held()?.shelf, id)) })
+        Box::pin(async move { Ok(self.reading(&self.held()?.index, id)) })
     }
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
         Box::pin(async move {
             let held = self.held()?;
-            Ok((self.clock.now(), held.shelf.named(operation_id).map(|id| held.shelf.item(id))))
+            Ok((self.clock.now(), held.index.named(operation_id).map(|id| held.index.item(id))))
         })
     }
 
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
             let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
-            for (looked_at, (position, id)) in held.shelf.by_age(after, filter.newest_first).enumerate() {
+            for (looked_at, (position, id)) in held.index.by_age(after, filter.newest_first).enumerate() {
                 if looked_at == PAGE_WORK_MAX || items.len() == limit || bytes >= PAGE_BYTES_MAX {
-                    next = next.or_else(|| after.map(shelf::cursor));
+                    next = next.or_else(|| after.map(index::cursor));
                     return Ok(Page { now: self.clock.now(), items, next });
                 }
-                let item = held.shelf.item(id);
+                let item = held.index.item(id);
                 if filter.shows(&item) {
                     items.push(item);
-                    bytes += held.shelf.bytes(id).map_or(0, Bytes::len);
+                    bytes += held.index.bytes(id).map_or(0, Bytes::len);
                 }
-                next = Some(shelf::cursor((position, id)));
+                next = Some(index::cursor((position, id)));
             }
             Ok(Page { now: self.clock.now(), items, next: None })
         })
@@ -178,24 +178,24 @@ impl store::Store for Store {
 
     fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
             let now = self.clock.now();
-            Ok(held.shelf.chunk(now, held.shelf.longest_overdue_first(after, now), limit))
+            Ok(held.index.chunk(now, held.index.longest_overdue_first(after, now), limit))
         })
     }
 
     fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
-            Ok(held.shelf.chunk(self.clock.now(), held.shelf.markers(after), limit))
+            Ok(held.index.chunk(self.clock.now(), held.index.markers(after), limit))
         })
     }
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(async move {
-            let count = self.held()?.shelf.count(what).min(at_most);
+            let count = self.held()?.index.count(what).min(at_most);
             Ok(Counted { now: self.clock.now(), count })
         })
     }

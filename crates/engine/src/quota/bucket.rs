@@ -1,12 +1,12 @@
-//! A token bucket, kept as the moment at which it is full again.
+//! A token bucket, stored as the moment at which it is full again.
 //!
-//! What lives here: the arithmetic of a rate. What must never: reading a clock, or knowing whose bucket it is.
+//! Contents: the arithmetic of a rate. Never here: reading a clock, or knowing whose bucket it is.
 
 use super::config::Rate;
 use super::table::Tracked;
 use std::time::Duration;
 
-/// What a token costs in time, and how much of it a full bucket holds.
+/// The time per token, and the time that a full bucket represents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Price {
     token: Duration,
@@ -15,23 +15,23 @@ pub(super) struct Price {
 
 impl From<Rate> for Price {
     fn from(rate: Rate) -> Self {
-        // Rounded up to a whole nanosecond: never a key more than was asked for.
+        // Rounded up to whole nanoseconds, so the rate is never exceeded.
         let nanos = rate.per.as_nanos().div_ceil(u128::from(rate.count.get()));
         let token = Duration::from_nanos_u128(nanos);
         Self { token, full: token.saturating_mul(rate.count.get()) }
     }
 }
 
-/// How much of a bucket is used up.
+/// The state of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Bucket {
-    /// When it is full again if nothing more is taken. The larger, the emptier.
+    /// When it is full again if nothing more is taken. Later means emptier.
     full_at: Duration,
     /// When it was last full.
     busy_since: Duration,
 }
 
-/// A token that was taken.
+/// A taken token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     price: Price,
@@ -39,13 +39,13 @@ pub(super) struct Taken {
 }
 
 impl Bucket {
-    /// How long until a token is there; zero where one is.
+    /// How long until a token is available; zero if one is.
     pub(super) fn wait(&self, price: Price, now: Duration) -> Duration {
         let after = self.full_at.max(now).saturating_add(price.token);
         after.saturating_sub(now.saturating_add(price.full))
     }
 
-    /// Takes a token, whether or not one is there: the caller has looked.
+    /// Takes a token without checking: the caller has checked.
     pub(super) fn take(&mut self, price: Price, now: Duration) -> Taken {
         if self.full_at <= now {
             self.busy_since = now;
@@ -55,7 +55,7 @@ impl Bucket {
         Taken { price, at: now.max(self.busy_since) }
     }
 
-    /// Puts a token back, unless the bucket was full since it was taken: time has put it back already.
+    /// Puts a token back, unless the bucket was full since then: time has already restored it.
     pub(super) fn put_back(&mut self, taken: Taken) {
         if taken.at >= self.busy_since {
             self.full_at = self.full_at.saturating_sub(taken.price.token);

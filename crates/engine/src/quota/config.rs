@@ -1,13 +1,13 @@
-//! What an operator may limit, and what of it makes no sense.
+//! The limits that an operator can set, and their validation.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// So many new keys within so much time, and as many at once.
+/// A number of new keys within a period, also as a burst.
 ///
-/// A bucket of `count` tokens that fills up evenly within `per`: whoever was quiet may mint `count` keys in a burst, and
-/// in any span of length `per` at most twice as many.
+/// A bucket of `count` tokens that fills evenly within `per`: an idle caller may use `count` new keys in a burst, and
+/// at most twice as many in any period of length `per`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
@@ -18,15 +18,15 @@ pub struct Rate {
 
 /// Rates on the new keys of some commands, such as those of one operation. All off by default.
 ///
-/// They come on top of an engine's own [`Quotas`]. There are no caps among them: a store counts records by caller, and
-/// not by operation.
+/// They apply in addition to an engine's [`Quotas`]. They have no caps: a store counts records by caller, not by
+/// operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// New keys of one caller. Kept by each node for itself, like the other two.
+    /// New keys of one caller. Per node, like the other two.
     pub new_per_caller: Option<Rate>,
     /// New keys from one peer address (IPv6: from one /64 network).
     pub new_per_address: Option<Rate>,
-    /// New keys of everybody together.
+    /// New keys of all callers together.
     pub new_in_total: Option<Rate>,
 }
 
@@ -36,7 +36,7 @@ impl Rates {
         self.new_per_caller.is_none() && self.new_per_address.is_none() && self.new_in_total.is_none()
     }
 
-    /// Says what is wrong with them, if anything is.
+    /// Validates the rates.
     pub fn check(&self) -> Result<(), QuotasError> {
         self.quotas(Quotas::default().tracked_max).check()
     }
@@ -65,24 +65,24 @@ impl Rates {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quotas {
-    /// New keys of one caller. Kept by each node for itself.
+    /// New keys of one caller. Per node.
     pub new_per_caller: Option<Rate>,
-    /// New keys from one peer address (IPv6: from one /64 network). Kept by each node for itself.
+    /// New keys from one peer address (IPv6: from one /64 network). Per node.
     pub new_per_address: Option<Rate>,
-    /// New keys of everybody together. Kept by each node for itself.
+    /// New keys of all callers together. Per node.
     pub new_in_total: Option<Rate>,
-    /// Records that the store holds for one caller, tombstones included: they take room too. Counted by the store,
-    /// hence the same for all nodes.
+    /// Records of one caller in the store, including tombstones. Counted by the store, so it applies to all nodes
+    /// together.
     pub records_per_caller: Option<u64>,
-    /// New keys from one peer address within [`address_window`](Self::address_window). A record does not know whose
-    /// address it came from, so this stands in for a count of records, and each node keeps it for itself.
+    /// New keys from one peer address within [`address_window`](Self::address_window). A record does not contain an
+    /// address, so this replaces a count of records. Per node.
     pub records_per_address: Option<u32>,
-    /// Records that the store holds altogether, tombstones included. Counted by the store.
+    /// All records in the store, including tombstones. Counted by the store.
     pub records_in_total: Option<u64>,
-    /// How long a new key counts against its address. As long as the longest retention (ttl and tombstone), so that
-    /// it stands for the records that are still kept; by default 31 days.
+    /// How long a new key counts against its address. Choose the longest retention (ttl and tombstone), so that it
+    /// approximates the number of records; by default 31 days.
     pub address_window: Duration,
-    /// How many callers, and how many addresses, are told apart at once. More than these are not let off: see the
+    /// How many callers, and how many addresses, are tracked. More callers cannot evade the limits: see the
     /// [module](super).
     pub tracked_max: usize,
     /// How old a count of a caller's records may be near the limit; far below it, ten times as old.
@@ -122,13 +122,13 @@ impl Quotas {
             && self.records_in_total.is_none()
     }
 
-    /// A cap that needs a store which counts exactly, by name, where there is one.
+    /// The name of a cap that needs exact counts from the store, if there is one.
     pub(crate) fn counted_by_the_store(&self) -> Option<&'static str> {
         let per_caller = self.records_per_caller.map(|_| "records_per_caller");
         per_caller.or_else(|| self.records_in_total.map(|_| "records_in_total"))
     }
 
-    /// Says what is wrong with the limits, if anything is: limits that fail here must not be put to use.
+    /// Validates the limits. Do not use limits that fail here.
     pub fn check(&self) -> Result<(), QuotasError> {
         let rates = [
             ("new_per_caller", self.new_per_caller),
@@ -155,18 +155,18 @@ impl Quotas {
     }
 }
 
-/// Why limits cannot be put to use.
+/// Why limits are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotasError {
-    /// A rate counts within a span of zero.
+    /// The period of a rate is zero.
     RateInNoTime(&'static str),
     /// A cap of zero would refuse every new key.
     NothingAllowed(&'static str),
-    /// Not a single caller or address would be told from the others.
+    /// No caller or address would be tracked.
     NobodyTracked,
-    /// The window is too short to stand for records that are kept.
+    /// The window is too short to represent stored records.
     WindowTooShort,
-    /// A cap on records on a store that cannot tell exactly how many there are.
+    /// A cap on records needs a store that counts exactly.
     NotCounted(&'static str),
 }
 
@@ -175,16 +175,16 @@ impl fmt::Display for QuotasError {
         match self {
             Self::NotCounted(name) => write!(
                 f,
-                "{name}: this store cannot tell exactly how many records there are; limit the rate of new keys instead"
+                "{name}: this store cannot count its records exactly; limit the rate of new keys instead"
             ),
             Self::RateInNoTime(name) => {
-                write!(f, "{name}: the span that keys are counted in must be longer than zero")
+                write!(f, "{name}: the period of the rate must be longer than zero")
             }
             Self::NothingAllowed(name) => {
                 write!(f, "{name}: a cap of 0 would refuse every new key; leave it out for no cap")
             }
             Self::NobodyTracked => {
-                f.write_str("tracked_max must be at least 1: otherwise all callers would share one limit")
+                f.write_str("tracked_max must be at least 1; otherwise all callers would share one limit")
             }
             Self::WindowTooShort => f.write_str(
                 "address_window must be at least one minute; it should be as long as the longest retention",
@@ -242,7 +242,7 @@ mod tests {
         let short = Duration::from_secs(59);
         assert_eq!(with(|q| q.address_window = short), Err(QuotasError::WindowTooShort));
         assert_eq!(with(|q| q.address_window = Quotas::ADDRESS_WINDOW_MIN), Ok(()));
-        let told = QuotasError::NothingAllowed("records_in_total").to_string();
-        assert!(told.starts_with("records_in_total: "), "{told}");
+        let text = QuotasError::NothingAllowed("records_in_total").to_string();
+        assert!(text.starts_with("records_in_total: "), "{text}");
     }
 }

@@ -1,12 +1,11 @@
-//! All limits together: one request is charged on every level or on none.
+//! All limits together: a request is charged on every level or on none.
 //!
-//! What lives here: the decision, pure, with time and the store's counts as arguments. What must never: a lock, a clock,
-//! a store.
+//! Contents: the decision, pure, with time and the store's counts as arguments. Never here: a lock, a clock, a store.
 
 use super::bucket::{Bucket, Price, Taken};
 use super::config::Quotas;
 use super::table::Table;
-use super::tally::{Base, Cap, Standing, Tally};
+use super::tally::{Base, Cap, CapDecision, Tally};
 use super::window::{Span, Window};
 use super::{Answer, Exceeded, Limit, Question};
 use semel_core::id::CallerHash;
@@ -14,10 +13,10 @@ use semel_core::store::Count;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// When it is worth asking again where only the end of some record's retention makes room.
+/// When to retry if only the end of a record's retention makes room.
 const CAP_RETRY: Duration = Duration::from_mins(1);
 
-/// What shares one limit: an IPv4 address, or a /64 network of IPv6, which is what one customer is usually handed.
+/// The unit of a limit per address: an IPv4 address, or a /64 network of IPv6, which one customer usually has.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -25,7 +24,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a request was charged, level by level.
+/// What a request was charged on each level.
 #[derive(Debug)]
 pub(super) struct Charges {
     caller: Option<(CallerHash, u64, Taken)>,
@@ -36,15 +35,15 @@ pub(super) struct Charges {
     total_records: bool,
 }
 
-/// What a request for a new key would come to. Nothing is charged yet.
+/// The decision about a new key. Nothing is charged yet.
 pub(super) enum Judged {
     Room,
     Refused(Exceeded),
-    /// The store must be asked first.
+    /// The store has to count first.
     Ask(Count, u64),
 }
 
-/// What a limit is judged by.
+/// The limits.
 struct Terms {
     caller: Option<Price>,
     address: Option<Price>,
@@ -55,7 +54,7 @@ struct Terms {
     total_records: Option<Cap>,
 }
 
-/// Everything that was used up.
+/// What was used up on all levels.
 pub(super) struct Ledger {
     terms: Terms,
     callers: Table<CallerHash, Bucket>,
@@ -91,8 +90,8 @@ impl Ledger {
         }
     }
 
-    /// Whether there is room for a new key of `caller` from `network` on every level; or why not, or what the store must
-    /// be asked first. Whoever is told that there is room charges it under the same lock.
+    /// Whether a new key of `caller` from `network` is within every limit; otherwise why not, or what the store has
+    /// to count first. Charge the key under the same lock.
     pub(super) fn judge(
         &mut self,
         caller: CallerHash,
@@ -110,15 +109,15 @@ impl Ledger {
             return Judged::Refused(exceeded);
         }
         match self.standings(caller, now, answers) {
-            Some((which, Standing::Full, _)) => {
+            Some((which, CapDecision::Full, _)) => {
                 Judged::Refused(Exceeded { which, retry_after: CAP_RETRY, is_of_operation: false })
             }
-            Some((_, Standing::Ask, (what, at_most))) => Judged::Ask(what, at_most),
+            Some((_, CapDecision::Ask, (what, at_most))) => Judged::Ask(what, at_most),
             _ => Judged::Room,
         }
     }
 
-    /// Old slots leave every window as time goes on, so that it is known which is the emptiest.
+    /// Removes old slots from every window, so that the emptiest one is known.
     fn move_on(&mut self, now: Duration) {
         let slot = self.terms.span.slot(now);
         if self.terms.window.is_some() && slot > self.slot {
@@ -127,7 +126,7 @@ impl Ledger {
         }
     }
 
-    /// The limits that time alone will lift.
+    /// The limits that only need time.
     fn waits(&self, caller: &CallerHash, network: Option<IpAddr>, now: Duration) -> [Option<Exceeded>; 4] {
         let Terms { span, .. } = self.terms;
         let exceeded = |which, wait: Option<Duration>| {
@@ -151,13 +150,13 @@ impl Ledger {
         ]
     }
 
-    /// The most pressing of the caps that the store counts for: one that is full, else one that must be asked for.
+    /// The most urgent cap that the store counts: one that is full, otherwise one that has to be counted.
     fn standings(
         &self,
         caller: CallerHash,
         now: Duration,
         answers: &[Answer],
-    ) -> Option<(Limit, Standing, (Count, u64))> {
+    ) -> Option<(Limit, CapDecision, (Count, u64))> {
         let answered = |what| answers.iter().any(|answer| answer.question.what == what);
         let of_caller = self.terms.caller_records.map(|cap| {
             let what = Count::Caller(caller);
@@ -172,15 +171,15 @@ impl Ledger {
                 (what, cap.records),
             )
         });
-        let urgency = |(_, standing, _): &(_, Standing, _)| match standing {
-            Standing::Full => 0,
-            Standing::Ask => 1,
-            Standing::Room => 2,
+        let urgency = |(_, standing, _): &(_, CapDecision, _)| match standing {
+            CapDecision::Full => 0,
+            CapDecision::Ask => 1,
+            CapDecision::Room => 2,
         };
         of_caller.into_iter().chain(of_all).min_by_key(urgency)
     }
 
-    /// The question that has to be put to the store.
+    /// The count that the store has to make.
     pub(super) fn ask(&mut self, what: Count, at_most: u64, now: Duration) -> Question {
         let (serial, mark) = match what {
             Count::Caller(caller) => self.caller_records.change(caller, |tally| tally.ask(now)),
@@ -195,7 +194,7 @@ impl Ledger {
         match what {
             Count::Caller(caller) => {
                 let known = self.caller_records.change(caller, |_| ()).0;
-                // Entered anew since the question: whatever the new entry let in came after it.
+                // The entry is newer than the question, so everything it admitted came after it.
                 let base = if known == serial { base } else { Base { mark: 0, ..base } };
                 self.caller_records.amend(caller, known, |tally| tally.counted(base));
             }
@@ -203,7 +202,7 @@ impl Ledger {
         }
     }
 
-    /// The store gave no answer.
+    /// The store did not answer.
     pub(super) fn unanswered(&mut self, question: &Question) {
         match question.what {
             Count::Caller(caller) => {
@@ -247,7 +246,7 @@ impl Ledger {
         }
     }
 
-    /// The insert is over; where nothing was inserted, every level gets back what it was charged.
+    /// The insert is over. If nothing was inserted, every level gets its charge back.
     pub(super) fn settle(&mut self, charges: &Charges, refunded: bool) {
         if let Some((caller, serial)) = charges.caller_records {
             self.caller_records.amend(caller, serial, |tally| tally.settle(refunded));

@@ -1,25 +1,24 @@
-//! Which commands use up each other's rates.
+//! Which commands share rates.
 //!
-//! What lives here: an engine's limits, once for those that count together and once for those that only look on. What must never:
-//! a record that no cap counts.
+//! Contents: an engine's limits, once for normal commands and once for commands that only observe. Caps count all
+//! records.
 
 use super::{QuotaKeeper, Quotas, QuotasError};
 
-/// By which of an engine's rates a command is measured, should its key be new. Caps count the records that the store holds, and make
-/// no difference.
+/// Which of an engine's rates a new key counts against. Caps count all records of the store in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Measure {
-    /// By those of all others: what it uses up they lack.
+    /// The shared rates.
     #[default]
     Together,
-    /// By the same rates, and the same limits on addresses, but apart: others are none the worse for it. For commands that only
-    /// look on.
+    /// Separate counters with the same rates and address limits, so others are not affected. For commands that only
+    /// observe.
     Apart,
-    /// By no rate.
+    /// No rate.
     CapsOnly,
 }
 
-/// The keepers of an engine's limits. Like those of two nodes, they agree on what the store counts.
+/// The keepers of an engine's limits. Like those of two nodes, they share the store's counts.
 #[derive(Debug)]
 pub(crate) struct Keepers {
     together: QuotaKeeper,
@@ -28,7 +27,7 @@ pub(crate) struct Keepers {
 }
 
 impl Keepers {
-    /// With nothing used up.
+    /// Nothing is used up yet.
     pub(crate) fn new(quotas: &Quotas) -> Result<Self, QuotasError> {
         let caps = Quotas {
             new_per_caller: None,

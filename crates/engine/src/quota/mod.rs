@@ -1,36 +1,36 @@
-//! Quotas: how many new keys may be minted, and how many records kept.
+//! Quotas: limits on new keys and on records.
 //!
-//! **What lives here**: limits per caller, per peer address and in total, each as a rate of new keys and as a cap on
-//! records. **What must never**: a limit on retries. A key that the store knows is never refused for a quota.
+//! **Contents**: limits per caller, per peer address and in total, each as a rate of new keys and as a cap on
+//! records. **Never here**: a limit on retries. A known key is never refused because of a quota.
 //!
-//! # How the engine asks
+//! # How the engine uses it
 //!
-//! Whether a key is new is known only once the store was asked to insert it. So:
+//! Only an insert shows whether a key is new. So:
 //!
-//! 1. Before an insert, [`QuotaKeeper::admit`]. A [`Permit`] is charged on every level at once, or on none.
-//! 2. Where the store answers that the key existed, or that nothing was written, [`Permit::refund`]. In every other
-//!    case (inserted; *ambiguous*; the task was lost) the permit is just dropped, and stays charged.
-//! 3. [`Exceeded`] does not yet mean a refusal: it means *do not insert*. The engine reads the record; where there is
-//!    one, the request goes on as a retry, and only where there is none it is refused.
+//! 1. Call [`QuotaKeeper::admit`] before an insert. A [`Permit`] is charged on every level, or on none.
+//! 2. If the store answers that the key existed, or that nothing was written, [`Permit::refund`]. In every other case
+//!    (inserted; *ambiguous*; the task was lost), drop the permit; it stays charged.
+//! 3. [`Exceeded`] is not a refusal yet: it means *do not insert*. The engine reads the record. If there is one, the
+//!    request is a retry; only if there is none, it is refused.
 //!
 //! # Limits of single operations
 //!
-//! An intent can be [limited](crate::Intent::limited_by) by a [`RateKeeper`] besides: it is asked together with the
-//! engine's own limits, in one step. What one of the two refuses is charged by neither.
+//! An intent can have its own [`RateKeeper`](crate::Intent::limited_by) in addition to the engine's limits. Both are
+//! checked in one step; if one refuses, neither is charged.
 //!
 //! # What is forgotten, and what that changes
 //!
-//! At most [`Quotas::tracked_max`] callers, and as many addresses, are told apart. The one with the least used up goes
-//! first, and whoever has no entry starts from the most that anyone forgotten had used up. Forgetting therefore never
-//! lifts a limit: not an attacker's own (by filling the table with made-up callers), not that of an address (another
-//! table), not the total (no table at all). The price is paid by newcomers while an attack lasts: once *all* tracked
-//! callers have used up some of their limit, a newcomer starts with as much used up as the least of them.
+//! At most [`Quotas::tracked_max`] callers, and as many addresses, are distinguished. The entry with the least usage
+//! is dropped first, and a caller without an entry starts with the highest usage of all dropped entries. So dropping
+//! an entry never lifts a limit: not an attacker's own (by filling the table with made-up callers), not that of an
+//! address (another table), not the total (no table). Newcomers pay the price during an attack: if *all* tracked
+//! callers have used up some of their limit, a newcomer starts with the usage of the least of them.
 //!
 //! # What is per node
 //!
-//! Rates, and everything about addresses: each node keeps its own. Caps per caller and in total are counted by the store
-//! and hold over all nodes, up to what the other nodes let in since the last count
-//! ([`Quotas::recount_caller_after`], [`Quotas::recount_total_after`]; ten times that below half of the cap).
+//! Rates, and all limits on addresses. Caps per caller and in total are counted by the store and apply to all nodes
+//! together, except for keys that other nodes admitted since the last count ([`Quotas::recount_caller_after`],
+//! [`Quotas::recount_total_after`]; ten times that below half of the cap).
 
 mod bucket;
 mod config;
@@ -94,14 +94,14 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A new key would be one too many. Nothing was charged.
+/// A new key would exceed a limit. Nothing was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exceeded {
-    /// The limit that will hold the longest.
+    /// The limit that lasts the longest.
     pub which: Limit,
-    /// When a new key may be let in again: exactly for rates and addresses, if nobody else is faster. Where the store
-    /// counts records nobody knows when one will go, and this is when it is worth asking again. Never zero; a protocol
-    /// that tells whole seconds rounds up.
+    /// When to retry: exact for rates and addresses, if nobody else is faster. For caps that the store counts, nobody
+    /// knows when a record will be removed, so this is an estimate. Never zero; a protocol with whole seconds has to
+    /// round up.
     pub retry_after: Duration,
     /// Whether it is a limit of a [`RateKeeper`], and not of the engine.
     pub is_of_operation: bool,
@@ -110,7 +110,7 @@ pub struct Exceeded {
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = if self.is_of_operation { " of this operation" } else { "" };
-        write!(f, "too many new keys{whose} ({}): try again in {:?}", self.which, self.retry_after)
+        write!(f, "too many new keys{whose} ({}); try again in {:?}", self.which, self.retry_after)
     }
 }
 
@@ -122,7 +122,7 @@ impl Exceeded {
 
 impl std::error::Error for Exceeded {}
 
-/// What the store must be asked before a new key can be let in: [`Store::count`] of these two.
+/// A count that the store has to make before a new key can be admitted: [`Store::count`] with these two arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
     what: Count,
@@ -133,7 +133,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// What is to be counted.
+    /// What to count.
     pub const fn what(&self) -> Count {
         self.what
     }
@@ -156,14 +156,14 @@ pub struct Answer {
     count: u64,
 }
 
-/// What came of asking for a new key.
+/// The decision about a new key.
 #[derive(Debug)]
 pub enum Admission {
     /// It may be inserted.
     Granted(Permit),
-    /// It may not. Nothing was charged.
+    /// It must not be inserted. Nothing was charged.
     Refused(Exceeded),
-    /// The store must be asked first; then ask again, with all answers so far. Nothing was charged.
+    /// The store has to count first; then call again with all answers so far. Nothing was charged.
     Ask(Question),
 }
 
@@ -172,7 +172,7 @@ pub enum Admission {
 pub enum Denied {
     /// A limit is reached.
     Exceeded(Exceeded),
-    /// The store could not count, so that nobody knows. Nothing was written.
+    /// The store could not count. Nothing was written.
     Store(store::Error),
 }
 
@@ -194,18 +194,18 @@ impl std::error::Error for Denied {
     }
 }
 
-/// Leave to insert one new key. Dropped, it stays charged: the key may be in the store.
+/// Permission to insert one new key. After a drop it stays charged, because the key may be in the store.
 #[must_use = "a permit that is dropped stays charged; refund it where nothing was inserted"]
-pub struct Permit(Vec<Held>);
+pub struct Permit(Vec<Charge>);
 
 /// What a permit was charged, and where.
-struct Held {
+struct Charge {
     ledger: Arc<Mutex<Ledger>>,
     charges: Charges,
 }
 
 impl Permit {
-    /// Nothing was inserted: every level gets back what it was charged.
+    /// Nothing was inserted: every level gets its charge back.
     pub fn refund(mut self) {
         self.settle(true);
     }
@@ -229,24 +229,25 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Keeps count of new keys; see the [module](self) for how it is asked.
+/// Counts new keys; see the [module](self) for how to use it.
 pub struct QuotaKeeper {
-    /// `None` where nothing is limited. Held for a few map operations only, never across an await.
+    /// `None` if nothing is limited. The lock is held only for a few map operations, never across an await.
     ledger: Option<Arc<Mutex<Ledger>>>,
-    /// Held while the store counts all records, which can take long: whoever comes meanwhile uses that answer.
+    /// Charge while the store counts all records, which can take long: requests that arrive meanwhile use the same
+    /// answer.
     counting_all: tokio::sync::Mutex<()>,
 }
 
 impl QuotaKeeper {
-    /// A keeper of these limits, with nothing used up. Fails as [`Quotas::check`] does.
+    /// A keeper of these limits, with nothing used up. Fails like [`Quotas::check`].
     pub fn new(quotas: &Quotas) -> Result<Self, QuotasError> {
         quotas.check()?;
         let ledger = (!quotas.are_off()).then(|| Arc::new(Mutex::new(Ledger::new(quotas))));
         Ok(Self { ledger, counting_all: tokio::sync::Mutex::new(()) })
     }
 
-    /// Asks for a new key of `caller` from `address` (none where the command came by no network: then the limits per
-    /// address do not apply). `now` is an uptime. `answers` are what the store said to this request's questions.
+    /// Asks for a new key of `caller` from `address` (`None` if the command did not come over a network: then the
+    /// limits per address do not apply). `now` is an uptime. `answers` are the store's counts for this request.
     pub fn admit(
         &self,
         caller: CallerHash,
@@ -257,7 +258,7 @@ impl QuotaKeeper {
         self.admit_under(None, caller, address, now, answers)
     }
 
-    /// [`admit`](Self::admit), where the command is limited by `rates` besides. Both are charged, or neither.
+    /// [`admit`](Self::admit) for a command with its own `rates`. Both are charged, or neither.
     pub fn admit_under(
         &self,
         rates: Option<&RateKeeper>,
@@ -267,8 +268,8 @@ impl QuotaKeeper {
         answers: &[Answer],
     ) -> Admission {
         let network = address.map(ledger::network);
-        // Always in this order, and never two of the second kind: nobody waits for whom he holds up. Both are held until
-        // both are charged, so that nobody else takes in between what there was room for.
+        // Always lock in this order, and never two of the second kind, so there is no deadlock. Hold both until both
+        // are charged, so that nobody takes the room in between.
         let mut own = self.ledger.as_ref().map(|ledger| (ledger, lock(ledger)));
         let mut further = rates.map(|rates| (&rates.ledger, lock(&rates.ledger)));
         let by_own = own.as_mut().map(|(_, ledger)| ledger.judge(caller, network, now, answers));
@@ -279,7 +280,7 @@ impl QuotaKeeper {
                 return Admission::Refused(if is_longer { further.of_operation() } else { own });
             }
             (Some(Judged::Refused(own)), _) => return Admission::Refused(own),
-            // Before the store is asked: whoever is refused anyway need not have it count.
+            // Before a count: it is not needed for a request that is refused anyway.
             (_, Some(Judged::Refused(further))) => return Admission::Refused(further.of_operation()),
             (Some(Judged::Ask(what, at_most)), _) => Some((what, at_most)),
             _ => None,
@@ -289,20 +290,20 @@ impl QuotaKeeper {
         }
         let held = own.into_iter().chain(further).map(|(ledger, mut locked)| {
             let charges = locked.charge(caller, network, now);
-            Held { ledger: Arc::clone(ledger), charges }
+            Charge { ledger: Arc::clone(ledger), charges }
         });
         Admission::Granted(Permit(held.collect()))
     }
 
-    /// The store did not answer `question`: the next request asks again.
+    /// The store did not answer `question`: the next request counts again.
     pub fn unanswered(&self, question: &Question) {
         if let Some(ledger) = &self.ledger {
             lock(ledger).unanswered(question);
         }
     }
 
-    /// [`admit`](Self::admit), asking `store` whatever must be known. Where nothing is capped, or a count is fresh, the
-    /// store is not asked. Where it cannot answer, there is no permit.
+    /// [`admit`](Self::admit), with counts from `store` if needed. Without caps, or with a recent count, the store is
+    /// not called. If it cannot count, there is no permit.
     pub async fn admit_counting(
         &self,
         store: &dyn Store,
@@ -335,7 +336,7 @@ impl QuotaKeeper {
             };
             let mut asking = Asking { keeper: self, question: Some(question) };
             if question.what == Count::Records && turn.is_none() {
-                // Whoever held the turn before may have the answer by now.
+                // The previous holder of the lock may have the answer by now.
                 drop(asking);
                 turn = Some(self.counting_all.lock().await);
                 continue;
@@ -353,7 +354,7 @@ impl fmt::Debug for QuotaKeeper {
     }
 }
 
-/// A question under way: unanswered, should the store fail or the task be dropped.
+/// A running count; counts as unanswered if the store fails or the task is dropped.
 struct Asking<'a> {
     keeper: &'a QuotaKeeper,
     question: Option<Question>,
@@ -367,7 +368,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// A panic while the lock was held leaves at worst one charge half made.
+/// A panic under the lock leaves at worst one incomplete charge.
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,15 @@
 //! Rates on the new keys of some commands, besides the engine's own limits.
 //!
-//! What lives here: who holds them. What must never: a question to the store; there is nothing here that it counts.
+//! Contents: the holder of such rates. They need no counts from the store.
 
 use super::config::{Quotas, QuotasError, Rates};
 use super::ledger::Ledger;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Keeps count of new keys under [`Rates`] of their own; see [`Intent::limited_by`](crate::Intent::limited_by).
+/// Counts new keys under their own [`Rates`]; see [`Intent::limited_by`](crate::Intent::limited_by).
 ///
-/// Cheap to clone; every clone counts the same keys. Whoever makes another one hands out everything anew.
+/// Cheap to clone; all clones share their counts. A new keeper starts with nothing used up.
 ///
 /// ```
 /// use semel::quota::{Rate, RateKeeper, Rates};
@@ -23,25 +23,25 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct RateKeeper {
     rates: Rates,
-    /// Held for a few map operations only, never across an await.
+    /// The lock is held only for a few map operations, never across an await.
     pub(super) ledger: Arc<Mutex<Ledger>>,
 }
 
 impl RateKeeper {
-    /// A keeper of these rates, with nothing used up, that tells as many callers and addresses apart as
-    /// [`Quotas`] do by default. Fails as [`Rates::check`] does.
+    /// A keeper of these rates, with nothing used up. Tracks as many callers and addresses as [`Quotas`] do by
+    /// default. Fails like [`Rates::check`].
     pub fn new(rates: Rates) -> Result<Self, QuotasError> {
         Self::tracking(rates, Quotas::default().tracked_max)
     }
 
-    /// The same, where at most `tracked_max` callers, and as many addresses, are told apart at once.
+    /// The same, tracking at most `tracked_max` callers, and as many addresses.
     pub fn tracking(rates: Rates, tracked_max: usize) -> Result<Self, QuotasError> {
         let quotas = rates.quotas(tracked_max);
         quotas.check()?;
         Ok(Self { rates, ledger: Arc::new(Mutex::new(Ledger::new(&quotas))) })
     }
 
-    /// What is kept to.
+    /// The rates.
     pub const fn rates(&self) -> &Rates {
         &self.rates
     }

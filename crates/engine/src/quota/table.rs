@@ -1,30 +1,30 @@
-//! A bounded table whose newcomers are never better off than whoever was forgotten for them.
+//! A bounded table in which a newcomer never has a better position than a dropped entry.
 //!
-//! What lives here: which entry is forgotten when there is no room, and what a key that is not in the table starts from.
-//! What must never: more entries than were allowed, or a limit that is lifted because its entry was forgotten.
+//! Contents: which entry is dropped when the table is full, and the initial value of a key without an entry. Dropping
+//! an entry never lifts a limit.
 //!
-//! The entry with the least load goes first (of those, the one that was used the longest ago), and what it had used up
-//! is remembered in one *floor* that every key without an entry starts from. So a caller that has used up its limit
-//! cannot get rid of it: its entry goes only when no other has more left, and then it comes back to the floor. And
-//! flooding the table harms newcomers only as far as *every* entry in it is used up.
+//! The entry with the least load is dropped first (of those, the least recently used), and its usage goes into one
+//! *floor*, from which every key without an entry starts. So a caller that has used up its limit cannot escape it:
+//! its entry is dropped only if no other has less usage, and then it starts from the floor. Flooding the table harms
+//! newcomers only as far as *every* entry in it is used up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a table can hold.
+/// A value in the table.
 pub(super) trait Tracked: Clone + Default {
-    /// How much is used up; the least goes first.
+    /// The usage; the least is dropped first.
     type Load: Ord + Copy;
 
-    /// How much is used up.
+    /// The usage.
     fn load(&self) -> Self::Load;
 
-    /// Takes over whatever `forgotten` had used up.
+    /// Adds the usage of a dropped entry.
     fn raise(&mut self, forgotten: &Self);
 }
 
 struct Cell<V> {
     value: V,
-    /// When it was entered, as a number that no other entry has: an entry of the same key, made anew, is another one.
+    /// A unique number: a new entry of the same key has another one.
     serial: u64,
     used: u64,
 }
@@ -45,8 +45,7 @@ impl<K: Ord + Copy, V: Tracked> Table<K, V> {
         Self { cells: BTreeMap::new(), order: BTreeSet::new(), floor: V::default(), cells_max, clock: 0 }
     }
 
-    /// What holds for `key`, or would if it were entered now. Makes no entry: a request that is refused must not push
-    /// anyone out.
+    /// The value for `key`, also if it has no entry. Creates no entry: a refused request must not drop others.
     pub(super) fn peek(&self, key: &K) -> V {
         if let Some(cell) = self.cells.get(key) {
             return cell.value.clone();
@@ -61,7 +60,7 @@ impl<K: Ord + Copy, V: Tracked> Table<K, V> {
         start
     }
 
-    /// Changes what holds for `key`, and answers its entry's serial.
+    /// Changes the value for `key`, and returns its entry's serial.
     pub(super) fn change<R>(&mut self, key: K, change: impl FnOnce(&mut V) -> R) -> (u64, R) {
         self.clock += 1;
         let mut cell = self.take_out(&key).unwrap_or_else(|| {
@@ -75,7 +74,7 @@ impl<K: Ord + Copy, V: Tracked> Table<K, V> {
         (serial, answer)
     }
 
-    /// Changes the entry of `key` if it is still the one with this serial. Not a use.
+    /// Changes the entry of `key` if it still has this serial. Does not count as a use.
     pub(super) fn amend(&mut self, key: K, serial: u64, change: impl FnOnce(&mut V)) {
         if self.cells.get(&key).is_none_or(|cell| cell.serial != serial) {
             return;
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_keys_come_by_none_is_better_off_than_with_a_table_of_any_size() {
+    fn a_small_table_never_gives_a_key_a_better_position() {
         let mut table = Table::new(4);
         let mut truth: BTreeMap<u32, u32> = BTreeMap::new();
         let mut state = 12_345_u32;

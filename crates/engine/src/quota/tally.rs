@@ -1,7 +1,7 @@
-//! How many records there are, as far as is known: what the store counted, and what was let in since.
+//! The estimated number of records: what the store counted, plus what was admitted since.
 //!
-//! What lives here: when a count is too old to be trusted, and what is added to it. What must never: a guess on the low
-//! side about this node's own keys. What other nodes let in since the count is not known here.
+//! Contents: when a count is too old, and what is added to it. The estimate is never too low for this node's own
+//! keys. Keys that other nodes admitted since the count are not known here.
 
 use super::table::Tracked;
 use std::time::Duration;
@@ -9,58 +9,58 @@ use std::time::Duration;
 /// Below half of its cap a count may be this many times older.
 const FAR_FACTOR: u32 = 10;
 
-/// A cap, and how old a count may be that it is judged by.
+/// A cap, and the maximum age of a count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cap {
     pub(super) records: u64,
     pub(super) recount_after: Duration,
 }
 
-/// What the store said.
+/// A count of the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Base {
     pub(super) count: u64,
-    /// How many of this node's keys were certainly in the store when it was asked.
+    /// How many of this node's keys the store certainly counted.
     pub(super) mark: u64,
     pub(super) asked_at: Duration,
 }
 
 /// Whether one more record fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CapDecision {
     Room,
     Full,
-    /// Nobody knows before the store is asked.
+    /// The store has to count first.
     Ask,
 }
 
-/// What is known about a number of records.
+/// An estimate of a number of records.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
-    /// Keys let in whose insert is over.
+    /// Admitted keys whose insert is over.
     settled: u64,
-    /// Keys let in whose insert may still be under way.
+    /// Admitted keys whose insert may still be running.
     unsettled: u64,
     base: Option<Base>,
-    /// Since when somebody has been asking the store.
+    /// Since when a count is running.
     asking_since: Option<Duration>,
 }
 
 impl Tally {
-    /// Whether one more fits; `answered` where the store was asked for this very request.
-    pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> Standing {
-        let Some(base) = self.base else { return Standing::Ask };
+    /// Whether one more fits; `answered` if the store counted for this request.
+    pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> CapDecision {
+        let Some(base) = self.base else { return CapDecision::Ask };
         let records = self.estimate(base);
         let patience = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
         let stale = now.saturating_sub(base.asked_at) >= cap.recount_after.saturating_mul(patience);
-        // While one asks, the others make do with what is known: a slow count must not be asked for by everybody.
+        // While one request counts, others use the last count: a slow count must not run several times.
         let asking = |since| now.saturating_sub(since) < cap.recount_after.saturating_mul(FAR_FACTOR);
         if stale && !answered && !self.asking_since.is_some_and(asking) {
-            Standing::Ask
+            CapDecision::Ask
         } else if records < cap.records {
-            Standing::Room
+            CapDecision::Room
         } else {
-            Standing::Full
+            CapDecision::Full
         }
     }
 
@@ -69,18 +69,18 @@ impl Tally {
         base.count.saturating_add(since).saturating_add(self.unsettled)
     }
 
-    /// Notes that the store is being asked; answers the mark that its count is to be taken with.
+    /// Notes that a count is running, and returns its mark.
     pub(super) fn ask(&mut self, now: Duration) -> u64 {
         self.asking_since = Some(now);
         self.settled
     }
 
-    /// Nobody is asking any more.
+    /// No count is running any more.
     pub(super) fn unanswered(&mut self) {
         self.asking_since = None;
     }
 
-    /// Takes a count over, unless a later one is known.
+    /// Stores a count, unless a later one is known.
     pub(super) fn counted(&mut self, base: Base) {
         self.asking_since = None;
         if self.base.is_none_or(|known| known.asked_at <= base.asked_at) {
@@ -88,12 +88,12 @@ impl Tally {
         }
     }
 
-    /// One more was let in.
+    /// One more was admitted.
     pub(super) fn let_in(&mut self) {
         self.unsettled += 1;
     }
 
-    /// An insert is over; `refunded` where nothing was inserted.
+    /// An insert is over; `refunded` if nothing was inserted.
     pub(super) fn settle(&mut self, refunded: bool) {
         self.unsettled = self.unsettled.saturating_sub(1);
         self.settled += u64::from(!refunded);
@@ -101,14 +101,14 @@ impl Tally {
 }
 
 impl Tracked for Tally {
-    /// Whether an insert may be under way.
+    /// Whether an insert may be running.
     type Load = bool;
 
     fn load(&self) -> bool {
         self.unsettled > 0
     }
 
-    /// Nothing: the store is asked again.
+    /// Nothing to keep: the store counts again.
     fn raise(&mut self, _: &Self) {}
 }
 
@@ -128,36 +128,36 @@ mod tests {
 
     #[test]
     fn what_was_never_counted_is_asked_for() {
-        assert_eq!(Tally::default().standing(CAP, S(0), false), Standing::Ask);
+        assert_eq!(Tally::default().standing(CAP, S(0), false), CapDecision::Ask);
     }
 
     #[test]
     fn a_fresh_count_is_not_asked_for_again_and_an_old_one_is() {
-        assert_eq!(counted(9, 5).standing(CAP, S(5), false), Standing::Room);
-        assert_eq!(counted(9, 5).standing(CAP, S(6), false), Standing::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(5), false), Standing::Full);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), false), Standing::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), true), Standing::Full);
+        assert_eq!(counted(9, 5).standing(CAP, S(5), false), CapDecision::Room);
+        assert_eq!(counted(9, 5).standing(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).standing(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(counted(10, 5).standing(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).standing(CAP, S(6), true), CapDecision::Full);
     }
 
     #[test]
     fn far_below_the_cap_a_count_may_be_older_but_not_for_ever() {
-        assert_eq!(counted(4, 5).standing(CAP, S(14), false), Standing::Room);
-        assert_eq!(counted(4, 5).standing(CAP, S(15), false), Standing::Ask);
-        assert_eq!(counted(5, 5).standing(CAP, S(14), false), Standing::Ask);
+        assert_eq!(counted(4, 5).standing(CAP, S(14), false), CapDecision::Room);
+        assert_eq!(counted(4, 5).standing(CAP, S(15), false), CapDecision::Ask);
+        assert_eq!(counted(5, 5).standing(CAP, S(14), false), CapDecision::Ask);
     }
 
     #[test]
     fn what_was_let_in_since_is_added() {
         let mut tally = counted(8, 5);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
         tally.settle(false);
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
         tally.settle(true);
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room, "nothing was inserted after all");
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "nothing was inserted after all");
     }
 
     #[test]
@@ -172,26 +172,26 @@ mod tests {
         tally.settle(false);
         // The store saw the first key; whether it saw the second or the third is not known.
         tally.counted(Base { count: 7, mark, asked_at: S(5) });
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room, "7 + 2 < 10");
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "7 + 2 < 10");
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
     }
 
     #[test]
     fn while_one_asks_the_others_make_do_unless_the_question_got_lost() {
         let mut tally = counted(9, 5);
         tally.ask(S(6));
-        assert_eq!(tally.standing(CAP, S(15), false), Standing::Room);
-        assert_eq!(tally.standing(CAP, S(16), false), Standing::Ask);
+        assert_eq!(tally.standing(CAP, S(15), false), CapDecision::Room);
+        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
         tally.ask(S(16));
         tally.unanswered();
-        assert_eq!(tally.standing(CAP, S(16), false), Standing::Ask);
+        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
     }
 
     #[test]
     fn an_answer_that_was_overtaken_changes_nothing() {
         let mut tally = counted(10, 7);
         tally.counted(Base { count: 0, mark: 0, asked_at: S(6) });
-        assert_eq!(tally.standing(CAP, S(7), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(7), false), CapDecision::Full);
     }
 }

@@ -92,10 +92,10 @@ fn without_limits_everything_is_let_in() {
 fn each_caller_has_a_rate_of_its_own() {
     let keeper = keeper(&Quotas { new_per_caller: rate(5, 60), ..Quotas::default() });
     assert_eq!(minted(&keeper, caller(1), None, S(100)), 5);
-    let told = refused(keeper.admit(caller(1), None, S(100), &[]));
-    assert_eq!(told, exceeded(Limit::NewPerCaller, S(12)));
+    let refusal = refused(keeper.admit(caller(1), None, S(100), &[]));
+    assert_eq!(refusal, exceeded(Limit::NewPerCaller, S(12)));
     assert_eq!(minted(&keeper, caller(2), None, S(100)), 5);
-    assert_eq!(minted(&keeper, caller(1), None, S(112)), 1, "the wait that was told was the true one");
+    assert_eq!(minted(&keeper, caller(1), None, S(112)), 1, "the reported wait was right");
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn one_address_has_one_rate_however_many_callers_it_makes_up() {
     for number in 0..5 {
         drop(granted(keeper.admit(caller(number), address("192.0.2.1"), S(1), &[])));
     }
-    let told = refused(keeper.admit(caller(9), address("192.0.2.1"), S(1), &[]));
-    assert_eq!(told.which, Limit::NewPerAddress);
+    let refusal = refused(keeper.admit(caller(9), address("192.0.2.1"), S(1), &[]));
+    assert_eq!(refusal.which, Limit::NewPerAddress);
     assert_eq!(minted(&keeper, caller(9), address("192.0.2.2"), S(1)), 5);
 }
 
@@ -170,8 +170,8 @@ fn the_limit_that_holds_the_longest_is_the_one_told() {
     let quotas = Quotas { new_per_caller: rate(1, 10), new_in_total: rate(1, 50), ..Quotas::default() };
     let keeper = keeper(&quotas);
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
-    let told = refused(keeper.admit(caller(1), None, S(1), &[]));
-    assert_eq!(told, exceeded(Limit::NewInTotal, S(50)));
+    let refusal = refused(keeper.admit(caller(1), None, S(1), &[]));
+    assert_eq!(refusal, exceeded(Limit::NewInTotal, S(50)));
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn keys_of_an_address_count_for_the_whole_window() {
     let keeper = keeper(&quotas);
     let from = address("192.0.2.1");
     assert_eq!(minted(&keeper, caller(1), from, S(15)), 3);
-    let told = refused(keeper.admit(caller(2), from, S(100), &[]));
-    assert_eq!(told, exceeded(Limit::RecordsPerAddress, S(80)));
+    let refusal = refused(keeper.admit(caller(2), from, S(100), &[]));
+    assert_eq!(refusal, exceeded(Limit::RecordsPerAddress, S(80)));
     refused(keeper.admit(caller(2), from, S(179), &[]));
     assert_eq!(minted(&keeper, caller(2), from, S(180)), 3);
 }
@@ -283,9 +283,9 @@ fn the_store_is_asked_first_and_then_only_when_its_count_is_old() {
     drop(granted(keeper.admit(caller(1), None, S(1), &[question.answered(97)])));
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
-    let told = refused(keeper.admit(caller(1), None, S(1), &[]));
-    assert_eq!(told.which, Limit::RecordsPerCaller);
-    assert!(told.retry_after >= S(1));
+    let refusal = refused(keeper.admit(caller(1), None, S(1), &[]));
+    assert_eq!(refusal.which, Limit::RecordsPerCaller);
+    assert!(refusal.retry_after >= S(1));
     let question = asked(keeper.admit(caller(1), None, S(2), &[]));
     drop(granted(keeper.admit(caller(1), None, S(2), &[question.answered(99)])));
     refused(keeper.admit(caller(1), None, S(2), &[]));

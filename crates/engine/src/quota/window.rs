@@ -1,12 +1,12 @@
-//! How many keys were minted within a window, in coarse slots.
+//! How many new keys there were within a window, in coarse slots.
 //!
-//! What lives here: a count that forgets what is older than the window, never earlier and at most a sixteenth of the
-//! window later. What must never: reading a clock.
+//! Contents: a count that drops keys older than the window, never earlier and at most a sixteenth of the window
+//! later. Never here: reading a clock.
 
 use super::table::Tracked;
 use std::time::Duration;
 
-/// Sixteen whole slots make a window; the seventeenth is the one that time is in.
+/// Sixteen whole slots make a window; the seventeenth is the current one.
 const SLOTS: usize = 17;
 
 /// How long a slot is.
@@ -37,17 +37,17 @@ impl Span {
 pub(super) struct Window {
     /// The newest slot that was counted in.
     newest: u128,
-    /// Counts, each at its slot's number modulo their number.
+    /// Counts, each at its slot's number modulo `SLOTS`.
     slots: [u32; SLOTS],
 }
 
 impl Window {
-    /// How many count at `slot`.
+    /// The count at `slot`.
     pub(super) fn count(&self, slot: u128) -> u64 {
         self.at(slot).slots.iter().copied().map(u64::from).sum()
     }
 
-    /// How long until fewer than `cap` count; zero where it is so now.
+    /// How long until the count is below `cap`; zero if it is now.
     pub(super) fn wait(&self, cap: u32, span: Span, now: Duration) -> Duration {
         let current = self.at(span.slot(now));
         let mut left = current.count(current.newest);
@@ -63,7 +63,7 @@ impl Window {
         until.saturating_sub(now)
     }
 
-    /// Counts one more; answers the slot that it was counted in.
+    /// Counts one more, and returns its slot.
     pub(super) fn add(&mut self, slot: u128) -> u128 {
         *self = self.at(slot);
         let count = &mut self.slots[index(self.newest)];
@@ -71,7 +71,7 @@ impl Window {
         self.newest
     }
 
-    /// Counts one less in `slot`, unless that has left the window.
+    /// Counts one less in `slot`, unless the slot has left the window.
     pub(super) fn take_back(&mut self, slot: u128) {
         if slot + SLOTS as u128 > self.newest {
             let count = &mut self.slots[index(slot)];
@@ -79,7 +79,7 @@ impl Window {
         }
     }
 
-    /// The window moved on to `slot`. It never moves back.
+    /// The window moved forward to `slot`. It never moves back.
     pub(super) fn at(mut self, slot: u128) -> Self {
         if slot >= self.newest + SLOTS as u128 {
             self.slots = [0; SLOTS];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_taken_back_no_longer_counts_and_one_that_left_is_not_taken_back_twice() {
+    fn a_refunded_key_no_longer_counts_and_is_refunded_once() {
         let span = Span::of(S(160));
         let mut window = Window::default();
         let slot = window.add(span.slot(S(5)));

@@ -1,8 +1,8 @@
-//! Sealed bytes: what stands in clear in front, and what the seal covers.
+//! The layout of sealed bytes.
 //!
-//! One byte of format, the key's name behind its length, 24 bytes of nonce, then XChaCha20-Poly1305's ciphertext with its
-//! tag. The seal covers, besides: the format, the key's name, the id of the record and the status. So what was sealed
-//! for one record opens for no other, and under no other status.
+//! One byte of format, the key's name after its length, 24 bytes of nonce, then the XChaCha20-Poly1305 ciphertext
+//! with its tag. The associated data is the format, the key's name, the ID of the record and the status. So sealed
+//! bytes are valid only for one record and one status.
 
 use super::{SealingKey, Unopened};
 use crate::random::Random;
@@ -12,12 +12,12 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use semel_core::id::CommandId;
 use semel_core::outcome::Status;
 
-/// The format that this build writes, and the only one there is.
+/// The only format.
 const FORMAT: u8 = 1;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
-/// Sealed bytes, taken apart.
+/// Parsed sealed bytes.
 pub(super) struct Envelope<'a> {
     pub(super) key_name: &'a str,
     nonce: &'a [u8; NONCE_BYTES],
@@ -41,11 +41,11 @@ pub(super) fn seal(
         &covered(key.name(), id, status),
         &mut sealed,
     )
-    .expect("an outcome in memory is far below the 256 GiB that one nonce may seal");
+    .expect("an outcome in memory is far below the limit of 256 GiB per nonce");
     let name = key.name().as_bytes();
     let mut out = Vec::with_capacity(2 + name.len() + NONCE_BYTES + sealed.len());
     out.push(FORMAT);
-    out.push(u8::try_from(name.len()).expect("a key's name has 32 characters at most"));
+    out.push(u8::try_from(name.len()).expect("a key's name has at most 32 characters"));
     out.extend_from_slice(name);
     out.extend_from_slice(&nonce);
     out.extend_from_slice(&sealed);
@@ -53,7 +53,7 @@ pub(super) fn seal(
 }
 
 impl<'a> Envelope<'a> {
-    /// Takes sealed bytes apart, without a key.
+    /// Parses sealed bytes, without a key.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Unopened> {
         let (&format, rest) = bytes.split_first().ok_or(Unopened::Damaged)?;
         match format {
@@ -68,7 +68,7 @@ impl<'a> Envelope<'a> {
         Ok(Self { key_name, nonce, sealed })
     }
 
-    /// What was sealed, if `key` sealed it for the record under `id` with this status and nothing was changed since.
+    /// The plain bytes, if `key` sealed them for the record under `id` with this status and nothing was changed.
     pub(super) fn open(&self, key: &SealingKey, id: &CommandId, status: Status) -> Option<Vec<u8>> {
         let covered = covered(self.key_name, id, status);
         let payload = Payload { msg: self.sealed, aad: &covered };
@@ -76,7 +76,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// 192 random bits: so many that no two seals ever share them, however many nodes draw.
+/// 192 random bits: enough that no two seals ever share a nonce.
 fn nonce(random: &dyn Random) -> [u8; NONCE_BYTES] {
     let mut nonce = [0; NONCE_BYTES];
     let (first, second) = nonce.split_at_mut(16);
@@ -85,7 +85,7 @@ fn nonce(random: &dyn Random) -> [u8; NONCE_BYTES] {
     nonce
 }
 
-/// What the seal covers beside the outcome itself. Every part has a fixed length or stands behind it.
+/// The associated data. Every part has a fixed length or follows its length.
 fn covered(key_name: &str, id: &CommandId, status: Status) -> Vec<u8> {
     let (kind, number) = match status {
         Status::Http(status) => (0, status.into()),

@@ -4,7 +4,7 @@ use chacha20poly1305::aead::Aead;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use std::fmt;
 
-/// A key that seals outcomes: 32 random bytes, and the name that stands in clear in front of what it sealed.
+/// A key that seals outcomes: 32 random bytes, and a name that is stored unencrypted with each sealed outcome.
 ///
 /// The bytes are wiped when the key is dropped. Debug output shows the name only.
 #[derive(Clone)]
@@ -16,11 +16,11 @@ pub struct SealingKey {
 impl SealingKey {
     /// How many bytes a key has.
     pub const BYTES: usize = 32;
-    /// The most characters of a name.
+    /// The longest name.
     pub const NAME_MAX: usize = 32;
 
     /// A key of exactly 32 bytes, which should be random, under a name of 1 to 32 letters, digits, `.` `_` and `-`.
-    /// The name is no secret; it must stay with these bytes for good.
+    /// The name is not secret. Never reuse it for other bytes.
     pub fn new(name: &str, bytes: &[u8]) -> Result<Self, KeyError> {
         let fair = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > Self::NAME_MAX || !name.bytes().all(fair) {
@@ -30,7 +30,7 @@ impl SealingKey {
         Ok(Self { name: name.to_owned(), cipher })
     }
 
-    /// The name that stands in front of what this key sealed.
+    /// The name, which is stored with each sealed outcome.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -40,12 +40,12 @@ impl SealingKey {
     }
 }
 
-/// Of one name and the same bytes. These are not kept to be looked at, so both are had to authenticate nothing at all, under a
-/// nonce that seals nothing else; what comes of it stays here.
+/// Equal names and equal bytes. The bytes are not accessible, so both keys authenticate an empty message under a
+/// nonce that seals nothing else, and the tags are compared.
 impl PartialEq for SealingKey {
     fn eq(&self, other: &Self) -> bool {
-        let told = |key: &Self| key.cipher.encrypt(&XNonce::default(), &[][..]).ok();
-        self.name == other.name && told(self) == told(other)
+        let tag = |key: &Self| key.cipher.encrypt(&XNonce::default(), &[][..]).ok();
+        self.name == other.name && tag(self) == tag(other)
     }
 }
 
@@ -57,14 +57,14 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Why this cannot be a sealing key.
+/// Why a sealing key is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyError {
     /// The name is empty, too long, or has characters other than letters, digits, `.` `_` and `-`.
     Name,
     /// The key has this many bytes instead of 32.
     Length(usize),
-    /// Two keys go by this name.
+    /// Two keys have this name.
     NameTaken(String),
 }
 
@@ -73,18 +73,18 @@ impl fmt::Display for KeyError {
         match self {
             Self::Name => write!(
                 f,
-                "a sealing key's name is 1 to {} letters, digits, dots, underscores and hyphens",
+                "invalid name of a sealing key; expected 1 to {} letters, digits, dots, underscores and hyphens",
                 SealingKey::NAME_MAX
             ),
             Self::Length(length) => {
                 write!(
                     f,
-                    "the sealing key has {length} bytes; it needs exactly {} random ones",
+                    "the sealing key has {length} bytes; exactly {} random bytes are required",
                     SealingKey::BYTES
                 )
             }
             Self::NameTaken(name) => {
-                write!(f, "two sealing keys are called `{name}`; a name stands for one key")
+                write!(f, "two sealing keys are called `{name}`; each key needs its own name")
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Stored outcomes that only a holder of a key can read.
+//! Encryption of stored outcomes.
 //!
-//! **What lives here**: the ring of keys, sealing an outcome for one record and opening it again.
-//! **What must never**: a key in debug output, an error or a log; a guess at what could not be opened. What cannot be
-//! opened is answered as not retained, and the record is left as it is.
+//! **Contents**: the key ring, sealing and unsealing an outcome for one record. **Never here**: a key in debug
+//! output, an error or a log. An outcome that cannot be unsealed is answered as not retained, and the record is
+//! unchanged.
 //!
-//! A seal hides headers, body and trailers. It does not hide the status, which the machine and operators need, nor how
-//! long the rest is.
+//! A seal hides headers, body and trailers. It does not hide the status, which the machine and operators need, nor
+//! the length.
 //!
 //! ```
 //! use semel::SystemRandom;
@@ -36,12 +36,11 @@ use semel_core::id::CommandId;
 use semel_core::outcome::{Body, Fields, Outcome};
 use std::fmt;
 
-/// The keys that this node seals and opens with.
+/// The sealing keys of a node.
 ///
-/// The first key seals; every key opens. To change the key, put a new one in front **on every node** (a node without it
-/// would answer what others sealed with it as not retained: add it as a further key everywhere first, then move it to
-/// the front), and keep the old one until the last outcome that it sealed is past its TTL. Nothing is sealed anew:
-/// terminal records are final.
+/// The first key seals; all keys unseal. To change the key, first add the new one as a further key **on every node**,
+/// then move it to the front. (A node without it would answer outcomes that others sealed with it as not retained.)
+/// Keep the old key until the last outcome that it sealed has expired. Stored outcomes are not sealed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRing {
     sealing: SealingKey,
@@ -49,12 +48,12 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring of one key, which seals and opens.
+    /// A ring of one key, which seals and unseals.
     pub fn new(sealing: SealingKey) -> Self {
         Self { sealing, others: Vec::new() }
     }
 
-    /// With a further key that only opens. A name stands for one key: a second one of that name is refused.
+    /// Adds a key that only unseals. A second key with the same name is refused.
     pub fn and(mut self, key: SealingKey) -> Result<Self, KeyError> {
         if self.key(key.name()).is_some() {
             return Err(KeyError::NameTaken(key.name().to_owned()));
@@ -67,10 +66,9 @@ impl KeyRing {
         std::iter::once(&self.sealing).chain(&self.others).find(|key| key.name() == name)
     }
 
-    /// The outcome as it is to be stored for the record under `id`: its status, and everything else sealed.
+    /// Seals an outcome for the record under `id`: everything except the status.
     ///
-    /// An outcome of which nothing but the status is known has nothing to hide and is stored as it is; one that is
-    /// sealed already, too.
+    /// An outcome with only a status, or one that is already sealed, is unchanged.
     #[must_use]
     pub fn seal(&self, id: &CommandId, outcome: &Outcome, random: &dyn Random) -> Outcome {
         let nothing_to_hide = match outcome.body {
@@ -92,8 +90,8 @@ impl KeyRing {
         }
     }
 
-    /// The outcome as it was before it was sealed for the record under `id`. One that is not sealed is given back as it
-    /// is: it was stored before sealing was switched on.
+    /// Unseals an outcome of the record under `id`. One that is not sealed is returned unchanged: it was stored
+    /// before sealing was turned on.
     pub fn open(&self, id: &CommandId, outcome: &Outcome) -> Result<Outcome, Unopened> {
         let Body::Sealed(sealed) = &outcome.body else { return Ok(outcome.clone()) };
         let envelope = Envelope::read(sealed)?;
@@ -111,29 +109,29 @@ impl KeyRing {
 
 /// Whether the outcome of a command is sealed; see [`Intent::sealed`](crate::Intent::sealed).
 ///
-/// It is about what is stored from now on: what was sealed is opened, and what was not is replayed, whatever is said here.
-/// Verdicts of operators and reconcilers are sealed wherever there are keys.
+/// Only for outcomes that are stored from now on: stored ones are replayed in any case. Verdicts of operators and
+/// reconcilers are sealed if there are keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Seal {
-    /// Where the engine has [keys](crate::Builder::sealing).
+    /// If the engine has [keys](crate::Builder::sealing).
     #[default]
     WithKeys,
-    /// In any case: an engine without keys refuses the command. The record does not say so: another engine on the same store that
-    /// has no keys stores as it is what it is told by a verdict, or by the token of a lease. Every one of them needs the keys.
+    /// Always: an engine without keys refuses the command. Give the keys to all engines of the store: the record does
+    /// not contain this setting, so an engine without keys would store a verdict, or the outcome of a lease,
+    /// unsealed.
     Required,
-    /// Never: it is stored as it is, whatever keys there are.
+    /// Never, even if there are keys.
     Off,
 }
 
-/// Why a sealed outcome could not be opened. Either way it is answered as not retained, the record is left as it is,
-/// and somebody should be told.
+/// Why an outcome could not be unsealed. It is answered as not retained, and the record is unchanged. Raise an alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unopened {
-    /// It was sealed with the key of this name, which is not on this node's ring.
+    /// It was sealed with a key that is not in this node's ring.
     KeyMissing(String),
-    /// It was sealed in a way that this version does not know.
+    /// It was sealed in a format that this version does not know.
     Newer(u8),
-    /// The seal is broken: the bytes were changed, belong to another record, or another key goes by that name.
+    /// The seal is invalid: the bytes were changed, belong to another record, or another key has that name.
     Damaged,
 }
 
@@ -143,16 +141,16 @@ impl fmt::Display for Unopened {
             Self::KeyMissing(name) => write!(
                 f,
                 "the stored answer is sealed with the key `{name}`, which this node does not have; the effect \
-                 happened and its answer is kept: add that key to the ring"
+                 happened, and its answer is still stored; add that key to the ring"
             ),
             Self::Newer(format) => write!(
                 f,
-                "the stored answer is sealed in format {format}, which this node does not know; it is kept: \
+                "the stored answer is sealed in format {format}, which this node does not know; it is still stored; \
                  upgrade this node"
             ),
             Self::Damaged => f.write_str(
-                "the seal of the stored answer is broken: it was damaged or moved, or the key of its name is another; \
-                 it was left as it is: compare the key, or restore the record from a backup",
+                "the seal of the stored answer is invalid: it was damaged or moved, or this node has another key of that name; \
+                 it was not changed; compare the keys, or restore the record from a backup",
             ),
         }
     }

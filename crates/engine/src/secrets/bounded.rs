@@ -1,7 +1,6 @@
-//! A store that is not waited for without end.
+//! A store with a timeout.
 //!
-//! What lives here: the calls that learning and replacing the secret take, each bounded in time. What must never: a call of
-//! theirs that goes past this.
+//! Contents: the calls for reading and rotating the secret, each with a timeout. All of them go through this.
 
 use crate::clock::{Clock, within};
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use semel_core::store::{
 };
 use std::time::Duration;
 
-/// A store, and for how long each of its answers is waited for.
+/// A store, and the timeout of each call.
 #[derive(Clone, Copy)]
 pub struct Bounded<'a> {
     store: &'a dyn Store,
@@ -19,12 +18,12 @@ pub struct Bounded<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    /// `store`, of which every answer counts as lost after `timeout`: as long as [elsewhere](crate::Settings::store_timeout).
+    /// `store` with a `timeout`, usually the same as [elsewhere](crate::Settings::store_timeout).
     pub fn new(store: &'a dyn Store, clock: &'a dyn Clock, timeout: Duration) -> Self {
         Self { store, patience: Some((clock, timeout)) }
     }
 
-    /// `store`, for one who bounds all that he does together.
+    /// `store` without a timeout, for a caller with its own one.
     pub(super) fn by_the_caller(store: &'a dyn Store) -> Self {
         Self { store, patience: None }
     }
@@ -69,7 +68,7 @@ impl Bounded<'_> {
         self.bounded(Kind::Unavailable, answer).await
     }
 
-    /// A write that is not answered in time may still be carried out.
+    /// A write that times out may still be carried out.
     async fn write<T>(self, answer: Pending<'_, T>) -> Result<T, Error> {
         self.bounded(Kind::Ambiguous, answer).await
     }
@@ -77,7 +76,7 @@ impl Bounded<'_> {
     async fn bounded<T>(self, otherwise: Kind, answer: Pending<'_, T>) -> Result<T, Error> {
         let Some((clock, timeout)) = self.patience else { return answer.await };
         let late =
-            || Err(Error::new(otherwise, "waiting for the store to tell or change its secret's state"));
+            || Err(Error::new(otherwise, "waiting for the store to read or change the state of its secret"));
         within(clock, timeout, answer).await.unwrap_or_else(late)
     }
 }

@@ -1,18 +1,17 @@
-//! What stands in the place of the secret's state while a store is filled from another one, and what a copy has to know of the
-//! state itself.
+//! The note that replaces the secret's state while a store is copied, and what a copy has to know about the state.
 
 use super::Error;
 use super::stored::{NODE, Registration, State};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// No state has this format: builds that do not know of copies refuse such a store as well.
+/// No state has this format, so builds that do not know copies refuse such a store too.
 pub(super) const FORMAT: u8 = 0;
 
-/// A store that is being filled from another one. No node starts on it.
+/// An unfinished copy of another store. No node starts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copying {
-    /// Which store it is filled from.
+    /// The source of the copy.
     pub(crate) source: String,
 }
 
@@ -34,16 +33,16 @@ impl Copying {
     }
 }
 
-/// A node that has not signed off.
+/// A node that has not left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Registered {
-    /// What it calls itself.
+    /// Its name.
     pub(crate) name: String,
-    /// After so much silence it does nothing any more; `None` where that cannot be read.
+    /// After this much silence it is certainly gone; `None` if that cannot be read.
     pub(crate) lapse: Option<Duration>,
 }
 
-/// The node that a setting registers, where it does.
+/// The node that a setting registers, if any.
 pub(crate) fn registered(setting: &str, value: &[u8]) -> Option<Registered> {
     setting.starts_with(NODE).then(|| match Registration::decode(value) {
         Ok(node) => Registered { lapse: Some(node.lapse()), name: node.name },
@@ -51,7 +50,7 @@ pub(crate) fn registered(setting: &str, value: &[u8]) -> Option<Registered> {
     })
 }
 
-/// Which secret a state is about and how often it has changed, in a line. Refuses what no node of this build could go on with.
+/// The secret's ID and the epoch of a state, as text. Rejects a state that this build cannot use.
 pub(crate) fn state_id(bytes: &[u8]) -> Result<String, Error> {
     State::decode(bytes).map(|state| format!("{} {}", state.secret.id, state.epoch))
 }

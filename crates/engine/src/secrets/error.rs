@@ -1,4 +1,4 @@
-//! Why the hashing secret is not to be had, or its replacement does not go on.
+//! Errors of the hashing secret and its rotation.
 
 use super::Phase;
 use semel_core::id::SecretId;
@@ -6,53 +6,53 @@ use semel_core::scope::SecretTooShort;
 use semel_core::store;
 use std::fmt;
 
-/// Why the hashing secret is not to be had, or its replacement does not go on. Nothing was changed.
+/// Why the hashing secret is not available, or its rotation cannot continue. Nothing was changed.
 #[derive(Debug)]
 pub enum Error {
     /// The store did not answer.
     Store(store::Error),
     /// A configured secret is too short.
     TooShort(SecretTooShort),
-    /// The configured secret is none that this store's records were made with.
+    /// This store's records were made with another secret than the configured one.
     Unknown {
-        /// The configured one.
+        /// The ID of the configured secret.
         given: SecretId,
-        /// The store's.
+        /// The IDs that the store knows.
         known: String,
     },
-    /// The store's records need the secret of this id, and this node was not given it.
+    /// The store's records need the secret with this ID, and this node does not have it.
     Missing(String),
-    /// The store has records, and the secret that they were made with is gone from its settings.
+    /// The store has records, but its settings no longer contain their secret.
     Lost,
-    /// What the store knows about its secret cannot be read.
+    /// The state of the store's secret cannot be read.
     Damaged(&'static str),
-    /// What the store knows about its secret was written by a newer version.
+    /// The state of the store's secret was written by a newer version.
     Newer(u8),
-    /// The store is being filled from another one, and is not complete.
+    /// The store is an unfinished copy of another store.
     Copying,
-    /// The store has forgotten its secret, or an earlier stage of its replacement has come back: an outdated backup or a
-    /// fail-over that lost writes.
+    /// The store lost its secret, or went back to an earlier phase of the rotation: an outdated backup, or a failover
+    /// that lost writes.
     WentBack,
-    /// This node has not been able to look at the store for too long: another secret may be in use by now.
+    /// This node could not read the store for too long: another secret may be in use by now.
     Stale,
-    /// Somebody else changed it at the same time; look again.
+    /// Somebody else changed it at the same time; try again.
     Changed,
-    /// The replacement is in a phase in which this cannot be done.
+    /// The rotation is in the wrong phase for this step.
     Phase(Phase),
-    /// The new secret is the one in use.
+    /// The new secret is already in use.
     Same,
-    /// These nodes have not confirmed the present phase.
+    /// These nodes have not confirmed the current phase.
     NodesBehind(Vec<String>),
-    /// So many records are still kept under the old secret (or cannot be read).
+    /// This many records are still stored under the old secret (or cannot be read).
     RecordsLeft(u64),
-    /// So many markers could not be removed.
+    /// This many markers could not be removed.
     MarkersLeft(u64),
-    /// A node's time limits do not fit together.
+    /// A node's time limits contradict each other.
     Terms,
 }
 
 impl Error {
-    /// Whether the same may succeed later without anybody changing a configuration.
+    /// Whether the same may succeed later without a change of configuration.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Store(error) => error.is_retryable(),
@@ -65,60 +65,60 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(error) => write!(f, "the hashing secret could not be looked up: {error}"),
+            Self::Store(error) => write!(f, "the hashing secret could not be read: {error}"),
             Self::TooShort(error) => error.fmt(f),
             Self::Unknown { given, known } => write!(
                 f,
-                "the configured hashing secret ({given}) is not this store's ({known}): every key would count as new and \
+                "the configured hashing secret ({given}) is not this store's ({known}): every key would count as new, and \
                  its effect could happen twice; configure the store's secret, or rotate to the other one"
             ),
             Self::Missing(id) => write!(
                 f,
-                "this store uses the hashing secret {id}, which is configured elsewhere and not on this node: configure it"
+                "this store uses the hashing secret {id}, which is not configured on this node; configure it"
             ),
             Self::Lost => f.write_str(
                 "the store has records, but the hashing secret that they were made with is missing from its settings: with a new \
-                 secret every key would count as new and its effect could happen twice; restore the settings from a backup, or \
+                 secret, every key would count as new, and its effect could happen twice; restore the settings from a backup, or \
                  empty the store if no client will repeat its commands",
             ),
             Self::Damaged(what) => write!(
                 f,
-                "what the store knows about its hashing secret is damaged ({what}): restore it from a backup; without the \
-                 secret every key would count as new"
+                "the state of the store's hashing secret is damaged ({what}); restore it from a backup: without the \
+                 secret, every key would count as new"
             ),
             Self::Newer(format) => write!(
                 f,
-                "what the store knows about its hashing secret is in format {format}, written by a newer version: upgrade \
+                "the state of the store's hashing secret has format {format}, from a newer version; upgrade \
                  this node"
             ),
             Self::Copying => f.write_str(
-                "the store holds an unfinished copy of another store: its missing keys would count as new; run `semel records \
+                "the store is an unfinished copy of another store, and the missing keys would count as new; run `semel records \
                  copy` again until it succeeds, or empty the store",
             ),
             Self::WentBack => f.write_str(
-                "the store has gone back to an earlier state of its hashing secret: writes were lost; find out which before \
-                 this node is started again",
+                "the store went back to an earlier state of its hashing secret, so it lost writes; find out which ones before \
+                 you start this node again",
             ),
             Self::Stale => f.write_str(
-                "this node could not refresh its view of the hashing secret in time and claims nothing until it has",
+                "this node could not refresh its view of the hashing secret in time, and claims nothing until it has",
             ),
-            Self::Changed => f.write_str("somebody else changed the rotation at the same time; look again"),
-            Self::Phase(phase) => write!(f, "this cannot be done while the rotation is {phase}"),
-            Self::Same => f.write_str("the new hashing secret is the one in use"),
+            Self::Changed => f.write_str("somebody else changed the rotation at the same time; try again"),
+            Self::Phase(phase) => write!(f, "this step is not possible while the rotation is {phase}"),
+            Self::Same => f.write_str("the new hashing secret is already in use"),
             Self::NodesBehind(nodes) => write!(
                 f,
-                "not every node has confirmed this phase yet ({}): wait for them, or end them; one that is gone is struck off \
-                 once it has been silent for long enough",
+                "some nodes have not confirmed this phase yet ({}); wait for them, or stop them; a stopped node is removed \
+                 when it has been silent for long enough",
                 nodes.join(", ")
             ),
             Self::RecordsLeft(count) => write!(
                 f,
-                "{count} records are still kept under the old secret: wait until they have expired and been swept, and settle \
-                 what is unknown"
+                "{count} records are still stored under the old secret; wait until they have expired and been swept, and resolve \
+                 unknown outcomes"
             ),
             Self::MarkersLeft(count) => write!(f, "{count} markers could not be removed; try again"),
             Self::Terms => {
-                f.write_str("a node must refresh its view more often than the view is valid, and none of it may be zero")
+                f.write_str("a node must refresh its view before it expires, and no time limit may be zero")
             }
         }
     }

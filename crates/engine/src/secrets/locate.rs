@@ -1,4 +1,4 @@
-//! Under which secret's id a command is to be looked for and claimed.
+//! Under which secret's ID to look for and claim a command.
 
 use super::{Commands, Error, View};
 use crate::clock::Clock;
@@ -8,36 +8,34 @@ use semel_core::store::{self, Change, Kind, Reading, Store, Written};
 use semel_core::time::Now;
 use std::time::Duration;
 
-/// How often what stands under the old id may change under our eyes before we give up.
+/// How often the entry under the old ID may change before we give up.
 const TRIES: u32 = 16;
 
-/// Where a command is to be looked for and claimed.
+/// Where to look for and claim a command.
 pub struct Located<'c, 'a> {
-    /// The command, under the id that counts.
+    /// The command with the right ID.
     pub command: &'c Command<'a>,
-    /// What stands under that id, where it had to be read to find out.
+    /// The entry under that ID, if it had to be read.
     pub reading: Option<Reading>,
     may_insert: bool,
 }
 
 impl Located<'_, '_> {
-    /// Whether a write that expects this may be stored for the command here. Once commands move to the new secret,
-    /// nothing new is put under an old id, not even where a record stood a moment ago: [`locate`] again instead.
+    /// Whether a write with this condition may be stored here. When commands move to the new secret, nothing new is
+    /// inserted under an old ID, not even in the place of a removed record: [`locate`] again instead.
     pub fn permits(&self, expect: &Expect) -> bool {
         self.may_insert || *expect != Expect::Absent
     }
 }
 
-/// What a node makes of the time in an answer to a question that it put at this uptime. The time that it goes by is put there
-/// instead.
+/// Replaces the time in an answer to a call at this uptime by the node's trusted time.
 pub type Dating<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
 
-/// Finds out under which secret's id a command is to be looked for and claimed. Outside of a change of the secret that
-/// is clear without asking the store.
+/// Finds out under which secret's ID to look for and claim a command. Needs the store only during a rotation.
 ///
-/// Decide from [`Located::reading`] where there is one. Where a write is not [permitted](Located::permits), where it is
-/// refused and nothing stands there any more, and where the decision is to follow a marker: take a fresh view and ask
-/// again. (To follow a marker that the view knows nothing of: the node is behind, as with [`Error::Stale`].)
+/// Decide from [`Located::reading`] if there is one. Take a fresh view and call again if a write is not
+/// [permitted](Located::permits), if it is refused and there is no entry any more, or if the decision is to follow a
+/// marker. (If the view does not know the marker, the node is behind, as with [`Error::Stale`].)
 pub async fn locate<'c, 'a>(
     store: &dyn Store,
     view: &View,
@@ -55,7 +53,8 @@ pub async fn locate<'c, 'a>(
         let mut reading = store.get(old.id).await?;
         let now = dating(&mut reading, asked);
         match route(outgoing.stage, reading.found()) {
-            // Past its time: let go of, so that the key moves too instead of being used again and again in the old place.
+            // The record's retention is over: remove it, so that the key moves too and is not reused under the old
+            // ID.
             Route::Old if !may_insert && is_gone(&reading, now) => {
                 view.check(clock.uptime())?;
                 let_go(store, old.id, &reading, now).await?;
@@ -68,21 +67,21 @@ pub async fn locate<'c, 'a>(
         view.check(clock.uptime())?;
         match store.write(old.id, Change::InsertMarker).await {
             Ok(Written::Done { .. }) => return Ok(moved),
-            // Somebody was faster; what stands there now tells.
+            // Somebody was faster: read again.
             Ok(Written::Refused(_)) => {}
-            // Only reading again tells. One marker is as good as another.
+            // Read again. It does not matter who inserted the marker.
             Err(error) if error.is_ambiguous() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Err(store::Error::new(Kind::Unavailable, "finding out under which secret a command is kept").into())
+    Err(store::Error::new(Kind::Unavailable, "finding out under which secret a command is stored").into())
 }
 
 fn is_gone(reading: &Reading, now: Now) -> bool {
     reading.record().is_some_and(|record| purge(record, now).is_ok())
 }
 
-/// Removes a record that is as good as gone. Whatever comes of it, the next look tells.
+/// Removes a record whose retention is over. The next read shows the result.
 async fn let_go(store: &dyn Store, id: CommandId, reading: &Reading, now: Now) -> Result<(), Error> {
     let Some(Ok(expect)) = reading.record().map(|record| purge(record, now)) else { return Ok(()) };
     match store.write(id, Change::Remove(expect)).await {

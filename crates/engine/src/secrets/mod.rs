@@ -1,11 +1,10 @@
-//! The hashing secret that every node on a store shares, and how it is replaced under traffic.
+//! The hashing secret that all nodes of a store share, and its rotation under traffic.
 //!
-//! **What lives here**: learning the store's secret, each node's [`View`] of it and how long that is good for, the way to
-//! a command's id while two secrets are in use ([`locate`]), and the operator's side of a [`rotation`].
-//! **What must never**: a claim by a node that may be behind; a secret in an error, a log or debug output; a secret
-//! made up where the store might have one.
+//! **Contents**: reading the store's secret, each node's [`View`] of it and its validity, finding a command's ID
+//! while two secrets are in use ([`locate`]), and the operator's side of a [`rotation`]. **Never here**: a claim by a
+//! node that may be behind; a secret in an error, a log or debug output; a new secret if the store might have one.
 //!
-//! The protocol, and why no pause of any node makes a command run twice, stands in `docs/decisions/secrets.md`.
+//! `docs/decisions/secrets.md` has the protocol, and why a paused node cannot make a command run twice.
 
 mod bounded;
 mod copying;
@@ -31,18 +30,18 @@ use semel_core::store::{Filter, Page, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use stored::{Kept, Settings, State};
+use stored::{Settings, State, StoredSecret};
 
-/// How far the store has come in replacing its hashing secret.
+/// The phase of the store's rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Nothing is being replaced.
+    /// No rotation.
     Steady,
-    /// Every node is learning of the next secret; commands are claimed under the old one.
+    /// All nodes learn the next secret; commands are claimed under the old one.
     Announced,
-    /// Commands are claimed under the next secret, each behind a marker under its old id.
+    /// Commands are claimed under the next secret, after a marker was inserted under the old ID.
     Moving,
-    /// The old secret is dropped; its markers may be left.
+    /// The old secret is no longer used; its markers may be left.
     Settled,
 }
 
@@ -57,12 +56,12 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The secrets that a node was configured with. Usually none: the store then has one.
+/// The configured secrets of a node. Usually none: the store then has its own.
 #[derive(Clone, Copy, Default)]
 pub struct Configured<'a> {
-    /// The secret in use. Refused where the store goes by another.
+    /// The current secret. Refused if the store uses another one.
     pub secret: Option<&'a [u8]>,
-    /// One that the store may not know yet: rotation to it is asked for.
+    /// The secret to rotate to, which the store may not know yet.
     pub rotate_to: Option<&'a [u8]>,
 }
 
@@ -72,13 +71,13 @@ struct Known {
     secret: Arc<Secret>,
 }
 
-/// Learns the store's hashing secret and enters this node among those that use it.
+/// Reads the store's hashing secret and registers this node.
 ///
-/// A store that has none yet is given one, by insert-if-absent: the configured one (only its id is stored), or else one
-/// drawn from `random` (stored as it is, since every node needs it). `name` is what operators will call this node. An
-/// unavailable store is asked again for a few seconds.
+/// A store without a secret gets one by insert-if-absent: the configured one (only its ID is stored), or a new one
+/// from `random` (its bytes are stored, because every node needs them). `name` is this node's name for operators.
+/// Retries for a few seconds if the store is unavailable.
 ///
-/// Have [`Secrets::tend`] run from then on: a node that does not refresh its view claims nothing.
+/// Run [`Secrets::tend`] from then on: a node that does not refresh its view claims nothing.
 pub async fn open(
     store: Arc<dyn Store>,
     configured: Configured<'_>,
@@ -94,32 +93,32 @@ pub async fn open(
         known.push(Known { id: secret.id().to_string(), secret: Arc::new(secret) });
     }
     let first = match configured.secret {
-        Some(bytes) => Kept::configured(bytes)?,
-        None => Kept::generated(drawn(random))?,
+        Some(bytes) => StoredSecret::configured(bytes)?,
+        None => StoredSecret::generated(drawn(random))?,
     };
     let asked = Bounded::by_the_caller(&*store);
     let state = patiently(&*clock, || learn(asked, State::first(first.clone()))).await?;
     judge(&state, configured)?;
     let node = node::enter(Arc::clone(&store), Arc::clone(&clock), known, random.bits(), name, terms);
     let refreshed = patiently(&*clock, || node.refresh()).await;
-    // A node that joins must know every secret in question; one that is behind from the start helps nobody.
+    // A node that joins must know all secrets in use.
     let joined = refreshed.and_then(|()| node.trouble().map_or(Ok(()), |id| Err(Error::Missing(id))));
     if let Err(error) = joined {
-        // As good as it goes: silence signs it off as well.
+        // Best effort: the others remove a silent node anyway.
         let _ = node.leave().await;
         return Err(error);
     }
     Ok(node)
 }
 
-/// The store's state; `first` becomes it where there is none. Whatever comes of our own write, what counts is what stands
-/// there.
+/// The store's state; `first` is stored if there is none. The stored value counts, whatever the result of our own
+/// write.
 async fn learn(store: Bounded<'_>, first: State) -> Result<State, Error> {
     if let Some(state) = Settings::read(store).await?.state()? {
         return Ok(state);
     }
     if has_entries(store).await? {
-        // They may be those of a node that gave the store its secret a moment ago.
+        // The records may be from a node that initialised the store a moment ago.
         return Settings::read(store).await?.state()?.ok_or(Error::Lost);
     }
     match stored::swap(store, None, &first).await {
@@ -140,8 +139,8 @@ async fn has_entries(store: Bounded<'_>) -> Result<bool, Error> {
     Ok(!is_empty(&markers))
 }
 
-/// Refuses a configured secret that is none of the store's. After a rotation the new one may still be configured as the
-/// one to rotate to.
+/// Rejects a configured secret that the store does not know. After a rotation, the new one may still be configured as
+/// the one to rotate to.
 fn judge(state: &State, configured: Configured<'_>) -> Result<(), Error> {
     let Some(bytes) = configured.secret else { return Ok(()) };
     let given = Secret::from_bytes(bytes)?.id();
@@ -164,7 +163,7 @@ fn drawn(random: &dyn Random) -> [u8; 32] {
     bytes
 }
 
-/// Tries again for a few seconds where that may help.
+/// Retries for a few seconds if that may help.
 async fn patiently<T, F>(clock: &dyn Clock, mut attempt: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

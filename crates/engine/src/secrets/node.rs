@@ -1,6 +1,6 @@
-//! A node among those that share a secret: how it keeps up, and how the others know that it does.
+//! One of the nodes that share a secret: how it keeps its view current, and how it registers with the others.
 //!
-//! The order of steps in here is the protocol of `docs/decisions/secrets.md`; each comment names what it prevents.
+//! The order of steps is the protocol in `docs/decisions/secrets.md`; each comment names what it prevents.
 
 use super::stored::{Registration, Rotation, Settings, State, node_key};
 use super::view::{Numbered, Outgoing, View};
@@ -16,23 +16,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How many times one refresh goes round when it finds itself struck off.
+/// How often one refresh is repeated after the node was removed by others.
 const ROUNDS: u32 = 4;
 
-/// A node's time limits. Nodes may differ: each tells the others its own.
+/// A node's time limits. Nodes may differ: each publishes its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// How often the view is refreshed, and a sign of life given.
+    /// How often the view and the registration are refreshed.
     pub refresh_every: Duration,
-    /// For how long a view is good without a refresh. After that the node claims nothing.
+    /// How long a view is valid without a refresh. After that, the node claims nothing.
     pub good_for: Duration,
-    /// How long a write may be under way to the store before it is applied or known to be lost, with room for clocks
-    /// that run at different rates. Longer than any time-out between node and store.
+    /// How long a write may be in flight before it is applied or lost, with a margin for clocks of different speed.
+    /// Longer than any timeout between node and store.
     pub in_flight: Duration,
 }
 
 impl Terms {
-    /// After so much silence a node uses nothing any more that it knew before.
+    /// After this much silence, a node no longer uses any earlier view.
     pub fn lapse(&self) -> Duration {
         self.good_for.saturating_add(self.in_flight)
     }
@@ -44,7 +44,7 @@ impl Terms {
     }
 }
 
-/// Every 10 s, good for 30 s, at most 60 s under way.
+/// Refresh every 10 s, valid for 30 s, at most 60 s in flight.
 impl Default for Terms {
     fn default() -> Self {
         let seconds = Duration::from_secs;
@@ -52,43 +52,43 @@ impl Default for Terms {
     }
 }
 
-/// The hashing secret as this node knows it, kept up to date by [`tend`](Self::tend).
+/// This node's view of the hashing secret, kept current by [`tend`](Self::tend).
 pub struct Secrets {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     known: Vec<Known>,
-    /// The setting of this node. New for every start: a node that was killed is another node.
+    /// The name of this node's setting. New for every start: a killed node does not come back.
     key: String,
     name: String,
     terms: Terms,
     view: RwLock<Option<View>>,
-    /// The id of a secret that the store has announced and this node was not given.
+    /// The ID of an announced secret that this node does not have.
     missing: RwLock<Option<String>>,
-    /// This node's number among those that are registered, in the upper half, and how many they are.
+    /// This node's index among the registered nodes in the upper half, and their number in the lower half.
     share: AtomicU64,
-    course: tokio::sync::Mutex<Course>,
+    course: tokio::sync::Mutex<RefreshState>,
 }
 
-/// What one refresh has to know about those before it.
+/// What a refresh has to know about earlier ones.
 #[derive(Default)]
-struct Course {
-    /// This node has signed off.
+struct RefreshState {
+    /// This node has left.
     left: bool,
     beat: u64,
-    /// The epoch that views are made from, once there is one.
+    /// The epoch of the current view, if there is one.
     epoch: Option<u64>,
-    /// The id of the secret in use in that epoch.
+    /// The ID of the current secret in that epoch.
     secret_id: String,
     confirmed: Option<u64>,
-    /// Not before this moment may `epoch` be confirmed: views made from the one before it are still good.
+    /// The earliest moment to confirm `epoch`: until then, views of the previous epoch are valid.
     confirm_from: Duration,
-    /// The other nodes' registrations, and since when each has stood unchanged.
+    /// The other nodes' registrations, and since when each is unchanged.
     silent: BTreeMap<String, (Bytes, Duration)>,
 }
 
-impl Course {
-    /// Whether the store has lost writes: an earlier epoch has come back, or the same one with another secret, which a node has given to a
-    /// store that it found empty.
+impl RefreshState {
+    /// Whether the store has lost writes: it has an earlier epoch again, or the same epoch with another secret, which
+    /// a node gave to a store that it found empty.
     fn has_gone_back(&self, state: &State) -> bool {
         self.epoch.is_some_and(|epoch| {
             state.epoch < epoch || (state.epoch == epoch && state.secret.id != self.secret_id)
@@ -96,8 +96,8 @@ impl Course {
     }
 }
 
-/// A node's part of what all nodes divide among themselves. They may disagree for a moment about how many they are: what is divided by it
-/// must do no harm if two do it, and get done if none does.
+/// A node's share of the work that all nodes divide. They may briefly disagree about their number, so the work must
+/// be harmless if done twice, and must get done if skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     number: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Whether the command is in this part.
+    /// Whether the command is in this share.
     pub(crate) fn has(&self, id: CommandId) -> bool {
         let start = id.as_bytes().first_chunk::<8>().copied().unwrap_or_default();
         u64::from_be_bytes(start) % self.of == self.number
@@ -128,14 +128,14 @@ pub(super) fn enter(
 }
 
 impl Secrets {
-    /// What to go by for one request. Fails where this node may be behind: it must then claim nothing.
+    /// The view for one request. Fails if this node may be behind: it must then claim nothing.
     pub fn view(&self) -> Result<View, Error> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Stale)?;
         view.check(self.clock.uptime())?;
         Ok(view)
     }
 
-    /// Which part of the work that the nodes divide is this node's, as of the last refresh.
+    /// This node's share of the divided work, as of the last refresh.
     pub(crate) fn share(&self) -> Share {
         let packed = self.share.load(Ordering::Relaxed);
         Share { number: packed >> 32, of: (packed & 0xffff_ffff).max(1) }
@@ -147,15 +147,15 @@ impl Secrets {
         self.share.store(number << 32 | of, Ordering::Relaxed);
     }
 
-    /// The id of a secret that the store has announced and this node was not given. The rotation waits for it.
+    /// The ID of an announced secret that this node does not have. The rotation waits for it.
     pub fn trouble(&self) -> Option<String> {
         self.missing.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the store, gives a sign of life, and confirms what has been taken up for long enough. The view is good
-    /// for another while only where this succeeds.
+    /// Reads the store, renews the registration, and confirms an epoch that has been in use for long enough. Extends
+    /// the validity of the view only if it succeeds.
     ///
-    /// Also strikes off nodes that have been silent for as long as they said it takes.
+    /// Also removes nodes that have been silent for their own declared time.
     pub async fn refresh(&self) -> Result<(), Error> {
         let mut course = self.course.lock().await;
         if course.left {
@@ -163,15 +163,15 @@ impl Secrets {
         }
         let refreshed = self.refresh_along(&mut course).await;
         if !matches!(refreshed, Ok(()) | Err(Error::Store(_) | Error::Changed)) {
-            // The store says that this node cannot go on; what it knew is not good for another moment.
+            // The store does not let this node continue, so its view is no longer valid.
             self.publish(None);
         }
         refreshed
     }
 
-    async fn refresh_along(&self, course: &mut Course) -> Result<(), Error> {
+    async fn refresh_along(&self, course: &mut RefreshState) -> Result<(), Error> {
         for _ in 0..ROUNDS {
-            // Before the question is put: whatever the store does with the sign of life comes after this moment.
+            // Before the call: the store handles the registration after this moment.
             let asked = self.clock.uptime();
             let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
             let answered = self.clock.uptime();
@@ -181,8 +181,8 @@ impl Secrets {
             }
             self.strike_off_the_silent(course, &settings, asked, answered).await;
             let Some(registered) = settings.nodes.get(&self.key) else {
-                // Registered first, and only then is read what the view is made from: nobody can have gone two stages
-                // further without waiting for this node.
+                // Register first, then read the state for the view: nobody can advance two stages without waiting for
+                // this node.
                 course.confirmed = None;
                 self.register(course, None).await?;
                 continue;
@@ -195,10 +195,10 @@ impl Secrets {
         Err(Error::Changed)
     }
 
-    /// Takes up `state`. `false` where this node was struck off meanwhile.
+    /// Adopts `state`. `false` if this node was removed meanwhile.
     async fn keep_up(
         &self,
-        course: &mut Course,
+        course: &mut RefreshState,
         state: &State,
         registered: &Bytes,
         asked: Duration,
@@ -215,7 +215,7 @@ impl Secrets {
         self.publish(Some(view));
         *self.missing.write().unwrap_or_else(PoisonError::into_inner) = missing;
         if !is_taken_up {
-            // Views made from the epoch before were handed out until this very moment.
+            // Views of the previous epoch were given out until now.
             course.confirm_from = self.clock.uptime().saturating_add(self.terms.lapse());
         }
         course.epoch = Some(state.epoch);
@@ -223,8 +223,8 @@ impl Secrets {
         Ok(true)
     }
 
-    /// Gives a sign of life. `false` where the registration is not what it was: this node was struck off.
-    async fn register(&self, course: &mut Course, from: Option<&Bytes>) -> Result<bool, Error> {
+    /// Renews the registration. `false` if it was changed: this node was removed.
+    async fn register(&self, course: &mut RefreshState, from: Option<&Bytes>) -> Result<bool, Error> {
         course.beat += 1;
         let lapse = self.terms.lapse();
         let next = Registration::new(&self.name, course.beat, course.confirmed, lapse).encode();
@@ -232,8 +232,8 @@ impl Secrets {
         Ok(set == Setting::Done)
     }
 
-    /// The view that `state` makes, and what is missing to it. While the next secret is only announced, a node that was
-    /// not given it goes on without, and does not confirm.
+    /// The view for `state`, and the ID of a missing secret. While the next secret is only announced, a node without
+    /// it continues, but does not confirm.
     fn made_from(&self, state: &State, good_until: Duration) -> Result<(View, Option<String>), Error> {
         let secret = state.secret.secret(&self.known)?;
         let arbiter = Numbered { secret, generation: state.generation };
@@ -257,29 +257,29 @@ impl Secrets {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
-    /// Strikes off nodes whose registration has stood unchanged, by this node's own clock, for as long as they said that
-    /// it takes. No wall clock is compared with another's.
+    /// Removes nodes whose registration has been unchanged, by this node's own clock, for their declared time. Wall
+    /// clocks are not compared.
     async fn strike_off_the_silent(
         &self,
-        course: &mut Course,
+        course: &mut RefreshState,
         settings: &Settings,
         asked: Duration,
         answered: Duration,
     ) {
         course.silent.retain(|key, (stood, _)| settings.nodes.get(key) == Some(stood));
-        for (key, stands) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
-            // Seen when the answer was there, judged by when the question was put: never too long.
-            let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stands.clone(), answered));
-            let lapse = Registration::decode(stands).map_or(Duration::MAX, |node| node.lapse());
+        for (key, stored) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
+            // First seen at the answer, judged at the question, so the measured silence is never too long.
+            let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stored.clone(), answered));
+            let lapse = Registration::decode(stored).map_or(Duration::MAX, |node| node.lapse());
             if asked.saturating_sub(*since) >= lapse {
-                // Refused where it has come back to life; lost, and the next refresh tries again.
-                let _ = self.store.set(key, Some(stands), None).await;
+                // Refused if the node is alive; if the answer is lost, the next refresh tries again.
+                let _ = self.store.set(key, Some(stored), None).await;
             }
         }
     }
 
-    /// Refreshes for as long as anybody holds the secrets; for [`Spawn::spawn`](crate::Spawn::spawn). What fails is
-    /// tried again at the next turn, and handed to `alarm`.
+    /// Refreshes until the secrets are dropped; for [`Spawn::spawn`](crate::Spawn::spawn). Errors are passed to
+    /// `alarm`, and the next refresh tries again.
     pub fn tend(self: &Arc<Self>, alarm: impl Fn(&Error) + Send + Sync + 'static) -> Task {
         let (clock, every) = (Arc::clone(&self.clock), self.terms.refresh_every);
         let secrets = Arc::downgrade(self);
@@ -294,36 +294,36 @@ impl Secrets {
         })
     }
 
-    /// [`refresh`](Self::refresh), given up on when the next one is due: a question that is never answered must not keep
-    /// this node from asking again while its view is still good.
+    /// [`refresh`](Self::refresh) with a timeout when the next one is due: a call without an answer must not prevent
+    /// the next refresh while the view is valid.
     pub(crate) async fn refresh_in_time(&self) -> Result<(), Error> {
         tokio::select! {
             biased;
             refreshed = self.refresh() => refreshed,
             () = self.clock.sleep(self.terms.refresh_every) => {
-                let context = "waiting for the store to tell its secret's state";
+                let context = "waiting for the store to read the state of its secret";
                 Err(Error::Store(store::Error::new(store::Kind::Unavailable, context)))
             }
         }
     }
 
-    /// Signs this node off, so that a rotation need not wait for it. To be called once nothing that it claims or has
-    /// claimed is under way any more; there is no view from here on.
+    /// Unregisters this node, so that a rotation need not wait for it. Call it when no claim and no attempt of this
+    /// node is running. There is no view afterwards.
     pub async fn leave(&self) -> Result<(), Error> {
         let mut course = self.course.lock().await;
         course.left = true;
         self.publish(None);
         let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
-        if let Some(stands) = settings.nodes.get(&self.key) {
-            // Where it is refused, somebody else has taken it out or goes by the same name: what stands there is theirs.
-            let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stands), None).await?;
+        if let Some(stored) = settings.nodes.get(&self.key) {
+            // If it is refused, somebody else has removed or replaced it: leave the stored value alone.
+            let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stored), None).await?;
         }
         drop(course);
         Ok(())
     }
 }
 
-/// Says nothing about the secrets.
+/// Shows nothing of the secrets.
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Secrets")

@@ -1,67 +1,67 @@
-//! Replacing the hashing secret: the operator's side.
+//! Rotating the hashing secret: the operator's side.
 //!
-//! **What lives here**: the steps, each a compare-and-swap that is refused while it would be too early.
-//! **What must never**: a step that hopes. Where a node or a record might still need the old secret, it stays.
+//! **Contents**: the steps, each a compare-and-swap that is refused if it is too early. The old secret is kept as
+//! long as a node or a record might need it.
 //!
-//! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old secret
-//! is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes that were
-//! killed are struck off by those that live; where none does, let the process that calls this be one of them, by
-//! [`open`](super::open) and [`Secrets::tend`](super::Secrets::tend).
+//! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old
+//! secret is dropped) → [`finish`] (its markers are removed). [`progress`] shows what the rotation is waiting for.
+//! Live nodes remove killed ones; if no node is running, let the calling process be one, with [`open`](super::open)
+//! and [`Secrets::tend`](super::Secrets::tend).
 //!
-//! Every answer of the store is waited for so long and no longer ([`Bounded`]). One that fails half-way can be called again.
+//! Every call to the store has a timeout ([`Bounded`]). A step that fails halfway can be repeated.
 
-use super::stored::{Kept, Registration, Rotation, Settings, State, swap};
+use super::stored::{Registration, Rotation, Settings, State, StoredSecret, swap};
 use super::{Bounded, Error, Phase, drawn};
 use crate::random::Random;
 use semel_core::store::{Count, Filter, Page, Written};
 
-/// How many entries are asked for at once.
+/// How many entries are read at a time.
 const PAGE: usize = 500;
-/// How many answers in a row may be lost before that is what is told.
+/// How many answers in a row may be lost before this is an error.
 const LOST_MAX: u32 = 8;
-/// How often markers are gone through before it is said that some are left.
+/// How many passes over the markers before some are reported as left.
 const ROUNDS: u32 = 4;
 
 /// The secret to rotate to.
 #[derive(Clone, Copy)]
 pub enum Next<'a> {
-    /// One that every node is configured with; the store learns its id only.
+    /// A secret that is configured on every node; the store gets only its ID.
     Configured(&'a [u8]),
-    /// A fresh one, which every node gets from the store.
+    /// A new one, which every node gets from the store.
     Generated,
 }
 
-/// How far a rotation has come, and what it is waiting for.
+/// The progress of a rotation, and what it is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// The phase.
     pub phase: Phase,
-    /// How many secrets this store had before the one that arbitrates now.
+    /// The generation of the secret that decides now.
     pub generation: u32,
     /// Every registered node.
     pub nodes: Vec<Node>,
-    /// While commands are moving: how many records are still kept under the old secret, or cannot be read.
+    /// While commands are moving: how many records are still stored under the old secret, or cannot be read.
     pub records_left: u64,
-    /// How many markers stand.
+    /// How many markers there are.
     pub markers: u64,
 }
 
-/// A node, as its registration tells.
+/// A registered node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// Whether it has confirmed the present phase.
+    /// Whether it has confirmed the current phase.
     pub confirmed: bool,
 }
 
-/// Announces the next secret. From now on every node learns of it; commands are still claimed under the old one.
+/// Announces the next secret. All nodes learn it from now on; commands are still claimed under the old one.
 pub async fn announce(store: Bounded<'_>, next: Next<'_>, random: &dyn Random) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Steady = state.rotation else { return Err(Error::Phase(state.phase())) };
     let next = match next {
-        Next::Configured(bytes) => Kept::configured(bytes)?,
-        Next::Generated => Kept::generated(drawn(random))?,
+        Next::Configured(bytes) => StoredSecret::configured(bytes)?,
+        Next::Generated => StoredSecret::generated(drawn(random))?,
     };
     if next.id == state.secret.id {
         return Err(Error::Same);
@@ -69,25 +69,26 @@ pub async fn announce(store: Bounded<'_>, next: Next<'_>, random: &dyn Random) -
     swap(store, Some(&state), &state.then(Rotation::Announced { next })).await
 }
 
-/// Takes back what was announced, as long as no command has moved.
+/// Cancels an announcement, as long as no command has moved.
 pub async fn withdraw(store: Bounded<'_>) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Announced { .. } = state.rotation else { return Err(Error::Phase(state.phase())) };
     swap(store, Some(&state), &state.then(Rotation::Steady)).await
 }
 
-/// Goes on to the next phase: from announced to moving, and from moving to settled, which drops the old secret. Refused
-/// while a node has not confirmed the present phase, and the second step while records are kept under the old secret.
+/// Advances to the next phase: from announced to moving, and from moving to settled, which drops the old secret.
+/// Refused while a node has not confirmed the current phase, and in the second step while records are stored under
+/// the old secret.
 pub async fn advance(store: Bounded<'_>) -> Result<Phase, Error> {
     let state = state(store).await?;
-    // Read after the state: a node that is not among these registers later, and then reads this state or a later one.
+    // Read after the state: a node that registers later reads this state or a later one.
     all_confirmed(store, &state).await?;
     let next = match &state.rotation {
         Rotation::Steady | Rotation::Settled => return Err(Error::Phase(state.phase())),
         Rotation::Announced { next } => state.then(Rotation::Moving { next: next.clone() }),
         Rotation::Moving { next } => {
-            // Counted once nobody can put a record under the old secret any more. Twice, since a record whose time was
-            // set back by a clock could slip past one pass.
+            // Counted when nobody can insert under the old secret any more. Twice, because a record whose date was
+            // set back could be missed in one pass.
             for _ in 0..2 {
                 match records_left(store, &state).await? {
                     0 => {}
@@ -102,8 +103,8 @@ pub async fn advance(store: Bounded<'_>) -> Result<Phase, Error> {
     Ok(next.phase())
 }
 
-/// Removes the markers of the secret that was dropped, and ends the rotation. Refused while a node has not confirmed that
-/// it uses the old secret no more. May be called again after a failure.
+/// Removes the markers of the dropped secret, and ends the rotation. Refused while a node has not confirmed that it
+/// no longer uses the old secret. Can be repeated after a failure.
 pub async fn finish(store: Bounded<'_>) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Settled = state.rotation else { return Err(Error::Phase(state.phase())) };
@@ -119,7 +120,7 @@ pub async fn finish(store: Bounded<'_>) -> Result<(), Error> {
     Err(Error::MarkersLeft(left))
 }
 
-/// How far the rotation has come. Goes through every record while commands are moving.
+/// The progress of the rotation. Reads every record while commands are moving.
 pub async fn progress(store: Bounded<'_>) -> Result<Progress, Error> {
     let state = state(store).await?;
     let nodes = nodes(store, &state).await?;
@@ -137,7 +138,7 @@ async fn nodes(store: Bounded<'_>, state: &State) -> Result<Vec<Node>, Error> {
     let settings = Settings::read(store).await?;
     let node = |(key, value): (&String, &bytes::Bytes)| match Registration::decode(value) {
         Ok(node) => Node { confirmed: node.confirmed == Some(state.epoch), name: node.name },
-        // Something that lives and is not understood has confirmed nothing.
+        // A registration that cannot be read has confirmed nothing.
         Err(_) => Node { name: key.clone(), confirmed: false },
     };
     Ok(settings.nodes.iter().map(node).collect())
@@ -149,7 +150,7 @@ async fn all_confirmed(store: Bounded<'_>, state: &State) -> Result<(), Error> {
     if behind.is_empty() { Ok(()) } else { Err(Error::NodesBehind(behind)) }
 }
 
-/// How many records are kept under the secret that arbitrates, or one before it. What cannot be read may be one.
+/// How many records are stored under the deciding secret, or an earlier one. An unreadable record may be one.
 async fn records_left(store: Bounded<'_>, state: &State) -> Result<u64, Error> {
     let (filter, mut after, mut left) = (Filter::default(), None, 0);
     loop {
@@ -176,7 +177,7 @@ async fn remove_markers(store: Bounded<'_>) -> Result<(), Error> {
         let Page { items, next, .. } = store.markers(after.as_ref(), PAGE).await?;
         for item in items {
             match store.remove_marker(item.id).await {
-                // Refused: gone already. Lost: the next round finds it, or does not.
+                // Refused: already removed. Lost: the next pass finds it, or not.
                 Ok(Written::Done { .. } | Written::Refused(_)) => lost = 0,
                 Err(error) if error.is_ambiguous() && lost < LOST_MAX => lost += 1,
                 Err(error) => return Err(error.into()),

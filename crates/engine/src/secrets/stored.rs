@@ -1,7 +1,7 @@
-//! What the store keeps about the hashing secret: one setting for its state, one for each node.
+//! The store's settings about the hashing secret: one for its state, one for each node.
 //!
-//! The whole state is one value, so that it changes as a whole; its epoch grows with every change, so that no value
-//! comes twice and a compare-and-swap means what it says.
+//! The whole state is one value, so it changes atomically. Its epoch grows with every change, so no value occurs
+//! twice and a compare-and-swap is safe.
 
 use super::{Bounded, Error, Known, Phase, copying};
 use bytes::Bytes;
@@ -15,10 +15,10 @@ use std::time::Duration;
 pub(crate) const STATE: &str = "secrets";
 pub(super) const NODE: &str = "secrets.node.";
 const FORMAT: u8 = 1;
-/// How often a write of unknown fate is looked after before the error is handed on.
+/// How often an ambiguous write is checked before the error is returned.
 const TRIES: u32 = 8;
 
-/// The secret in use, and how far its replacement has come.
+/// The current secret, and the phase of its rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
@@ -27,52 +27,52 @@ pub(super) struct State {
     pub(super) epoch: u64,
     /// How many secrets this store had before `secret`.
     pub(super) generation: u32,
-    /// The secret that arbitrates: in use, or being replaced.
-    pub(super) secret: Kept,
+    /// The secret that decides: in use, or being replaced.
+    pub(super) secret: StoredSecret,
     pub(super) rotation: Rotation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Rotation {
-    /// None is under way.
+    /// No rotation.
     Steady,
-    /// Every node is to learn of the next secret.
-    Announced { next: Kept },
-    /// Claims move over to the next secret.
-    Moving { next: Kept },
-    /// `secret` is the next one already; markers of the one before it may be left.
+    /// All nodes have to learn the next secret.
+    Announced { next: StoredSecret },
+    /// Claims move to the next secret.
+    Moving { next: StoredSecret },
+    /// `secret` is already the new one; markers of the old one may be left.
     Settled,
 }
 
-/// What is kept of a secret: which it is, and its bytes unless they are configured on every node.
+/// A stored secret: its ID, and its bytes unless they are configured on every node.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct StoredSecret {
     pub(super) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
 
-/// The id only.
-impl std::fmt::Debug for Kept {
+/// Shows the ID only.
+impl std::fmt::Debug for StoredSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Kept({})", self.id)
+        write!(f, "StoredSecret({})", self.id)
     }
 }
 
-impl Kept {
+impl StoredSecret {
     /// A secret that every node is configured with: only its id.
     pub(super) fn configured(bytes: &[u8]) -> Result<Self, Error> {
         Ok(Self { id: Secret::from_bytes(bytes)?.id().to_string(), bytes: None })
     }
 
-    /// A secret that the nodes get from the store.
+    /// A secret that nodes get from the store.
     pub(super) fn generated(bytes: [u8; 32]) -> Result<Self, Error> {
         Ok(Self { bytes: Some(hex(&bytes)), ..Self::configured(&bytes)? })
     }
 
-    /// The secret itself, out of the store or of what this node was configured with.
+    /// The secret itself, from the store or from this node's configuration.
     pub(super) fn secret(&self, known: &[Known]) -> Result<Arc<Secret>, Error> {
         let Some(bytes) = &self.bytes else {
             let known = known.iter().find(|known| known.id == self.id);
@@ -83,18 +83,18 @@ impl Kept {
         let bytes = unhex(bytes).ok_or(Error::Damaged("the secret is not hexadecimal"))?;
         let secret = Secret::from_bytes(&bytes).map_err(|_| Error::Damaged("the secret is too short"))?;
         if secret.id().to_string() != self.id {
-            return Err(Error::Damaged("the secret is not the one that its id names"));
+            return Err(Error::Damaged("the secret does not match its ID"));
         }
         Ok(Arc::new(secret))
     }
 }
 
 impl State {
-    pub(super) fn first(secret: Kept) -> Self {
+    pub(super) fn first(secret: StoredSecret) -> Self {
         Self { format: FORMAT, epoch: 1, generation: 0, secret, rotation: Rotation::Steady }
     }
 
-    /// What follows: the same secret in another phase.
+    /// The next state: the same secret in another phase.
     pub(super) fn then(&self, rotation: Rotation) -> Self {
         Self { epoch: self.epoch + 1, rotation, ..self.clone() }
     }
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Every secret that the store goes by.
+    /// The IDs of all secrets in use.
     pub(super) fn ids(&self) -> Vec<&str> {
         let next = match &self.rotation {
             Rotation::Announced { next } | Rotation::Moving { next } => Some(&*next.id),
@@ -118,7 +118,7 @@ impl State {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and texts can be written as JSON")
+        serde_json::to_vec(self).expect("numbers and strings serialize to JSON")
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
@@ -137,16 +137,16 @@ impl State {
     }
 }
 
-/// A node's word on how far it has come.
+/// A node's registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Registration {
-    /// What people call the node.
+    /// The node's name.
     pub(super) name: String,
-    /// Grows by one with every sign of life.
+    /// Grows by one with every renewal.
     pub(super) beat: u64,
-    /// The epoch before which this node uses nothing any more.
+    /// This node no longer uses earlier epochs.
     pub(super) confirmed: Option<u64>,
-    /// For how long it must have been silent before it can be relied on to use nothing any more.
+    /// How long it must be silent until it certainly uses no view any more.
     lapse_millis: u64,
 }
 
@@ -161,7 +161,7 @@ impl Registration {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and texts can be written as JSON")
+        serde_json::to_vec(self).expect("numbers and strings serialize to JSON")
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
@@ -174,10 +174,10 @@ pub(super) fn node_key(bits: u128) -> String {
     format!("{NODE}{bits:032x}")
 }
 
-/// Everything that the store keeps about the secret, as it was read at once.
+/// All settings about the secret, from one read.
 pub(super) struct Settings {
     state: Option<Bytes>,
-    /// Each node's registration, as it stands.
+    /// Each node's registration, as stored.
     pub(super) nodes: BTreeMap<String, Bytes>,
 }
 
@@ -199,7 +199,7 @@ impl Settings {
     }
 }
 
-/// Replaces the state. A lost answer is looked after: the epoch tells whether it was ours.
+/// Replaces the state. After a lost answer, the epoch shows whether the write was applied.
 pub(super) async fn swap(store: Bounded<'_>, from: Option<&State>, to: &State) -> Result<(), Error> {
     let (expect, next) = (from.map(State::encode), to.encode());
     let mut tries = TRIES;
@@ -207,8 +207,8 @@ pub(super) async fn swap(store: Bounded<'_>, from: Option<&State>, to: &State) -
         tries -= 1;
         match store.set(STATE, expect.as_deref(), Some(&next)).await {
             Ok(Setting::Done) => return Ok(()),
-            // Refused by our own write, whose answer was lost.
-            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(()),
+            // Refused because of our own write, whose answer was lost.
+            Ok(Setting::Refused(Some(stored))) if *stored == *next => return Ok(()),
             Ok(Setting::Refused(_)) => return Err(Error::Changed),
             Err(error) if error.is_ambiguous() && tries > 0 => {}
             Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! What a node goes by while it works on one request.
+//! A node's view of the secrets during one request.
 
 use super::Error;
 use semel_core::fingerprint;
@@ -10,43 +10,43 @@ use semel_core::scope::{Scope, Secret};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A secret, and how many this store had before it.
+/// A secret and its generation.
 #[derive(Debug, Clone)]
 pub struct Numbered {
     /// The secret.
     pub secret: Arc<Secret>,
-    /// 0 for a store's first.
+    /// 0 for a store's first secret.
     pub generation: u32,
 }
 
-/// The secret that is being replaced, and how far that has come.
+/// The secret that is being replaced, and the stage of the rotation.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// The old secret, whose ids arbitrate.
+    /// The old secret, whose IDs decide.
     pub old: Numbered,
-    /// How far this node has come.
+    /// The stage of this node.
     pub stage: Stage,
 }
 
-/// What a node goes by while it works on one request: a snapshot, cheap to take, that is good for a short while only.
+/// A node's view of the secrets during one request: a cheap snapshot that is valid only for a short time.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// The secret in use; while one is being replaced, the new one.
+    /// The current secret; during a rotation, the new one.
     pub current: Numbered,
-    /// The one that is being replaced, if any.
+    /// The secret that is being replaced, if any.
     pub outgoing: Option<Outgoing>,
     pub(super) good_until: Duration,
 }
 
 impl View {
-    /// Fails where this snapshot is too old to claim by at `uptime`: other nodes may have moved on.
+    /// Fails if this snapshot is too old for a claim at `uptime`: other nodes may have moved on.
     ///
-    /// To be asked right before every insert. (Swaps need no view: the record that they expect is where it is.)
+    /// Call it right before every insert. (Swaps need no view: they expect an existing record.)
     pub fn check(&self, uptime: Duration) -> Result<(), Error> {
         if uptime < self.good_until { Ok(()) } else { Err(Error::Stale) }
     }
 
-    /// The command that a request makes, under every secret in question. The payload is read once.
+    /// The command of a request, under every relevant secret. The payload is read once.
     pub fn commands<'a>(
         &self,
         scope: &Scope,
@@ -63,11 +63,11 @@ impl View {
     }
 }
 
-/// One command under every secret in question.
+/// One command under every relevant secret.
 #[derive(Clone)]
 pub struct Commands<'a> {
-    /// Under the secret in use; while one is being replaced, under the new one.
+    /// Under the current secret; during a rotation, under the new one.
     pub current: Command<'a>,
-    /// Under the one that is being replaced, if any.
+    /// Under the secret that is being replaced, if any.
     pub old: Option<Command<'a>>,
 }

@@ -1,7 +1,7 @@
-//! The heartbeat: the time that a node goes by, written into the store as it goes.
+//! The heartbeat: writes a node's time into the store.
 //!
-//! What lives here: writing it, noticing what others wrote, and a person's word that the clock is right. It doubles as proof
-//! that the store takes writes. What must never: the time of a clock that is not trusted.
+//! Contents: writing the time, reading what others wrote, and an operator's confirmation of the clock. It also proves
+//! that the store accepts writes. The time of an untrusted clock is never written.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
@@ -16,53 +16,53 @@ use semel_core::time::Time;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How soon a heartbeat that failed is tried again, where that is sooner than the next one: whoever asks whether the store takes
-/// writes should not have to wait for long.
+/// How soon a failed heartbeat is retried, if that is sooner than the next one, so that the status of the store is
+/// current.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What this node knows of the mark.
+/// This node's knowledge of the mark.
 pub(crate) struct Heartbeat {
-    /// Which run of which node this is.
+    /// Identifies this run of this node.
     run: String,
-    stands: Mutex<Stored>,
-    /// When, by the uptime, what stands there was last known: not later than that.
+    stored: Mutex<Stored>,
+    /// An upper bound of the uptime at which the stored mark was last known.
     read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
-    /// When, by the uptime, somebody last tried to [get back in touch](catch_up). One does so at a time.
+    /// The uptime of the last [catch-up](catch_up). Only one runs at a time.
     caught_up: tokio::sync::Mutex<Duration>,
 }
 
 impl Heartbeat {
-    /// Reads what the store remembers. An error inside: it cannot be read.
+    /// Reads the stored mark. The inner error means that it cannot be read.
     pub(crate) async fn read(
         store: &dyn Store,
         run: String,
         asked: Duration,
     ) -> Result<(Self, Result<Option<Mark>, ()>), Error> {
-        let stands = mark::read(store).await?;
-        let remembered = stands.mark().map_err(drop);
+        let stored = mark::read(store).await?;
+        let remembered = stored.mark().map_err(drop);
         let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
-        let (stands, confirmations) = (Mutex::new(stands), Mutex::new(confirmations));
+        let (stored, confirmations) = (Mutex::new(stored), Mutex::new(confirmations));
         let read_at = Mutex::new(asked);
         Ok((
-            Self { run, stands, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
+            Self { run, stored, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
             remembered,
         ))
     }
 
-    fn stands(&self) -> Stored {
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn stored(&self) -> Stored {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn learn(&self, stands: Stored) {
-        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+    fn learn(&self, stored: Stored) {
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = stored;
     }
 
     fn read_at(&self) -> MutexGuard<'_, Duration> {
         self.read_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `mark` has a confirmation that this node has not seen yet.
+    /// A confirmation in `mark` that this node has not seen yet.
     fn news<'a>(&self, mark: &'a Mark) -> Option<&'a Confirmed> {
         let mut seen = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
         let confirmed = mark.confirmed.as_ref().filter(|confirmed| confirmed.count > *seen)?;
@@ -71,9 +71,9 @@ impl Heartbeat {
     }
 }
 
-/// Starts the heartbeat, with a first beat now: a process that ends soon has left its mark too.
+/// Starts the heartbeat with a first beat now, so that even a short process leaves a mark.
 pub(crate) async fn begin(node: &Arc<Node>) {
-    // An error is told by the call's own event; the next beat tries again.
+    // A failed call has its own event; the next beat tries again.
     let mut last = beat(node).await.is_ok();
     let beating = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
@@ -98,11 +98,11 @@ fn pause(node: &Node, is_beaten: bool) -> Duration {
     if is_beaten { heartbeat } else { heartbeat.min(AGAIN_AFTER) }
 }
 
-/// Feeds the watch, writes the time, and takes note of what others wrote.
+/// Updates the clock watch, writes the time, and reads what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
-    let (told, received) = node.told_time().await?;
-    let beaten = node.bounded(Call::Beat, beat_at(node, told, asked, received)).await;
+    let (shown, received) = node.clock_time().await?;
+    let beaten = node.bounded(Call::Beat, beat_at(node, shown, asked, received)).await;
     match &beaten {
         Ok(true) => node.wrote(received, Ok(())),
         Ok(false) => {}
@@ -111,10 +111,10 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     beaten.map(drop)
 }
 
-/// Learns what others wrote about the time, where that has not been heard of for too long: this process was suspended, or the
-/// store could not be reached. To be awaited before anything is dated.
+/// Reads what others wrote about the time, if the last heartbeat is too old: the process was suspended, or the store
+/// was unreachable. Await this before anything is dated.
 ///
-/// One of those who wait asks for all of them. Where it is not answered, the others' own questions to the store will tell.
+/// One waiter reads for all of them. If it gets no answer, the others' own calls to the store will show the problem.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let begun = node.clock.uptime();
     if !node.time.has_to_catch_up(begun) {
@@ -129,27 +129,27 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
         *tried_at = node.clock.uptime();
         caught_up
     };
-    // A request waits for this. Whoever comes next asks again.
-    let late = || Err(Error::new(Kind::Unavailable, "waiting to learn the time that others go by"));
+    // A request waits for this. The next one tries again.
+    let late = || Err(Error::new(Kind::Unavailable, "waiting to read the time of other nodes"));
     node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
 }
 
-/// Yields whether anything was written: not by a node that does not trust its clock.
-async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
+/// Returns whether anything was written: not by a node that does not trust its clock.
+async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
     let heartbeat = &node.heartbeat;
-    let mut known = heartbeat.stands().mark().ok().flatten();
+    let mut known = heartbeat.stored().mark().ok().flatten();
     let boot = node.clock.boot();
-    // What was read before tells nothing new where this node may write nothing.
-    let stands = match node.time.steady_since() {
+    // A node that may not write has to read: the last known mark is not current.
+    let stored = match node.time.steady_since() {
         Err(_) => mark::read(&*node.store).await?,
-        Ok(_) => heartbeat.stands(),
+        Ok(_) => heartbeat.stored(),
     };
-    let written = mark::write(&*node.store, stands, |stands| {
-        let mark = stands.unwrap_or(None);
+    let written = mark::write(&*node.store, stored, |stored| {
+        let mark = stored.unwrap_or(None);
         if let Some(mark) = &mark
             && known.as_ref() != Some(mark)
         {
-            notice(node, mark, told, asked, received);
+            notice(node, mark, shown, asked, received);
             known = Some(mark.clone());
         }
         let Ok(steady_since) = node.time.steady_since() else { return Ok(None) };
@@ -161,39 +161,39 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     let written = written.await?;
     *heartbeat.read_at() = asked;
     let is_written = written.is_some();
-    if let Some(stands) = written {
-        heartbeat.learn(stands);
+    if let Some(stored) = written {
+        heartbeat.learn(stored);
         node.time.beaten(asked);
     }
     Ok(is_written)
 }
 
-/// Another node wrote `mark` since this one last looked.
-fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
+/// Another node wrote `mark` since this node's last read.
+fn notice(node: &Node, mark: &Mark, shown: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
     if node.time.is_starting() {
-        // What it confirms was confirmed before this node started.
+        // This confirmation is older than this node's start.
         node.heartbeat.news(mark);
         let boot = node.clock.boot();
-        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
+        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (shown, asked, received)) {
             node.clock_changed(change);
         }
         return;
     }
     if let Some(confirmed) = node.heartbeat.news(mark) {
-        // Since this node last looked, and before it was answered now.
+        // Between this node's last read and this answer.
         let from = *node.heartbeat.read_at();
         let (at, before) = (confirmed.at(), mark.replaced_up_to());
         let reference = Reference { at, from, to: node.clock.uptime(), before };
-        node.clock_changed(node.time.refer_to(reference, told, asked, received));
+        node.clock_changed(node.time.refer_to(reference, shown, asked, received));
         return;
     }
     if node.time.steady_since().is_err() {
-        // It goes by no time that another one's could differ from.
+        // It has no time of its own that could differ.
         return;
     }
     if mark.node == node.heartbeat.run {
-        // This node's own word, of which it had not heard that it was stored.
+        // This node's own confirmation, whose answer was lost.
         return;
     }
     let now = node.time.earliest(received).at;
@@ -206,7 +206,7 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
     }
 }
 
-/// What a node that started now would think of the store's clock. Writes nothing.
+/// How a node that started now would judge the store's clock. Writes nothing.
 pub async fn examine_clock(
     store: &dyn Store,
     clock: &dyn Clock,
@@ -214,34 +214,34 @@ pub async fn examine_clock(
 ) -> Result<ClockStatus, Error> {
     let remembered = mark::read(store).await?.mark().map_err(drop);
     let asked = clock.uptime();
-    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let shown = store.get(CommandId::from_bytes([0; 32])).await?.now;
     let received = clock.uptime();
     let boot = clock.boot();
-    let answer = (told, asked, received);
+    let answer = (shown, asked, received);
     let (time, _) = TrustedTime::start(settings.clone(), boot.as_deref(), remembered, answer);
     Ok(time.status())
 }
 
-/// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and `why`
-/// are kept in the store with the time. Yields the time that was confirmed.
+/// Confirms that the store's clock is right: all nodes of the store use it from now on. `who` and `why` are stored
+/// with the time. Returns the confirmed time.
 ///
-/// Nodes that run learn of it at their next heartbeat. They judge no lease dead for a while, and nothing is expired for
-/// the length of [`ClockSettings::settle`](crate::ClockSettings::settle).
+/// Running nodes read it at their next heartbeat. For a while they judge no lease as expired, and nothing expires for
+/// [`ClockSettings::settle`](crate::ClockSettings::settle).
 pub async fn confirm_clock(
     store: &dyn Store,
     clock: &dyn Clock,
     who: &str,
     why: &str,
 ) -> Result<Time, Error> {
-    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let shown = store.get(CommandId::from_bytes([0; 32])).await?.now;
     let boot = clock.boot();
-    let stands = mark::read(store).await?;
-    mark::write(store, stands, |stands| {
+    let stored = mark::read(store).await?;
+    mark::write(store, stored, |stored| {
         let uptime = clock.uptime();
-        let beat = Beat { now: told, node: who, boot: boot.as_deref(), uptime, steady_since: Some(told) };
-        // One that cannot be read is replaced: that is what a confirmation is for.
-        Ok(Some(Mark::confirmed(stands.unwrap_or(None).as_ref(), &beat, who, why)))
+        let beat = Beat { now: shown, node: who, boot: boot.as_deref(), uptime, steady_since: Some(shown) };
+        // An unreadable mark is replaced: this is the purpose of a confirmation.
+        Ok(Some(Mark::confirmed(stored.unwrap_or(None).as_ref(), &beat, who, why)))
     })
     .await?;
-    Ok(told)
+    Ok(shown)
 }

@@ -1,6 +1,6 @@
-//! What the store remembers about time: one setting, written by every node as it goes.
+//! The mark: a setting with the latest time, written by every node.
 //!
-//! What lives here: its format, and reading and writing it. What must never: a judgement.
+//! Contents: its format, and reading and writing it. Never here: a decision.
 
 use bytes::Bytes;
 use semel_core::store::{Error, Kind, Setting, Store};
@@ -12,47 +12,47 @@ use std::time::Duration;
 pub(crate) const NAME: &str = "clock";
 const FORMAT: u8 = 1;
 
-/// How often a write that others forestall is tried again.
+/// How often a write is retried after a conflict.
 const TRIES: usize = 16;
 
-/// The latest time that any node has gone by, and by which clock.
+/// The latest time of any node, and the clock that gave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     format: u8,
-    /// Grows with every write, so that no value comes twice.
+    /// Grows with every write, so that no value occurs twice.
     pub(super) beat: u64,
-    /// The latest time that any node has gone by. Only a confirmation sets it back.
+    /// The latest time of any node. Only a confirmation sets it back.
     at_ms: u64,
-    /// The time that the node which wrote this goes by.
+    /// The time of the node that wrote this.
     now_ms: u64,
-    /// Which run of which node wrote this.
+    /// The run of the node that wrote this.
     pub(super) node: String,
-    /// What that node's uptime counts from, where another process can share it.
+    /// The boot that the node's uptime belongs to, if other processes can share it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) boot: Option<String>,
     uptime_ms: u64,
     /// Since when time has passed without a gap.
     #[serde(skip_serializing_if = "Option::is_none")]
     steady_since_ms: Option<u64>,
-    /// The last time that somebody confirmed the clock.
+    /// The last confirmation of the clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirmed: Option<Confirmed>,
 }
 
-/// Somebody looked at the clock and found it right.
+/// An operator's confirmation of the clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Confirmed {
-    /// How many there have been.
+    /// The number of confirmations.
     pub(super) count: u64,
     at_ms: u64,
-    /// The latest time that any node had gone by before.
+    /// The latest time of any node before the confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before_ms: Option<u64>,
     who: String,
     why: String,
 }
 
-/// What a node writes about the time that it goes by.
+/// What a node writes about its time.
 #[derive(Debug, Clone)]
 pub(super) struct Beat<'a> {
     pub(super) now: Time,
@@ -80,7 +80,7 @@ impl Mark {
         }
     }
 
-    /// The mark that replaces `before` where `who` confirms that the time is `beat.now`.
+    /// The mark that replaces `before` when `who` confirms the time `beat.now`.
     pub(super) fn confirmed(before: Option<&Self>, beat: &Beat<'_>, who: &str, why: &str) -> Self {
         let at_ms = beat.now.as_millis();
         let count = before.and_then(|mark| mark.confirmed.as_ref()).map_or(0, |last| last.count) + 1;
@@ -89,17 +89,17 @@ impl Mark {
         Self { at_ms, steady_since_ms: Some(at_ms), confirmed, ..Self::after(before, beat) }
     }
 
-    /// The latest time that any node has gone by.
+    /// The latest time of any node.
     pub(super) fn at(&self) -> Time {
         Time::from_millis(self.at_ms)
     }
 
-    /// The time that the node which wrote this goes by.
+    /// The time of the node that wrote this.
     pub(super) fn now(&self) -> Time {
         Time::from_millis(self.now_ms)
     }
 
-    /// That node's uptime then.
+    /// That node's uptime at the time of writing.
     pub(super) fn uptime(&self) -> Duration {
         Duration::from_millis(self.uptime_ms)
     }
@@ -108,17 +108,17 @@ impl Mark {
         self.steady_since_ms.map(Time::from_millis)
     }
 
-    /// When somebody last confirmed the clock: what was dated before that may be off.
+    /// When the clock was last confirmed: earlier dates may be wrong.
     pub(super) fn replaced_at(&self) -> Option<Time> {
         self.confirmed.as_ref().map(Confirmed::at)
     }
 
-    /// Up to which date nodes may have written by the time that was replaced then.
+    /// The latest date that the replaced time may have given.
     pub(super) fn replaced_up_to(&self) -> Option<Time> {
         self.confirmed.as_ref()?.before_ms.map(Time::from_millis)
     }
 
-    /// How often somebody has confirmed the clock.
+    /// The number of confirmations.
     pub(super) fn confirmations(&self) -> u64 {
         self.confirmed.as_ref().map_or(0, |confirmed| confirmed.count)
     }
@@ -126,7 +126,7 @@ impl Mark {
     fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let unreadable = |why: &str| {
             let context = format!(
-                "reading the setting `{NAME}`, which holds the last time that a node went by: {why}. Nothing is claimed \
+                "reading the setting `{NAME}`, which contains the last time of a node: {why}. Nothing is claimed \
                  without it; confirm the clock to replace it"
             );
             Error::new(Kind::Unfit, context)
@@ -144,15 +144,15 @@ impl Mark {
 }
 
 impl Confirmed {
-    /// The time that was confirmed.
+    /// The confirmed time.
     pub(super) fn at(&self) -> Time {
         Time::from_millis(self.at_ms)
     }
 }
 
-/// The mark of one store for another one, at `now` by the other one's clock: the latest time that any node has gone by, and what was
-/// confirmed. The other clock need not be the same, so that no uptime goes along, and time has a gap here. What cannot be read stays
-/// as it is: nodes do not trust their clock then.
+/// The mark of one store for a copy, at `now` by the copy's clock: the latest time of any node, and the last
+/// confirmation. The clocks may differ, so the uptime is dropped, and time has a gap here. An unreadable mark is
+/// copied unchanged: nodes then do not trust their clock.
 pub(crate) fn carried_over(bytes: &[u8], now: Time) -> Vec<u8> {
     match Mark::decode(bytes) {
         Ok(mark) => {
@@ -163,7 +163,7 @@ pub(crate) fn carried_over(bytes: &[u8], now: Time) -> Vec<u8> {
     }
 }
 
-/// A mark as it stands in the store, to be replaced only as it is.
+/// A stored mark, for compare-and-swap.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     bytes: Option<Bytes>,
@@ -175,26 +175,26 @@ impl Stored {
     }
 }
 
-/// What stands in the store.
+/// The stored mark.
 pub(super) async fn read(store: &dyn Store) -> Result<Stored, Error> {
     let settings = store.settings().await?;
     let bytes = settings.into_iter().find_map(|(name, bytes)| (name == NAME).then_some(bytes));
     Ok(Stored { bytes })
 }
 
-/// Replaces the mark by what `next` makes of it, or of what others have put there meanwhile. Yields what stands there now,
-/// or `None` where `next` wants nothing changed.
+/// Replaces the mark by the result of `next`, also after a conflict. Returns the stored mark, or `None` if `next`
+/// changes nothing.
 pub(super) async fn write(
     store: &dyn Store,
-    mut stands: Stored,
+    mut stored: Stored,
     mut next: impl FnMut(Result<Option<Mark>, Error>) -> Result<Option<Mark>, Error>,
 ) -> Result<Option<Stored>, Error> {
     for _ in 0..TRIES {
-        let Some(mark) = next(stands.mark())? else { return Ok(None) };
+        let Some(mark) = next(stored.mark())? else { return Ok(None) };
         let bytes = mark.encode();
-        match store.set(NAME, stands.bytes.as_deref(), Some(&bytes)).await? {
+        match store.set(NAME, stored.bytes.as_deref(), Some(&bytes)).await? {
             Setting::Done => return Ok(Some(Stored { bytes: Some(bytes.into()) })),
-            Setting::Refused(others) => stands = Stored { bytes: others },
+            Setting::Refused(others) => stored = Stored { bytes: others },
         }
     }
     Err(Error::new(Kind::Unavailable, "writing the time, which others keep changing"))

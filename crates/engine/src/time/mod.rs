@@ -1,13 +1,13 @@
-//! The time that a node goes by.
+//! A node's trusted time.
 //!
-//! What lives here: which moment it is, between and in the store's answers, and how far it can be relied on. The store's
-//! clock may jump while the node runs, or before it starts; neither may cost a second effect. What must never: reading a
-//! clock, or a rule about what a moment means for a record (that is [`semel_core::machine`]).
+//! Contents: the current time, in and between the store's answers, and how far it is trusted. The store's clock may
+//! jump while the node runs, or before it starts; neither may lead to a second effect. Never here: reading a clock,
+//! or a rule about what a moment means for a record (that is [`semel_core::machine`]).
 //!
-//! - While the node runs, every answer's time is held against uptime ([`watch`]). Once they disagree by more than the
-//!   skew, time goes on from where it should be.
-//! - Across starts, nodes write the time that they go by into the store ([`mark`], [`heartbeat`]). A node that starts with
-//!   a clock behind that mark, or far ahead of it, does not trust it.
+//! - While the node runs, every answer's time is compared with the uptime ([`watch`]). If they disagree by more than
+//!   the skew, time continues without the jump.
+//! - Across starts, nodes write their time into the store ([`mark`], [`heartbeat`]). A node whose clock is behind
+//!   that mark at its start, or far ahead of it, does not trust the clock.
 
 mod heartbeat;
 mod mark;
@@ -25,58 +25,58 @@ use semel_core::time::{Now, Time, Trust};
 use span::millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use watch::{ClockWatch, News};
+use watch::{ClockWatch, WatchEvent};
 
-/// How the clock stands, for people and metrics.
+/// The status of the clock, for people and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockStatus {
     /// The clock is followed.
     Trusted,
-    /// The clock jumped while the node ran. Time goes on from where it should be.
+    /// The clock jumped while the node ran. Time continues without the jump.
     Moved {
-        /// By how much, in milliseconds; negative where it was set back.
+        /// The size of the jump in milliseconds; negative if the clock was set back.
         by_ms: i64,
     },
-    /// The clock contradicted what the store remembers when the node started. Nothing new is claimed.
+    /// The clock contradicted the store's mark when the node started. Nothing new is claimed.
     Untrusted(Distrust),
 }
 
 impl ClockStatus {
-    /// Whether the store's clock is what the node goes by.
+    /// Whether the node uses the store's clock.
     pub const fn is_trusted(self) -> bool {
         matches!(self, Self::Trusted)
     }
 }
 
-/// How the clock's standing changed.
+/// A change of the clock's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockChange {
-    /// It jumped, by so many milliseconds; negative where it was set back. Time goes on from where it should be.
+    /// It jumped. Time continues without the jump.
     Moved {
-        /// By how much.
+        /// The size of the jump in milliseconds; negative if the clock was set back.
         by_ms: i64,
     },
-    /// It is back where it should be.
+    /// It is right again.
     Back,
     /// It stayed at most an hour ahead for long enough, and is followed from now on.
     Followed {
-        /// By how much it had jumped, in milliseconds.
+        /// The size of the jump in milliseconds.
         by_ms: i64,
     },
-    /// It contradicts what the store remembers. Nothing new is claimed.
+    /// It contradicts the store's mark. Nothing new is claimed.
     Distrusted(Distrust),
-    /// It no longer contradicts what the store remembers.
+    /// It no longer contradicts the store's mark.
     Plausible,
-    /// Somebody confirmed it.
+    /// An operator confirmed it.
     Confirmed,
-    /// Another node on the store goes by another time. Until they agree, no lease is judged dead.
+    /// Another node of the store uses another time. Until they agree, no lease is judged expired.
     Disagrees {
-        /// By how much that node's time differs, in milliseconds.
+        /// The difference in milliseconds.
         by_ms: i64,
     },
 }
 
-/// The last answer's time, and when by this node's uptime the question was put and answered.
+/// The time of an answer, and the uptimes of the call and the answer.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Time,
@@ -84,14 +84,14 @@ struct Sample {
     received: Duration,
 }
 
-/// For how long an answer may have been on its way to be taken as it is.
+/// The longest duration of a call whose time is used unconditionally.
 const SOON: Duration = Duration::from_secs(1);
-/// By how much two clocks that both run may drift apart: one part in so many.
+/// The largest drift between two running clocks: one part in this many.
 const DRIFT: u32 = 1_000;
 
 impl Sample {
-    /// Whether `before` tells more precisely what time it was when this answer came. An answer tells the time to within as long as it
-    /// was on its way.
+    /// Whether `before` gives a more precise time for the moment of this answer. The precision of an answer is the
+    /// duration of its call.
     fn is_vaguer_than(&self, before: &Self) -> bool {
         let width = |sample: &Self| sample.received.saturating_sub(sample.asked);
         let since = self.received.saturating_sub(before.received);
@@ -99,94 +99,94 @@ impl Sample {
     }
 }
 
-/// What the clock is trusted for. Moments by uptime, so that no clock can move them.
+/// How far the clock is trusted. Deadlines are uptimes, so that no clock can move them.
 #[derive(Debug, Clone)]
-enum Standing {
+enum TrustState {
     Untrusted {
         why: Distrust,
-        /// What the clock must not contradict; `None` where that cannot be read.
+        /// The mark that the clock must not contradict; `None` if it cannot be read.
         mark: Option<Mark>,
-        /// What it has to show before it is trusted again, where that is known better than by the mark.
+        /// A better reference than the mark for trusting the clock again, if there is one.
         reference: Option<Reference>,
         since: Duration,
     },
     Trusted {
-        /// Until when no lease is judged dead.
+        /// Until when no lease is judged expired.
         starting_until: Duration,
-        /// Until when nothing is expired, re-used or purged.
+        /// Until when nothing is expired, reused or purged.
         settling_until: Duration,
         steady_since: Option<Time>,
-        /// When this time took the place of another one.
+        /// When this time replaced another one.
         replaced_at: Option<Time>,
-        /// The latest date that the other one gave, as long as records with such dates may be left.
+        /// The latest date given by the replaced time, while records with such dates may exist.
         replaced_up_to: Option<Time>,
     },
 }
 
-/// A time that somebody confirmed at some moment between two uptimes of this node.
+/// A confirmed time, at some moment between two uptimes of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) at: Time,
     pub(crate) from: Duration,
     pub(crate) to: Duration,
-    /// Dates up to this may have been given before.
+    /// Earlier dates may go up to this moment.
     pub(crate) before: Option<Time>,
 }
 
 impl Reference {
-    /// By how much a clock is off that showed `told` at some moment between `asked` and `received`, in milliseconds, however long after
-    /// the confirmation that was. Zero where it is right.
-    fn off(&self, told: Time, asked: Duration, received: Duration) -> i128 {
-        let (told, at) = (i128::from(told.as_millis()), i128::from(self.at.as_millis()));
+    /// The error in milliseconds of a clock that showed `shown` at some moment between `asked` and `received`, at any
+    /// time after the confirmation. Zero if it is right.
+    fn off(&self, shown: Time, asked: Duration, received: Duration) -> i128 {
+        let (shown, at) = (i128::from(shown.as_millis()), i128::from(self.at.as_millis()));
         let earliest = at + millis(asked) - millis(self.to);
         let latest = at + millis(received) - millis(self.from);
-        if told > latest { told - latest } else { (told - earliest).min(0) }
+        if shown > latest { shown - latest } else { (shown - earliest).min(0) }
     }
 }
 
 struct State {
     last: Sample,
     watch: ClockWatch,
-    standing: Standing,
-    /// When, by the uptime, this node last knew what others had written into the store about the time: not later than that.
-    /// `None` until it has written there itself.
+    standing: TrustState,
+    /// An upper bound of the uptime at which this node last knew the time of others. `None` until its first own
+    /// heartbeat.
     heard_at: Option<Duration>,
 }
 
-/// The time that a node goes by.
+/// A node's trusted time.
 ///
-/// The store read its clock somewhere between question and answer. So its time *now* lies between what it told plus the
-/// time since the answer, and what it told plus the time since the question.
+/// The store read its clock somewhere between the call and the answer. So its time *now* is between the answered time
+/// plus the time since the answer, and the answered time plus the time since the call.
 pub(crate) struct TrustedTime {
     settings: ClockSettings,
     state: Mutex<State>,
 }
 
 impl TrustedTime {
-    /// The time of a node that starts now: the store's first answer, and what it remembers.
+    /// The time of a starting node: from the store's first answer and its mark.
     pub(crate) fn start(
         settings: ClockSettings,
         boot: Option<&str>,
         remembered: Result<Option<Mark>, ()>,
-        (told, asked, received): (Time, Duration, Duration),
+        (shown, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
-        let (state, change) = State::start(&settings, boot, remembered, (told, asked, received));
+        let (state, change) = State::start(&settings, boot, remembered, (shown, asked, received));
         (Self { settings, state: Mutex::new(state) }, change)
     }
 
-    /// Whether the first heartbeat is still to come, of a node that trusts its clock so far.
+    /// Whether a node that trusts its clock has not made its first heartbeat yet.
     pub(crate) fn is_starting(&self) -> bool {
         let state = self.state();
-        state.heard_at.is_none() && matches!(state.standing, Standing::Trusted { .. })
+        state.heard_at.is_none() && matches!(state.standing, TrustState::Trusted { .. })
     }
 
-    /// Whether nothing is to be dated before the next heartbeat. By a clock that is not trusted nothing is dated anyway.
+    /// Whether nothing may be dated before the next heartbeat. An untrusted clock dates nothing anyway.
     pub(crate) fn has_to_catch_up(&self, uptime: Duration) -> bool {
         let state = self.state();
-        matches!(state.standing, Standing::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
+        matches!(state.standing, TrustState::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
     }
 
-    /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at a start.
+    /// The first heartbeat found `mark` in the store: judge the clock by it, as at a start.
     pub(crate) fn start_again(
         &self,
         boot: Option<&str>,
@@ -198,29 +198,29 @@ impl TrustedTime {
         change
     }
 
-    /// The time that this node goes by is in the store, and what others had written there by the uptime `at` is known.
+    /// This node's time is in the store, and what others wrote before the uptime `at` is known.
     pub(crate) fn beaten(&self, at: Duration) {
         let mut state = self.state();
         state.heard_at = state.heard_at.max(Some(at));
     }
 
-    /// Whether it has been so long since the last heartbeat that others may go by another time which somebody confirmed, and
-    /// judge leases by it. What such a node dates may look long past to them.
+    /// Whether the last heartbeat is so old that others may use another, confirmed time and judge leases by it. Dates
+    /// of such a node may look expired to them.
     pub(crate) fn is_out_of_touch(&self, uptime: Duration) -> bool {
         self.state().is_out_of_touch(&self.settings, uptime)
     }
 
-    /// Takes note of an answer, and yields the time to judge it by.
+    /// Records an answer, and returns the time to judge it by.
     pub(crate) fn note(
         &self,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
         let mut state = self.state();
-        let (at, change) = state.judge(&self.settings, told, asked, received);
-        // An answer to an older question than the last one noted says nothing new, unless it changed what is believed: what was noted
-        // before is another time's then. One that was long on its way says less than what was known before.
+        let (at, change) = state.judge(&self.settings, shown, asked, received);
+        // An answer to an older call adds nothing, unless it changed the trusted time: then earlier samples are
+        // invalid. An answer to a slow call is less precise than the known time.
         let sample = Sample { at, asked, received };
         if change.is_some() || (asked >= state.last.asked && !sample.is_vaguer_than(&state.last)) {
             state.last = sample;
@@ -228,24 +228,23 @@ impl TrustedTime {
         (at, change)
     }
 
-    /// Somebody confirmed that the clock, which showed `told`, is right.
-    /// Dates up to `before` have been given until now.
-    pub(crate) fn confirm(&self, told: Time, before: Option<Time>, asked: Duration, received: Duration) {
+    /// An operator confirmed that the clock, which showed `shown`, is right. Earlier dates go up to `before`.
+    pub(crate) fn confirm(&self, shown: Time, before: Option<Time>, asked: Duration, received: Duration) {
         let mut state = self.state();
-        state.watch.accept(told, asked, received);
+        state.watch.accept(shown, asked, received);
         let before = before.max(Some(state.earliest(received))).max(state.replaced_up_to());
-        state.replace(&self.settings, told, received);
+        state.replace(&self.settings, shown, received);
         state.expect_dates_up_to(before.map(|before| before + self.settings.peers_seen_within()));
-        state.last = Sample { at: told, asked, received };
+        state.last = Sample { at: shown, asked, received };
     }
 
-    /// The latest date that a time gave which no longer counts, as long as records with such dates may be left.
+    /// The latest date given by a replaced time, while records with such dates may exist.
     pub(crate) fn replaced_up_to(&self) -> Option<Time> {
         self.state().replaced_up_to()
     }
 
-    /// Every unsettled record whose date had not come by now has been brought back to the present, as long as
-    /// [`replaced_up_to`](Self::replaced_up_to) still is what it was when that began. Later dates are of this time.
+    /// All unresolved records with dates in the future have been corrected, if
+    /// [`replaced_up_to`](Self::replaced_up_to) did not change meanwhile. Later dates are of the current time.
     pub(crate) fn no_dates_are_ahead(&self, replaced_up_to: Option<Time>, uptime: Duration) {
         let mut state = self.state();
         if state.replaced_up_to() == replaced_up_to {
@@ -254,18 +253,18 @@ impl TrustedTime {
         }
     }
 
-    /// Somebody confirmed a time, and the clock showed `told`. It is followed where that is the time that was confirmed. Where it is
-    /// another one, nothing is to be dated by it, nor by the time that this node went by so far, until it shows that one.
+    /// An operator confirmed a time, and the clock showed `shown`. If that is the confirmed time, the clock is
+    /// followed. Otherwise nothing may be dated until the clock shows the confirmed time.
     pub(crate) fn refer_to(
         &self,
         reference: Reference,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> ClockChange {
-        let off = reference.off(told, asked, received);
+        let off = reference.off(shown, asked, received);
         if off.abs() <= millis(self.settings.watch_allowance()) {
-            self.confirm(told, reference.before, asked, received);
+            self.confirm(shown, reference.before, asked, received);
             return ClockChange::Confirmed;
         }
         let by = Duration::from_millis(u64::try_from(off.abs()).unwrap_or(u64::MAX));
@@ -273,63 +272,63 @@ impl TrustedTime {
         let mut state = self.state();
         let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         let reference = Some(Reference { before, ..reference });
-        state.standing = Standing::Untrusted { why, mark: None, reference, since: received };
+        state.standing = TrustState::Untrusted { why, mark: None, reference, since: received };
         ClockChange::Distrusted(why)
     }
 
-    /// Another node that is alive goes by another time: no lease is judged dead until that has been over for a while.
+    /// Another live node uses another time: no lease is judged expired until that has been over for a while.
     pub(crate) fn disagree(&self, uptime: Duration) {
         let mut state = self.state();
         let now = state.earliest(uptime);
-        if let Standing::Trusted { .. } = state.standing {
+        if let TrustState::Trusted { .. } = state.standing {
             state.begin_anew(&self.settings, now, uptime);
         }
     }
 
-    /// The present, the earliest that it can be: what is dated by it claims no lease that the store would not grant.
+    /// The current time at the earliest: a lease dated by it never lasts too long.
     pub(crate) fn earliest(&self, uptime: Duration) -> Now {
         let state = self.state();
         state.now(&self.settings, state.earliest(uptime), uptime)
     }
 
-    /// The present, the latest that it can be: a lease that is alive then is alive.
+    /// The current time at the latest: a lease that is valid then is valid.
     pub(crate) fn latest(&self, uptime: Duration) -> Now {
         let state = self.state();
         state.now(&self.settings, state.latest(uptime), uptime)
     }
 
-    /// The moment `at`, with what may be concluded from it now.
+    /// The moment `at`, with the current trust.
     pub(crate) fn at(&self, at: Time, uptime: Duration) -> Now {
         self.state().now(&self.settings, at, uptime)
     }
 
-    /// In how long what is refused for the clock's sake may be tried again: soon where somebody must act first.
+    /// When to retry after a refusal because of the clock.
     pub(crate) fn retry_after(&self, uptime: Duration) -> Duration {
         match self.state().standing {
-            Standing::Untrusted { .. } => self.settings.heartbeat,
-            Standing::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
+            TrustState::Untrusted { .. } => self.settings.heartbeat,
+            TrustState::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
         }
     }
 
     pub(crate) fn status(&self) -> ClockStatus {
         let state = self.state();
         match (&state.standing, state.watch.off()) {
-            (Standing::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
-            (Standing::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
-            (Standing::Trusted { .. }, None) => ClockStatus::Trusted,
+            (TrustState::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
+            (TrustState::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
+            (TrustState::Trusted { .. }, None) => ClockStatus::Trusted,
         }
     }
 
-    /// Since when time has passed without a gap. An error where this node does not trust its time at all.
+    /// Since when time has passed without a gap. Fails if this node does not trust its time at all.
     fn steady_since(&self) -> Result<Option<Time>, Distrust> {
         match self.state().standing {
-            Standing::Untrusted { why, .. } => Err(why),
-            Standing::Trusted { steady_since, .. } => Ok(steady_since),
+            TrustState::Untrusted { why, .. } => Err(why),
+            TrustState::Trusted { steady_since, .. } => Ok(steady_since),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is whole: a panic elsewhere leaves it readable.
+        // Every change is complete, so the state is consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -339,9 +338,9 @@ impl State {
         settings: &ClockSettings,
         boot: Option<&str>,
         remembered: Result<Option<Mark>, ()>,
-        (told, asked, received): (Time, Duration, Duration),
+        (shown, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
-        let started = start::start(settings, boot, remembered, told, asked, received);
+        let started = start::start(settings, boot, remembered, shown, asked, received);
         let last = Sample { at: started.now, asked, received };
         let state = Self { last, watch: started.watch, standing: started.standing, heard_at: None };
         (state, started.change)
@@ -350,46 +349,46 @@ impl State {
     fn judge(
         &mut self,
         settings: &ClockSettings,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
-        if let Standing::Untrusted { reference: Some(reference), .. } = &self.standing {
+        if let TrustState::Untrusted { reference: Some(reference), .. } = &self.standing {
             let reference = *reference;
-            if reference.off(told, asked, received).abs() > millis(settings.watch_allowance()) {
-                return (told, None);
+            if reference.off(shown, asked, received).abs() > millis(settings.watch_allowance()) {
+                return (shown, None);
             }
-            self.watch.accept(told, asked, received);
-            self.replace(settings, told, received);
+            self.watch.accept(shown, asked, received);
+            self.replace(settings, shown, received);
             self.expect_dates_up_to(reference.before.map(|before| before + settings.peers_seen_within()));
-            return (told, Some(ClockChange::Confirmed));
+            return (shown, Some(ClockChange::Confirmed));
         }
-        if let Standing::Untrusted { mark, since, .. } = &self.standing {
-            let Some(mark) = mark else { return (told, None) };
+        if let TrustState::Untrusted { mark, since, .. } = &self.standing {
+            let Some(mark) = mark else { return (shown, None) };
             let passed = received.saturating_sub(*since);
-            if start::contradicts(settings, mark, told, passed).is_some() {
-                // Whatever the clock shows, it is not earlier than this.
-                return (told.max(mark.at() + passed), None);
+            if start::contradicts(settings, mark, shown, passed).is_some() {
+                // Whatever the clock shows, the time is not earlier than this.
+                return (shown.max(mark.at() + passed), None);
             }
-            self.watch.accept(told, asked, received);
-            self.begin_anew(settings, told, received);
-            return (told, Some(ClockChange::Plausible));
+            self.watch.accept(shown, asked, received);
+            self.begin_anew(settings, shown, received);
+            return (shown, Some(ClockChange::Plausible));
         }
-        let (at, news) = self.watch.feed(told, asked, received);
+        let (at, news) = self.watch.feed(shown, asked, received);
         let change = news.map(|news| match news {
-            News::Moved(by) => ClockChange::Moved { by_ms: clamped(by) },
-            News::Back => ClockChange::Back,
-            News::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
+            WatchEvent::Moved(by) => ClockChange::Moved { by_ms: clamped(by) },
+            WatchEvent::Back => ClockChange::Back,
+            WatchEvent::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
         });
         if let Some(ClockChange::Followed { .. }) = change {
-            self.replace(settings, told, received);
+            self.replace(settings, shown, received);
         }
         (at, change)
     }
 
-    /// From `at` on time is steady; what was dated before may be off.
+    /// From `at` on, time is steady; earlier dates may be wrong.
     fn begin_anew(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
-        self.standing = Standing::Trusted {
+        self.standing = TrustState::Trusted {
             starting_until: uptime + settings.peers_seen_within(),
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
             steady_since: Some(at),
@@ -399,35 +398,35 @@ impl State {
     }
 
     fn expect_dates_up_to(&mut self, moment: Option<Time>) {
-        if let Standing::Trusted { replaced_up_to, .. } = &mut self.standing {
+        if let TrustState::Trusted { replaced_up_to, .. } = &mut self.standing {
             *replaced_up_to = moment;
         }
     }
 
-    /// From `at` on another time counts than before.
+    /// From `at` on, another time is used.
     fn replace(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
         self.begin_anew(settings, at, uptime);
-        if let Standing::Trusted { replaced_at, .. } = &mut self.standing {
+        if let TrustState::Trusted { replaced_at, .. } = &mut self.standing {
             *replaced_at = Some(at);
         }
     }
 
     fn replaced_at(&self) -> Option<Time> {
         match &self.standing {
-            Standing::Trusted { replaced_at, .. } => *replaced_at,
-            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
+            TrustState::Trusted { replaced_at, .. } => *replaced_at,
+            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
         }
     }
 
     fn replaced_up_to(&self) -> Option<Time> {
         match &self.standing {
-            Standing::Trusted { replaced_up_to, .. } => *replaced_up_to,
-            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
+            TrustState::Trusted { replaced_up_to, .. } => *replaced_up_to,
+            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
         }
     }
 
     fn is_out_of_touch(&self, settings: &ClockSettings, uptime: Duration) -> bool {
-        // As long as nobody judges leases after a confirmation.
+        // The same period in which nobody judges leases after a confirmation.
         self.heard_at.is_none_or(|at| uptime.saturating_sub(at) >= settings.peers_seen_within())
     }
 
@@ -436,17 +435,17 @@ impl State {
     }
 
     fn latest(&self, uptime: Duration) -> Time {
-        // One more, since every clock here tells whole milliseconds and the truth may lie just above.
+        // One more, because clocks are in whole milliseconds and the real time may be just above.
         self.last.at + uptime.saturating_sub(self.last.asked) + Duration::from_millis(1)
     }
 
     fn now(&self, settings: &ClockSettings, at: Time, uptime: Duration) -> Now {
         let skew = settings.skew;
-        // An answer that was long on its way is dated by when it was asked for, and what came with it may be younger.
+        // The answer to a slow call is dated by the call, and its records may be newer.
         let latest = at.max(self.latest(uptime));
         match self.standing {
-            Standing::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
-            Standing::Trusted {
+            TrustState::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
+            TrustState::Trusted {
                 starting_until,
                 settling_until,
                 steady_since,

@@ -1,9 +1,9 @@
-//! What a node makes of its clock when it starts, from what the store remembers.
+//! How a starting node judges its clock by the store's mark.
 
 use super::mark::Mark;
 use super::span::millis;
 use super::watch::ClockWatch;
-use super::{ClockChange, Standing, clamped};
+use super::{ClockChange, TrustState, clamped};
 use crate::settings::ClockSettings;
 use semel_core::time::Time;
 use std::fmt;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Why a clock is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
-    /// It is behind the last time that a node on this store went by.
+    /// It is behind the last time in the store.
     Behind(Duration),
-    /// It is further ahead of that time than a stop may have lasted.
+    /// It is further ahead of that time than a downtime may last.
     Ahead(Duration),
-    /// What the store remembers of that time cannot be read.
+    /// The last time in the store cannot be read.
     Unreadable,
 }
 
@@ -26,18 +26,18 @@ impl fmt::Display for Distrust {
             Self::Behind(by) => {
                 write!(
                     f,
-                    "the clock is {}s behind the last time that a node on this store went by",
+                    "the clock is {}s behind the last time that a node of this store used",
                     by.as_secs()
                 )
             }
             Self::Ahead(by) => {
                 write!(
                     f,
-                    "the clock is {}s ahead of the last time that a node on this store went by",
+                    "the clock is {}s ahead of the last time that a node of this store used",
                     by.as_secs()
                 )
             }
-            Self::Unreadable => f.write_str("the last time that a node on this store went by cannot be read"),
+            Self::Unreadable => f.write_str("the last time that a node of this store used cannot be read"),
         }
     }
 }
@@ -45,51 +45,51 @@ impl fmt::Display for Distrust {
 pub(super) struct Started {
     pub(super) now: Time,
     pub(super) watch: ClockWatch,
-    pub(super) standing: Standing,
+    pub(super) standing: TrustState,
     pub(super) change: Option<ClockChange>,
 }
 
-/// Why a clock that shows `told` cannot be right, `passed` after `mark` was read.
+/// Why a clock that shows `shown` is wrong, `passed` after `mark` was read.
 pub(super) fn contradicts(
     settings: &ClockSettings,
     mark: &Mark,
-    told: Time,
+    shown: Time,
     passed: Duration,
 ) -> Option<Distrust> {
     let earliest = mark.at() + passed;
-    if told + settings.watch_allowance() < earliest {
-        return Some(Distrust::Behind(earliest.since(told)));
+    if shown + settings.watch_allowance() < earliest {
+        return Some(Distrust::Behind(earliest.since(shown)));
     }
-    let ahead = told.since(earliest);
+    let ahead = shown.since(earliest);
     (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
 }
 
-/// Judges the clock by what the store remembers: nothing where it is new, an error where that cannot be read.
+/// Judges the clock by the store's mark: `None` for a new store, an error if the mark cannot be read.
 pub(super) fn start(
     settings: &ClockSettings,
     boot: Option<&str>,
     remembered: Result<Option<Mark>, ()>,
-    told: Time,
+    shown: Time,
     asked: Duration,
     received: Duration,
 ) -> Started {
-    // How much longer peers are to be looked out for, where the last gap was just now.
+    // How much longer to wait for other nodes after a recent gap.
     let unseen = |mark: &Mark, now: Time| {
         let since = mark.steady_since().filter(|since| *since <= now);
         since.map_or(Duration::ZERO, |since| (since + settings.peers_seen_within()).since(now))
     };
     let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, asked, received);
     let untrusted = |why, mark: Option<Mark>| Started {
-        now: mark.as_ref().map_or(told, |mark| told.max(mark.at())),
-        watch: watch(told),
-        standing: Standing::Untrusted { why, mark, reference: None, since: received },
+        now: mark.as_ref().map_or(shown, |mark| shown.max(mark.at())),
+        watch: watch(shown),
+        standing: TrustState::Untrusted { why, mark, reference: None, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
     let known = remembered.as_ref().ok().and_then(Option::as_ref);
     let replaced_at = known.and_then(Mark::replaced_at);
     let replaced_up_to =
         known.and_then(Mark::replaced_up_to).map(|up_to| up_to + settings.peers_seen_within());
-    let trusted = |starting: Duration, steady_since| Standing::Trusted {
+    let trusted = |starting: Duration, steady_since| TrustState::Trusted {
         starting_until: received + starting,
         settling_until: received + settings.settle.max(starting),
         steady_since,
@@ -100,36 +100,36 @@ pub(super) fn start(
         Err(()) => return untrusted(Distrust::Unreadable, None),
         Ok(None) => {
             let standing = trusted(Duration::ZERO, None);
-            return Started { now: told, watch: watch(told), standing, change: None };
+            return Started { now: shown, watch: watch(shown), standing, change: None };
         }
         Ok(Some(mark)) => mark,
     };
-    // On one boot it is known how long the node that wrote the mark has been gone, however long that was.
+    // On the same boot, the uptime shows how long the node that wrote the mark has been gone.
     let shares_uptime = boot.is_some() && mark.boot.as_deref() == boot && mark.uptime() <= received;
     let measured = shares_uptime.then(|| {
         let allowance = settings.watch_allowance();
         let (at, uptime) = (mark.now(), mark.uptime());
         let mut watch = ClockWatch::new(allowance, settings.steady_for, at, uptime, uptime);
-        let (now, _) = watch.feed(told, asked, received);
+        let (now, _) = watch.feed(shown, asked, received);
         (now, watch)
     });
     let is_right = measured.as_ref().is_some_and(|(_, watch)| watch.off().is_none());
-    if !is_right && let Some(why) = contradicts(settings, &mark, told, Duration::ZERO) {
+    if !is_right && let Some(why) = contradicts(settings, &mark, shown, Duration::ZERO) {
         return untrusted(why, Some(mark));
     }
     if let Some((now, watch)) = measured {
-        // As if this node had been running all the while.
+        // As if this node had been running all the time.
         let change = watch.off().map(|by| ClockChange::Moved { by_ms: clamped(by) });
         let standing = trusted(unseen(&mark, now), mark.steady_since());
         return Started { now, watch, standing, change };
     }
-    // How long nobody wrote is not known from anything but the clock itself.
-    let silence = millis(told.since(mark.now()));
+    // Only the clock itself shows how long nobody wrote.
+    let silence = millis(shown.since(mark.now()));
     let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
     let standing = if is_fresh {
-        trusted(unseen(&mark, told), mark.steady_since())
+        trusted(unseen(&mark, shown), mark.steady_since())
     } else {
-        trusted(settings.peers_seen_within(), Some(told))
+        trusted(settings.peers_seen_within(), Some(shown))
     };
-    Started { now: told, watch: watch(told), standing, change: None }
+    Started { now: shown, watch: watch(shown), standing, change: None }
 }

@@ -15,9 +15,9 @@ fn mark(boot: Option<&str>) -> Mark {
     Mark::after(None, &beat)
 }
 
-/// A node that starts at the uptime `uptime` with a clock that shows `told`.
-fn start(remembered: Option<Mark>, told: Time, uptime: u64) -> TrustedTime {
-    let answer = (told, S(uptime), S(uptime));
+/// A node that starts at the uptime `uptime` with a clock that shows `shown`.
+fn start(remembered: Option<Mark>, shown: Time, uptime: u64) -> TrustedTime {
+    let answer = (shown, S(uptime), S(uptime));
     let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(remembered), answer);
     time.beaten(S(uptime));
     time
@@ -56,7 +56,7 @@ fn an_answer_that_was_long_on_its_way_does_not_turn_time_back() {
     assert!(time.latest(S(27)).at < START + S(18));
     time.note(START + S(18), S(28), S(28));
     assert_eq!(time.earliest(S(29)).at, START + S(19));
-    // Where every answer takes long, each is as good as the one before.
+    // If every answer takes long, each is as good as the one before.
     time.note(START + S(30), S(40), S(42));
     time.note(START + S(2_030), S(2_040), S(2_042));
     assert_eq!(time.earliest(S(2_042)).at, START + S(2_030), "clocks drift apart meanwhile");
@@ -120,10 +120,10 @@ fn a_clock_that_only_waits_for_the_mark_to_pass_is_not_plausible() {
 
 #[test]
 fn after_a_stop_of_unknown_length_leases_and_quiet_periods_begin_anew() {
-    let told = START + DAY;
-    let time = start(Some(mark(Some("another boot"))), told, 10);
+    let shown = START + DAY;
+    let time = start(Some(mark(Some("another boot"))), shown, 10);
     assert_eq!((trust(&time, 34), trust(&time, 35)), (Trust::Starting, Trust::Settling));
-    assert_eq!(time.earliest(S(35)).steady_since, Some(told));
+    assert_eq!(time.earliest(S(35)).steady_since, Some(shown));
     let fresh = start(Some(mark(Some("another boot"))), START + S(30), 10);
     assert_eq!((trust(&fresh, 10), fresh.earliest(S(10)).steady_since), (Trust::Settling, None));
 }
@@ -156,7 +156,7 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
     let (at, change) = time.note(ahead + S(10), S(110), S(110));
     assert_eq!((at, time.earliest(S(111)).at), (START + S(10), START + S(11)));
     assert_eq!(change, Some(ClockChange::Moved { by_ms: 32 * 86_400_000 }));
-    assert_eq!(time.note(ahead + S(20), S(120), S(120)), (START + S(20), None), "told once");
+    assert_eq!(time.note(ahead + S(20), S(120), S(120)), (START + S(20), None), "shown once");
     assert_eq!(trust(&time, 400), Trust::Trusted, "time goes on, and is trusted");
     time.confirm(ahead + S(300), None, S(400), S(400));
     let now = time.earliest(S(400));
@@ -166,7 +166,7 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
 }
 
 #[test]
-fn dates_of_a_time_that_was_set_back_are_expected_until_they_have_been_looked_for() {
+fn future_dates_are_expected_until_they_were_searched_for() {
     let time = start(None, START + DAY, 100);
     time.confirm(START, Some(START + 2 * DAY), S(200), S(200));
     let seen = time.replaced_up_to();
@@ -237,20 +237,20 @@ fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
     let confirmed = START + 40 * DAY;
     // Some time between two heartbeats, of which the later one read of it.
     let reference = Reference { at: confirmed, from: S(300), to: S(310), before: None };
-    for told in [confirmed, confirmed + S(10)] {
+    for shown in [confirmed, confirmed + S(10)] {
         let time = start(None, START, 100);
-        assert_eq!(time.refer_to(reference, told, S(310), S(310)), ClockChange::Confirmed);
+        assert_eq!(time.refer_to(reference, shown, S(310), S(310)), ClockChange::Confirmed);
         assert_eq!(time.status(), ClockStatus::Trusted);
     }
-    for (told, why) in [
+    for (shown, why) in [
         (START + S(210), Distrust::Behind((40 * DAY).saturating_sub(S(210)))),
         (confirmed + DAY, Distrust::Ahead(DAY.saturating_sub(S(10)))),
         (confirmed + S(16), Distrust::Ahead(S(6))),
     ] {
         let time = start(None, START, 100);
-        assert_eq!(time.refer_to(reference, told, S(310), S(310)), ClockChange::Distrusted(why));
+        assert_eq!(time.refer_to(reference, shown, S(310), S(310)), ClockChange::Distrusted(why));
         assert_eq!(trust(&time, 311), Trust::Untrusted, "neither time is one to date by");
-        time.note(told + S(20), S(330), S(330));
+        time.note(shown + S(20), S(330), S(330));
         assert_eq!(trust(&time, 331), Trust::Untrusted);
         // However much later.
         let at_last = confirmed + S(100_005);
@@ -276,8 +276,8 @@ fn an_answer_that_was_long_on_its_way_does_not_make_dates_look_ahead() {
 fn a_step_of_a_second_is_followed_without_a_word() {
     let time = start(None, START, 100);
     for step in [S(0), S(1), S(0)] {
-        let told = START + S(300) + step;
-        assert_eq!(time.note(told, S(400), S(400)), (told, None));
+        let shown = START + S(300) + step;
+        assert_eq!(time.note(shown, S(400), S(400)), (shown, None));
         assert_eq!((trust(&time, 400), time.earliest(S(400)).steady_since), (Trust::Trusted, None));
     }
 }

@@ -1,51 +1,50 @@
-//! Whether a clock goes with the time that really passes.
+//! Detects jumps of a clock.
 //!
-//! What lives here: the store's time, held against an uptime that nobody can set. What must never: reading either clock.
+//! Contents: the store's time, compared with an uptime that nobody can set. Never here: reading either clock.
 
 use super::span::{drift_max, millis, moment};
 use semel_core::time::Time;
 use std::time::Duration;
 
-/// A step forward of at most this is followed by itself, after a steady while.
+/// A jump forward of at most this is followed after a steady period.
 const FORWARD_MAX: Duration = Duration::from_hours(1);
 
-/// What one answer showed about the clock, where that is news.
+/// A change that an answer showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
-    /// The clock jumped, by so many milliseconds.
+pub(super) enum WatchEvent {
+    /// The clock jumped by this many milliseconds.
     Moved(i128),
-    /// It is back where it should be.
+    /// It is right again.
     Back,
-    /// It stayed where it had jumped to, and is followed from now on.
+    /// It stayed after the jump, and is followed from now on.
     Followed(i128),
 }
 
-/// The clock was set: where it is, and since when.
+/// A jump: how far, and since when.
 #[derive(Debug, Clone, Copy)]
-struct Away {
+struct Jump {
     offset: i128,
     since: Duration,
 }
 
-/// Holds the store's time against uptime.
+/// Compares the store's time with the uptime.
 ///
-/// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many small
-/// steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on from where
-/// it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead for long
-/// enough.
+/// Slow drift (a clock that is being slewed) is followed. Faster changes add up, however small the steps, until they
+/// exceed the allowance. From then on the clock is not trusted: time continues without the jump until the clock
+/// returns, an operator confirms it, or it has stayed at most an hour ahead for long enough.
 ///
-/// A clock that was set far ahead is never believed by waiting: an hour later its year ahead is no less wrong.
+/// A clock that was set far ahead is never trusted just by waiting: a year ahead is still wrong an hour later.
 #[derive(Debug, Clone)]
 pub(super) struct ClockWatch {
     allowance: Duration,
     steady_for: Duration,
-    /// Wall time less uptime, in milliseconds: the same as long as both go at one pace. Not less than this.
+    /// A lower bound of wall time minus uptime in milliseconds, which is constant while both run at the same speed.
     offset: i128,
-    /// By how much it may be more: the answer that it is known from was on its way for that long.
+    /// The uncertainty: the duration of the call that it is known from.
     unsure: i128,
     /// Up to when drift has been followed.
     followed: Duration,
-    away: Option<Away>,
+    away: Option<Jump>,
 }
 
 impl ClockWatch {
@@ -62,10 +61,16 @@ impl ClockWatch {
         Self { allowance, steady_for, offset, unsure, followed: received, away: None }
     }
 
-    /// Takes the store's time from an answer to a question put at `asked`. Yields the time to go by, and what is new.
-    pub(super) fn feed(&mut self, told: Time, asked: Duration, received: Duration) -> (Time, Option<News>) {
-        let clock = i128::from(told.as_millis());
-        // The store read its clock somewhere between question and answer.
+    /// Adds the store's time from an answer to a call at `asked`. Returns the time to use, and a change if there is
+    /// one.
+    pub(super) fn feed(
+        &mut self,
+        shown: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> (Time, Option<WatchEvent>) {
+        let clock = i128::from(shown.as_millis());
+        // The store read its clock somewhere between the call and the answer.
         let (earliest, latest) = (self.offset + millis(asked), self.offset + self.unsure + millis(received));
         let off = if clock > latest { clock - latest } else { (clock - earliest).min(0) };
         let drift = drift_max(self.followed, received);
@@ -75,38 +80,38 @@ impl ClockWatch {
                 self.offset += off.clamp(-drift, drift);
                 self.followed = received;
             }
-            return (told, self.away.take().map(|_| News::Back));
+            return (shown, self.away.take().map(|_| WatchEvent::Back));
         }
-        // What is not believed is not followed, nor let drift into belief.
+        // A clock that is not trusted is not followed, and drift must not make it trusted.
         self.followed = received;
         let offset = clock - millis(received);
         let took = millis(received.saturating_sub(asked));
-        let stays = |away: &Away| (offset - away.offset).abs() <= millis(self.allowance) + took;
+        let stays = |away: &Jump| (offset - away.offset).abs() <= millis(self.allowance) + took;
         let Some(away) = self.away.filter(stays) else {
-            self.away = Some(Away { offset, since: received });
-            return (moment(earliest), Some(News::Moved(off)));
+            self.away = Some(Jump { offset, since: received });
+            return (moment(earliest), Some(WatchEvent::Moved(off)));
         };
         let is_steady = received.saturating_sub(away.since) >= self.steady_for;
         if is_steady && off > 0 && off <= millis(FORWARD_MAX) {
-            self.accept(told, asked, received);
-            return (told, Some(News::Followed(off)));
+            self.accept(shown, asked, received);
+            return (shown, Some(WatchEvent::Followed(off)));
         }
         (moment(earliest), None)
     }
 
-    /// From now on the clock is right as it is.
-    pub(super) fn accept(&mut self, told: Time, asked: Duration, received: Duration) {
-        *self = Self::new(self.allowance, self.steady_for, told, asked, received);
+    /// From now on, the clock counts as right.
+    pub(super) fn accept(&mut self, shown: Time, asked: Duration, received: Duration) {
+        *self = Self::new(self.allowance, self.steady_for, shown, asked, received);
     }
 
-    /// The offset is known to lie between `low` and `high` from another answer.
+    /// Another answer shows that the offset is between `low` and `high`.
     fn narrow(&mut self, low: i128, high: i128) {
         let upper = (self.offset + self.unsure).min(high).max(self.offset);
         self.offset = self.offset.max(low).min(upper);
         self.unsure = upper - self.offset;
     }
 
-    /// By how many milliseconds the clock is off, where it is not believed.
+    /// The error of the clock in milliseconds, if it is not trusted.
     pub(super) fn off(&self) -> Option<i128> {
         self.away.map(|away| away.offset - self.offset)
     }
@@ -123,7 +128,7 @@ mod tests {
         ClockWatch::new(S(5), S(600), START, S(100), S(100))
     }
 
-    fn feed(watch: &mut ClockWatch, store: Time, uptime: Duration) -> (Time, Option<News>) {
+    fn feed(watch: &mut ClockWatch, store: Time, uptime: Duration) -> (Time, Option<WatchEvent>) {
         watch.feed(store, uptime, uptime)
     }
 
@@ -143,32 +148,32 @@ mod tests {
         for within in [START + S(6), START - S(4)] {
             assert_eq!(feed(&mut watch(), within, S(101)), (within, None));
         }
-        assert_eq!(feed(&mut watch(), START + S(6) + tick, S(101)), (right, Some(News::Moved(5_001))));
-        assert_eq!(feed(&mut watch(), START - S(4) - tick, S(101)), (right, Some(News::Moved(-5_001))));
+        assert_eq!(feed(&mut watch(), START + S(6) + tick, S(101)), (right, Some(WatchEvent::Moved(5_001))));
+        assert_eq!(feed(&mut watch(), START - S(4) - tick, S(101)), (right, Some(WatchEvent::Moved(-5_001))));
     }
 
     #[test]
     fn an_answer_that_took_long_is_no_jump() {
         let mut watch = watch();
-        for told in [S(0), S(20), S(40)] {
-            assert_eq!(watch.feed(START + told, S(100), S(140)), (START + told, None));
+        for shown in [S(0), S(20), S(40)] {
+            assert_eq!(watch.feed(START + shown, S(100), S(140)), (START + shown, None));
         }
         let (now, news) = watch.feed(START + S(50), S(100), S(140));
-        assert_eq!((now, news), (START, Some(News::Moved(10_000))), "not earlier than the question");
+        assert_eq!((now, news), (START, Some(WatchEvent::Moved(10_000))), "not earlier than the question");
     }
 
     #[test]
     fn a_first_answer_that_took_long_makes_no_jump_of_the_next_one() {
         // Asked at 60, answered at 100: the clock may have shown that at any moment between.
         let first = || ClockWatch::new(S(5), S(600), START, S(60), S(100));
-        for told in [S(1), S(20), S(41)] {
+        for shown in [S(1), S(20), S(41)] {
             let mut watch = first();
-            assert_eq!(feed(&mut watch, START + told, S(101)), (START + told, None));
+            assert_eq!(feed(&mut watch, START + shown, S(101)), (START + shown, None));
             // From then on it is known.
-            let ahead = START + told + S(6) + Duration::from_millis(2);
-            assert_eq!(feed(&mut watch, ahead, S(102)).1, Some(News::Moved(5_002)), "{told:?}");
+            let ahead = START + shown + S(6) + Duration::from_millis(2);
+            assert_eq!(feed(&mut watch, ahead, S(102)).1, Some(WatchEvent::Moved(5_002)), "{shown:?}");
         }
-        assert!(matches!(feed(&mut first(), START + S(47), S(101)).1, Some(News::Moved(6_000))));
+        assert!(matches!(feed(&mut first(), START + S(47), S(101)).1, Some(WatchEvent::Moved(6_000))));
     }
 
     #[test]
@@ -188,7 +193,7 @@ mod tests {
     fn what_drifted_while_nobody_looked_is_no_jump() {
         let day = 86_400;
         assert_eq!(feed(&mut watch(), START + S(day + 43), S(100 + day)).1, None);
-        assert_eq!(feed(&mut watch(), START + S(day + 49), S(100 + day)).1, Some(News::Moved(49_000)));
+        assert_eq!(feed(&mut watch(), START + S(day + 49), S(100 + day)).1, Some(WatchEvent::Moved(49_000)));
     }
 
     #[test]
@@ -207,14 +212,14 @@ mod tests {
         let news: Vec<_> =
             (1..=10).map(|step| feed(&mut watch, START + S(12 * step), S(100 + 10 * step)).1).collect();
         assert_eq!(news[1], None);
-        assert!(matches!(news[2], Some(News::Moved(_))), "{news:?}");
+        assert!(matches!(news[2], Some(WatchEvent::Moved(_))), "{news:?}");
     }
 
     #[test]
     fn a_clock_that_stays_far_ahead_or_behind_is_never_believed_by_waiting() {
         for away in [START + S(3_601), START - S(60)] {
             let mut watch = watch();
-            assert!(matches!(feed(&mut watch, away, S(100)).1, Some(News::Moved(_))));
+            assert!(matches!(feed(&mut watch, away, S(100)).1, Some(WatchEvent::Moved(_))));
             for passed in 1..10_000 {
                 let (now, news) = feed(&mut watch, away + S(60 * passed), S(100 + 60 * passed));
                 assert_eq!((now, news), (START + S(60 * passed), None));
@@ -228,13 +233,16 @@ mod tests {
         let at = |watch: &mut ClockWatch, passed: u64, off: Duration| {
             feed(watch, START + S(passed) + off, S(100 + passed)).1
         };
-        assert_eq!(at(&mut watch, 10, S(1_800)), Some(News::Moved(1_800_000)));
-        assert_eq!(at(&mut watch, 20, hour), Some(News::Moved(3_600_000)), "moved again");
+        assert_eq!(at(&mut watch, 10, S(1_800)), Some(WatchEvent::Moved(1_800_000)));
+        assert_eq!(at(&mut watch, 20, hour), Some(WatchEvent::Moved(3_600_000)), "moved again");
         assert_eq!(at(&mut watch, 619, hour), None);
-        assert_eq!(at(&mut watch, 620, hour), Some(News::Followed(3_600_000)));
+        assert_eq!(at(&mut watch, 620, hour), Some(WatchEvent::Followed(3_600_000)));
         assert_eq!(at(&mut watch, 630, hour), None);
         assert_eq!(watch.off(), None);
-        assert!(matches!(at(&mut watch, 640, S(0)), Some(News::Moved(_))), "the way back is a jump too");
+        assert!(
+            matches!(at(&mut watch, 640, S(0)), Some(WatchEvent::Moved(_))),
+            "the way back is a jump too"
+        );
     }
 
     #[test]
@@ -242,7 +250,7 @@ mod tests {
         let mut watch = watch();
         assert!(feed(&mut watch, START + S(86_400), S(101)).1.is_some());
         assert_eq!(watch.off(), Some(86_399_000));
-        assert_eq!(feed(&mut watch, START + S(2), S(102)), (START + S(2), Some(News::Back)));
+        assert_eq!(feed(&mut watch, START + S(2), S(102)), (START + S(2), Some(WatchEvent::Back)));
         assert_eq!((feed(&mut watch, START + S(3), S(103)).1, watch.off()), (None, None));
     }
 
@@ -253,6 +261,6 @@ mod tests {
         watch.accept(START + S(86_400), S(100), S(100));
         let next = START + S(86_401);
         assert_eq!(feed(&mut watch, next, S(101)), (next, None));
-        assert_eq!(feed(&mut watch, START + S(2), S(102)).1, Some(News::Moved(-86_400_000)));
+        assert_eq!(feed(&mut watch, START + S(2), S(102)).1, Some(WatchEvent::Moved(-86_400_000)));
     }
 }

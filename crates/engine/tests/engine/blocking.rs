@@ -101,7 +101,7 @@ async fn work_that_keeps_its_thread_past_its_deadline_is_renewed_no_more() {
 
 /// A runtime whose timer stands still: the only thread that was awake is woken by that timer and then held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_renewed_by_the_machines_own_clock_too_while_the_runtimes_timer_stands_still() {
+async fn a_lease_is_renewed_while_the_runtimes_timer_is_blocked() {
     let (fate, renewed) = telling(Question::Swap);
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), fate));
     let engine = Engine::builder(store).build().await.expect("the store answers");
@@ -119,7 +119,7 @@ async fn a_lease_is_renewed_by_the_machines_own_clock_too_while_the_runtimes_tim
 }
 
 #[tokio::test]
-async fn a_renewal_that_is_under_way_when_the_work_ends_holds_nothing_up_and_none_follows() {
+async fn a_running_renewal_does_not_delay_the_end_and_none_follows() {
     let world = World::new();
     let engine = world.engine().await;
     let (gate, swaps) = (Gate::new(), Arc::new(AtomicUsize::new(0)));

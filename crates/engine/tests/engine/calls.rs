@@ -29,7 +29,7 @@ async fn each_step_asks_the_store_as_seldom_as_it_can() {
     let (_, new) = calls!(world, engine.run(intent("k", "5"), charge).await.expect("a value"));
     let (_, replayed) = calls!(world, engine.run(intent("k", "5"), never).await.expect("a value"));
     let (claimed, claim) = calls!(world, engine.claim(&intent("h", "5")).await.expect("an answer"));
-    let Claimed::Yours(lease) = claimed else { panic!("nobody else has it") };
+    let Claimed::Leased(lease) = claimed else { panic!("nobody else has it") };
     let (id, token) = (lease.operation_id(), lease.token());
     // As the claims API does it, whose worker comes back with nothing but its token.
     let ((), renewed) = calls!(world, {

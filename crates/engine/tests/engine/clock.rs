@@ -8,8 +8,8 @@ use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{
-    Builder, Case, Claimed, Engine, Failed, Finding, Intent, NoValue, NotDone, NotYours, RunError, Settings,
-    Spawn, SystemRandom, Task,
+    Builder, Case, Claimed, Engine, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
+    RunErrorReason, Settings, Spawn, SystemRandom, Task,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ async fn replays(engine: &Engine, key: &str) -> bool {
 }
 
 async fn is_refused(engine: &Engine, intent: Intent) -> bool {
-    matches!(engine.run(intent, never).await, Err(RunError { reason: NoValue::ClockNotTrusted, .. }))
+    matches!(engine.run(intent, never).await, Err(RunError { reason: RunErrorReason::ClockNotTrusted, .. }))
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
     world.skip(DAY).await;
     assert!(matches!(
         engine.run(intent("new", "5"), never).await,
-        Err(RunError { reason: NoValue::Expired, .. })
+        Err(RunError { reason: RunErrorReason::Expired, .. })
     ));
 }
 
@@ -143,7 +143,7 @@ async fn a_restart_after_a_long_stop_needs_nobody() {
     world.pass(SETTLE + 2 * SWEEP).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Expired, .. })
+        Err(RunError { reason: RunErrorReason::Expired, .. })
     ));
 }
 
@@ -193,7 +193,7 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
     for engine in [&one, &other] {
         assert!(matches!(
             engine.run(intent("k", "5"), never).await,
-            Err(RunError { reason: NoValue::Expired, .. })
+            Err(RunError { reason: RunErrorReason::Expired, .. })
         ));
     }
 }
@@ -227,11 +227,11 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_does_not_come_back_with_a_clock_that_was_set_back() {
+async fn an_expired_lease_stays_expired_when_the_clock_is_set_back() {
     let world = World::new();
     let engine = node(&world).await;
     let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
-    let Claimed::Yours(lease) = engine.claim(&intent_under(policy, "k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent_under(policy, "k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     world.pass(secs(11)).await;
@@ -270,7 +270,7 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
     without.is_built.store(true, Ordering::Relaxed);
     let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
     let asks = intent_under(policy, "k", "5");
-    let Claimed::Yours(lease) = engine.claim(&asks).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&asks).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     lease.check().expect("a minute is not over");
@@ -283,7 +283,7 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
     lease.check().expect("by the new time");
     world.pass(secs(20)).await;
     let claimed = other.claim(&asks).await.expect("an answer");
-    assert!(matches!(claimed, Claimed::Told(_)), "it is held: {claimed:?}");
+    assert!(matches!(claimed, Claimed::Answered(_)), "it is held: {claimed:?}");
 }
 
 #[tokio::test]
@@ -328,8 +328,8 @@ async fn a_key_claimed_by_a_clock_a_year_ahead_can_be_settled_afterwards() {
     let first = node(&world).await;
     let lease = |engine: Engine, intent: Intent| async move {
         match engine.claim(&intent).await.expect("claimed") {
-            Claimed::Yours(lease) => lease.operation_id(),
-            Claimed::Told(told) => panic!("{told:?}"),
+            Claimed::Leased(lease) => lease.operation_id(),
+            Claimed::Answered(told) => panic!("{told:?}"),
         }
     };
     // A year ahead from the beginning: nobody could know.
@@ -343,7 +343,7 @@ async fn a_key_claimed_by_a_clock_a_year_ahead_can_be_settled_afterwards() {
     world.pass(SETTLE).await;
     let absent = || Verdict::NotApplied { asked_at: Time::MAX };
     let told = engine.resolve(begun, absent(), "ann", "not in the ledger").await;
-    assert!(matches!(told, Err(NotDone::Refused(Refusal::QuietUntil(_)))), "{told:?}");
+    assert!(matches!(told, Err(OperatorError::Refused(Refusal::QuietUntil(_)))), "{told:?}");
     world.pass(secs(120)).await;
     let settled = engine.resolve(begun, absent(), "ann", "not in the ledger").await.expect("settled");
     assert_eq!(settled.state_name(), StateName::FailedNotReplayable);
@@ -384,7 +384,7 @@ async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
     world.pass(secs(20)).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
     world.pass(secs(2)).await;
     assert_eq!(world.record().await.state_name(), StateName::Unknown, "27 s have passed, not two hours");
@@ -399,13 +399,13 @@ async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
 async fn nobody_finishes_or_renews_by_a_clock_that_is_not_trusted() {
     let world = World::new();
     let first = node(&world).await;
-    let Claimed::Yours(lease) = first.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
+    let Claimed::Leased(lease) = first.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
     let (id, token) = (lease.id(), lease.token());
     first.shutdown(secs(1)).await;
     back(&world, 400 * DAY);
     let engine = node(&world).await;
     let lease = engine.lease(id, token).await.expect("an answer").expect("still its own");
-    assert!(matches!(lease.renew().await, Err(NotYours::ClockNotTrusted)));
+    assert!(matches!(lease.renew().await, Err(LeaseError::ClockNotTrusted)));
     let paid = semel::core::classify::Ending::Succeeded(semel::core::outcome::Outcome::value("7"));
     let finishing = tokio::spawn(lease.finish(paid));
     world.pass(secs(20)).await;

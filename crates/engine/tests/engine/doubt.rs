@@ -7,8 +7,8 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::{Record, State, StateName};
 use semel::core::time::Time;
 use semel::{
-    Builder, Case, Claimed, Engine, Failed, Finding, NoValue, NotDone, Probe, Reconcile, RunError, Settings,
-    Sweep, Told,
+    Builder, Case, Claimed, Engine, Failed, Finding, OperatorError, Probe, Reconcile, RequestOutcome,
+    RunError, RunErrorReason, Settings, Sweep,
 };
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,7 +42,10 @@ impl Provider {
 async fn lose(engine: &Engine) {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     let told = engine.run(intent("k", "5"), lost).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -73,7 +76,7 @@ async fn not_found_counts_only_after_the_quiet_period() {
 }
 
 #[tokio::test]
-async fn a_provider_that_does_not_answer_is_asked_less_and_less_and_then_left_to_an_operator() {
+async fn a_silent_provider_is_probed_less_often_then_left_to_an_operator() {
     let world = World::new();
     let provider = Provider::that_says(Finding::NoAnswer);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
@@ -105,7 +108,7 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
     world.rest().await;
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("settled").value, 7);
@@ -115,7 +118,7 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
 async fn the_quiet_period_is_longer_by_what_clocks_may_differ() {
     let world = World::new();
     let provider = Provider::that_says(Finding::NotFound);
-    let by_default = semel::Settings::default();
+    let by_default = Settings::default();
     let engine = world.engine_with(|builder| provider.reconciles(builder.settings(by_default))).await;
     lose(&engine).await;
     world.pass(secs(98)).await;
@@ -199,7 +202,7 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     for _ in 0..2 {
         assert!(matches!(
             engine.run(ask(), lost).await,
-            Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })
+            Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })
         ));
         world.pass(secs(120)).await;
     }
@@ -208,14 +211,14 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     world.skip(window).await;
     assert!(provider.asked() > 0, "nobody else settles it any more");
     assert!(!world.saw("LeftToOperator"), "the time to ask begins with the first question");
-    assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: RunErrorReason::Unknown, .. })));
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     world.pass(secs(300)).await;
     assert_eq!(engine.run(ask(), never).await.expect("what the provider told").value, 7);
 }
 
 #[tokio::test]
-async fn whom_to_ask_is_looked_up_for_each_question_and_may_change_while_the_engine_runs() {
+async fn the_reconciler_is_looked_up_for_each_probe() {
     let world = World::new();
     let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
     let listed: Arc<Mutex<Option<Arc<dyn Reconcile>>>> = Arc::default();
@@ -275,9 +278,9 @@ async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
     assert_eq!((&*last.who, &*last.why), ("ann", "resolved as applied: seen in the bank's list"));
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("the outcome").value, 7);
     let again = engine.resolve(operation_id, Verdict::Refused, "bob", "no").await;
-    assert!(matches!(again, Err(NotDone::Refused(Refusal::WrongState))), "{again:?}");
+    assert!(matches!(again, Err(OperatorError::Refused(Refusal::WrongState))), "{again:?}");
     let released = engine.release(operation_id, "bob", "no").await;
-    assert!(matches!(released, Err(NotDone::Refused(Refusal::WrongState))), "{released:?}");
+    assert!(matches!(released, Err(OperatorError::Refused(Refusal::WrongState))), "{released:?}");
 }
 
 #[tokio::test]
@@ -288,7 +291,7 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
     drop(engine.run(intent("k", "5"), busy).await);
     assert!(matches!(
         engine.run(intent("k", "6"), never).await,
-        Err(RunError { reason: NoValue::Mismatch, .. })
+        Err(RunError { reason: RunErrorReason::Mismatch, .. })
     ));
     engine
         .release(world.record().await.operation_id(), "ann", "typed the wrong amount")
@@ -296,7 +299,7 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
         .expect("released");
     assert_eq!(engine.run(intent("k", "6"), charge).await.expect("another payload").value, 2);
     let unknown = semel::core::id::OperationId::from_bytes([9; 16]);
-    assert!(matches!(engine.release(unknown, "ann", "?").await, Err(NotDone::NotFound)));
+    assert!(matches!(engine.release(unknown, "ann", "?").await, Err(OperatorError::NotFound)));
 }
 
 #[tokio::test]
@@ -326,11 +329,14 @@ async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
         let doubt = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
         assert!(engine.run(claimed(), doubt).await.is_err());
         let asked = intent_under(Policy::new(Class::External), "k", "5");
-        let told = engine.attend(&asked).await.expect("an answer").told;
-        assert!(matches!(told, Told::Unknown { repeatable } if repeatable == expected), "{class}: {told:?}");
+        let told = engine.attend(&asked).await.expect("an answer").outcome;
+        assert!(
+            matches!(told, RequestOutcome::Unknown { repeatable } if repeatable == expected),
+            "{class}: {told:?}"
+        );
         world.skip(secs(24 * 3600)).await;
-        let told = engine.attend(&asked).await.expect("an answer").told;
-        assert!(matches!(told, Told::Unknown { repeatable: false }), "{class}: {told:?}");
+        let told = engine.attend(&asked).await.expect("an answer").outcome;
+        assert!(matches!(told, RequestOutcome::Unknown { repeatable: false }), "{class}: {told:?}");
     }
 }
 
@@ -379,7 +385,7 @@ async fn every_question_is_counted_once_and_no_other_is() {
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     // The owner went silent: absence proves nothing before the quiet period is over.
     let claimed = engine.claim(&intent("k", "5")).await.expect("a claim");
-    let Claimed::Yours(lease) = claimed else { panic!("it is free") };
+    let Claimed::Leased(lease) = claimed else { panic!("it is free") };
     drop(lease);
     world.pass(secs(80)).await;
     assert!(provider.asked() > 1, "the quiet period is not over: {}", provider.asked());
@@ -396,12 +402,12 @@ async fn an_owner_that_went_silent_is_reported_once_whoever_finds_out() {
         });
         let engine = engine.await;
         let claimed = engine.claim(&intent("k", "5")).await.expect("a claim");
-        let Claimed::Yours(lease) = claimed else { panic!("it is free") };
+        let Claimed::Leased(lease) = claimed else { panic!("it is free") };
         drop(lease);
         world.skip(secs(120)).await;
         if is_retried {
             let told = engine.run(intent("k", "5"), never).await;
-            assert!(matches!(told, Err(RunError { reason: NoValue::Unknown, .. })), "{told:?}");
+            assert!(matches!(told, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{told:?}");
         }
         engine.sweep().await.expect("the store answers");
         assert_eq!(world.times_seen("Lapsed"), 1, "retried: {is_retried}");

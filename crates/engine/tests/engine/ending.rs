@@ -6,7 +6,9 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
-use semel::{Attempt, Call, Claimed, Error, Event, Failed, GivenUp, NoValue, Observer, RunError, Told};
+use semel::{
+    Attempt, Call, Claimed, Error, Event, Failed, GivenUp, Observer, RequestOutcome, RunError, RunErrorReason,
+};
 use semel_testkit::faults::{Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,16 +23,16 @@ async fn a_panic_is_never_a_release_and_its_record_stands_until_the_lease_dies()
     let engine = world.engine().await;
     assert!(matches!(
         engine.run(intent("k", "5"), panics).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
     assert!(world.saw("Panicked"));
     assert_eq!(world.record().await.state_name(), StateName::Processing);
     let now = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(now, Err(RunError { reason: NoValue::InProgress, .. })), "{now:?}");
+    assert!(matches!(now, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{now:?}");
     world.pass(secs(31)).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }
@@ -40,7 +42,7 @@ async fn where_the_provider_deduplicates_the_attempt_after_a_panic_is_made_again
     let world = World::new();
     let engine = world.engine().await;
     let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
-    assert!(matches!(engine.run(ask(), panics).await, Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(engine.run(ask(), panics).await, Err(RunError { reason: RunErrorReason::Unknown, .. })));
     world.pass(secs(31)).await;
     assert_eq!(engine.run(ask(), charge).await.expect("the second attempt").value, 2);
 }
@@ -51,7 +53,10 @@ async fn what_had_not_begun_is_given_back_whatever_came_in_between() {
     let engine = world.engine().await;
     let panicked = engine.run(intent("k", "5").reserved(), panics).await;
     assert!(
-        matches!(panicked, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Panicked)), .. })),
+        matches!(
+            panicked,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Panicked)), .. })
+        ),
         "{panicked:?}"
     );
     world.rest().await;
@@ -75,7 +80,7 @@ async fn work_that_outlives_its_deadline_is_dropped_and_in_doubt() {
     world.pass(secs(64)).await;
     assert_eq!(world.record().await.state_name(), StateName::Processing, "renewed while it runs");
     world.pass(secs(2)).await;
-    assert!(matches!(call.await.expect("no panic"), Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(call.await.expect("no panic"), Err(RunError { reason: RunErrorReason::Unknown, .. })));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
     assert!(world.saw("Overran"));
 }
@@ -124,7 +129,7 @@ async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
     world.pass(secs(600)).await;
     let other = world.engine().await;
     let told = other.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::InProgress, .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{told:?}");
     go.send(()).expect("it waits");
     assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
     assert!(!world.saw("LeaseLost"));
@@ -134,17 +139,17 @@ async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
 async fn a_dropped_lease_releases_nothing() {
     let world = World::new();
     let engine = world.engine().await;
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     drop(lease);
     world.pass(secs(29)).await;
     let told = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::InProgress, .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{told:?}");
     world.pass(secs(2)).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
 }
 
@@ -152,7 +157,7 @@ async fn a_dropped_lease_releases_nothing() {
 async fn a_worker_claims_renews_and_finishes_by_hand_also_from_another_request() {
     let world = World::new();
     let engine = world.engine().await;
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     let (id, token) = (lease.id(), lease.token());
@@ -165,17 +170,17 @@ async fn a_worker_claims_renews_and_finishes_by_hand_also_from_another_request()
     let paid = Outcome::value("paid");
     let stored = lease.finish(Ending::Succeeded(paid.clone())).await.expect("stored");
     assert_eq!(stored.state, StateName::Succeeded);
-    let Claimed::Told(answer) = engine.claim(&intent("k", "5")).await.expect("an answer") else {
+    let Claimed::Answered(answer) = engine.claim(&intent("k", "5")).await.expect("an answer") else {
         panic!("it is finished")
     };
-    assert!(matches!(answer.told, Told::Replayed(replayed) if replayed.outcome == paid));
+    assert!(matches!(answer.outcome, RequestOutcome::Replayed(replayed) if replayed.outcome == paid));
 }
 
 #[tokio::test]
 async fn a_worker_that_was_taken_for_dead_still_tells_how_its_attempt_ended() {
     let world = World::new();
     let engine = world.engine().await;
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     world.pass(secs(40)).await;
@@ -190,13 +195,16 @@ async fn a_worker_whose_attempt_was_taken_over_is_told_what_its_successor_did() 
     let world = World::new();
     let engine = world.engine().await;
     let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
-    let Claimed::Yours(stale) = engine.claim(&ask()).await.expect("claimed") else {
+    let Claimed::Leased(stale) = engine.claim(&ask()).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     world.pass(secs(40)).await;
     assert_eq!(engine.run(ask(), charge).await.expect("taken over").value, 2);
     let told = stale.finish(Ending::Succeeded(Outcome::value("99"))).await.expect_err("fenced");
-    assert!(matches!(&told, Told::Replayed(replayed) if replayed.outcome == Outcome::value("2")), "{told:?}");
+    assert!(
+        matches!(&told, RequestOutcome::Replayed(replayed) if replayed.outcome == Outcome::value("2")),
+        "{told:?}"
+    );
     assert!(world.saw("Fenced") && world.saw("differs: true"));
 }
 
@@ -220,7 +228,10 @@ async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new() {
     });
     world.rest().await;
     let refused = engine.run(intent("other", "5"), never).await;
-    assert!(matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::Closing), .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })),
+        "{refused:?}"
+    );
     go.send(()).expect("it waits");
     assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
     let farewell = closing.await.expect("no panic");
@@ -247,8 +258,10 @@ async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
         assert_eq!((farewell.running, farewell.cut_off, farewell.unstored), (1, 1, 0));
         let told = call.await.expect("no panic").expect_err("cut off");
         match told {
-            RunError { reason: NoValue::Unknown, .. } => assert!(!reserved),
-            RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => assert!(reserved),
+            RunError { reason: RunErrorReason::Unknown, .. } => assert!(!reserved),
+            RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => {
+                assert!(reserved)
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(world.record().await.state_name(), state);
@@ -274,7 +287,7 @@ impl Observer for Clumsy {
 }
 
 #[tokio::test]
-async fn a_renewal_that_its_observer_panics_over_is_told_as_a_lost_lease_and_others_go_on() {
+async fn an_observer_panic_during_renewal_loses_only_that_lease() {
     let world = World::new();
     let lost = Arc::new(AtomicUsize::new(0));
     let clumsy = Clumsy { has_panicked: AtomicBool::new(false), lost: Arc::clone(&lost) };

@@ -3,7 +3,7 @@
 use super::world::{World, charge, forever, intent, intent_under, never, secs};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Error, Failed, GivenUp, NoValue, RunError, Settings};
+use semel::{Error, Failed, GivenUp, RunError, RunErrorReason, Settings};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ async fn peer_bug_a_store_that_is_down_lets_work_run_unprotected() {
     world.fate(|_| Fault::FailBefore);
     let refused = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(&refused, Err(RunError { reason: NoValue::NotRun(Error::Store(error)), .. }) if error.is_retryable())
+        matches!(&refused, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(error)), .. }) if error.is_retryable())
     );
     world.fate(|_| Fault::Pass);
     assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the first attempt").value, 1);
@@ -86,9 +86,9 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
     let done = call.await.expect("no panic").expect("a value");
     assert_eq!((done.value, done.stored), (1, false));
     assert!(world.saw("Unstored"));
-    // A twin that asks meanwhile is not given what is not stored.
+    // A duplicate that asks meanwhile is not given what is not stored.
     let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(twin, Err(RunError { reason: NoValue::InProgress, .. })), "{twin:?}");
+    assert!(matches!(twin, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{twin:?}");
     world.fate(|_| Fault::Pass);
     world.pass(secs(3)).await;
     let again = engine.run(intent("k", "5"), never).await.expect("stored by now");
@@ -118,7 +118,7 @@ async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
     world.rest().await;
     let told = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Lapsed)), .. })),
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Lapsed)), .. })),
         "{told:?}"
     );
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
@@ -137,7 +137,7 @@ async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
     });
     let refused = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
         "{refused:?}"
     );
     down.store(false, Ordering::SeqCst);
@@ -158,7 +158,10 @@ async fn a_store_that_never_answers_is_given_up_on() {
     });
     world.pass(secs(25)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -178,7 +181,10 @@ async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
     world.pass(secs(2)).await;
     assert!(call.is_finished(), "what a request waits for may take 1 s, and one call was enough");
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -224,7 +230,7 @@ async fn an_owner_that_cannot_renew_does_not_send() {
     world.pass(secs(3)).await;
     assert!(matches!(
         call.await.expect("no panic"),
-        Err(RunError { reason: NoValue::Failed(Failed::NotApplied(_)), .. })
+        Err(RunError { reason: RunErrorReason::Failed(Failed::NotApplied(_)), .. })
     ));
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
@@ -272,7 +278,7 @@ async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_no
 }
 
 #[tokio::test]
-async fn a_twin_is_told_what_the_store_says_once_the_owners_lease_is_over() {
+async fn a_duplicate_gets_the_stores_answer_after_the_owners_lease() {
     let world = World::new();
     let (stalled, other) = (world.engine().await, world.engine().await);
     let policy = || {

@@ -2,7 +2,7 @@
 
 use super::world::{World, intent_under, secs};
 use semel::core::policy::{Class, Policy};
-use semel::{Claimed, NotYours};
+use semel::{Claimed, LeaseError};
 
 /// The lease is lost to a successor, and the owner learns of it. Handing out the successor's fence then would let the
 /// late worker through wherever the successor is let through.
@@ -12,13 +12,13 @@ async fn an_owner_that_was_taken_over_keeps_its_own_fence_and_may_not_send() {
     let (one, other) = (world.engine().await, world.engine().await);
     let policy = Policy::new(Class::Downstream);
     let intent = intent_under(policy.clone(), "one", "5");
-    let Ok(Claimed::Yours(first)) = one.claim(&intent).await else { panic!("nobody else is there") };
+    let Ok(Claimed::Leased(first)) = one.claim(&intent).await else { panic!("nobody else is there") };
     let (fence, attempt) = (first.fence(), first.attempt());
     world.pass(policy.lease + secs(1)).await;
-    let Ok(Claimed::Yours(second)) = other.claim(&intent).await else { panic!("its lease is dead") };
+    let Ok(Claimed::Leased(second)) = other.claim(&intent).await else { panic!("its lease is dead") };
     assert!(second.fence() > fence);
 
-    assert!(matches!(first.renew().await, Err(NotYours::Lost)));
+    assert!(matches!(first.renew().await, Err(LeaseError::Lost)));
     assert_eq!((first.fence(), first.attempt()), (fence, attempt));
-    assert!(matches!(first.check(), Err(NotYours::Lost)));
+    assert!(matches!(first.check(), Err(LeaseError::Lost)));
 }

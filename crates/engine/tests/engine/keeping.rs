@@ -10,7 +10,7 @@ use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
-use semel::{Claimed, Engine, Error, Event, Failed, NoValue, Observer, RunError};
+use semel::{Claimed, Engine, Error, Event, Failed, Observer, RunError, RunErrorReason};
 use semel_test_support::ScratchDir;
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
@@ -35,7 +35,7 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Expired, .. })
+        Err(RunError { reason: RunErrorReason::Expired, .. })
     ));
     engine.shutdown(secs(1)).await;
     world.clock.advance(30 * DAY);
@@ -155,7 +155,10 @@ async fn a_quota_refuses_new_keys_and_never_a_retry() {
     drop(engine.run(intent("first", "5"), busy).await);
     engine.run(intent("second", "5"), charge).await.expect("the second key");
     let third = engine.run(intent("third", "5"), never).await;
-    assert!(matches!(third, Err(RunError { reason: NoValue::NotRun(Error::Quota(_)), .. })), "{third:?}");
+    assert!(
+        matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })),
+        "{third:?}"
+    );
     assert_eq!(engine.run(intent("first", "5"), charge).await.expect("a retry").value, 2);
     assert!(engine.run(intent("second", "5"), never).await.expect("a replay").replayed);
     assert!(world.saw("QuotaExceeded"));
@@ -177,7 +180,7 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
     engine.run(export("second"), charge).await.expect("the second key");
     for _ in 0..10 {
         let third = engine.run(export("third"), never).await;
-        let Err(RunError { reason: NoValue::NotRun(Error::Quota(told)), .. }) = &third else {
+        let Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(told)), .. }) = &third else {
             panic!("{third:?}")
         };
         assert!(told.is_of_operation && told.retry_after == secs(30), "{told:?}");
@@ -190,7 +193,7 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
     }
     let over = engine.run(intent("too many", "5"), never).await;
     assert!(
-        matches!(over, Err(RunError { reason: NoValue::NotRun(Error::Quota(told)), .. }) if !told.is_of_operation),
+        matches!(over, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(told)), .. }) if !told.is_of_operation),
         "{over:?}"
     );
     world.pass(secs(31)).await;
@@ -198,7 +201,7 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
 }
 
 #[tokio::test]
-async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_limit() {
+async fn a_key_whose_first_claim_was_lost_is_charged_once() {
     let world = World::new();
     let two = Some(Rate { count: NonZeroU32::new(2).expect("two"), per: secs(60) });
     let quotas = Quotas { new_per_caller: two, ..Quotas::default() };
@@ -214,13 +217,16 @@ async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_lim
     assert_eq!(world.store.under_way(), 1, "the first was lost");
     engine.run(export("second"), charge).await.expect("one token is left of both limits");
     let third = engine.run(export("third"), never).await;
-    assert!(matches!(third, Err(RunError { reason: NoValue::NotRun(Error::Quota(_)), .. })), "{third:?}");
+    assert!(
+        matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })),
+        "{third:?}"
+    );
 }
 
 /// What the card's number is written as.
 const CARD: &str = "4111 1111 1111 1111";
 
-/// Whether the only record can be read by whoever reads the store.
+/// Whether the only record can be read by anyone who reads the store.
 async fn is_readable(world: &World) -> bool {
     let stored = semel::core::codec::encode_record(&world.record().await);
     stored.windows(CARD.len()).any(|bytes| bytes == CARD.as_bytes())
@@ -250,7 +256,7 @@ async fn what_must_be_sealed_is_refused_where_there_is_no_key_and_nothing_is_sto
     let world = World::new();
     let engine = world.engine().await;
     let told = engine.run(intent("k", "5").sealed(Seal::Required), never).await;
-    let Err(RunError { reason: NoValue::NotRun(error @ Error::NoSealingKey), .. }) = &told else {
+    let Err(RunError { reason: RunErrorReason::NotRun(error @ Error::NoSealingKey), .. }) = &told else {
         panic!("{told:?}")
     };
     assert!(!error.is_retryable() && error.to_string().contains("Builder::sealing"), "{error}");
@@ -267,7 +273,7 @@ async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_wa
     // A worker that has nothing but its token.
     let world = World::new();
     let engine = world.engine_with(|builder| builder.sealing(ring())).await;
-    let Ok(Claimed::Yours(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
+    let Ok(Claimed::Leased(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
     let (id, token) = (lease.id(), lease.token());
     drop(lease);
     let lease = engine.lease(id, token).await.expect("the store answers").expect("it is its own");
@@ -282,10 +288,10 @@ async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_wa
     let id = world.record().await.operation_id();
     engine.resolve(id, verdict, "alice", "the bank says so").await.expect("resolved");
     assert!(!is_readable(&world).await);
-    // Whoever holds the lease that it claimed itself goes by what it said.
+    // Anyone who holds the lease that it claimed itself goes by what it said.
     let world = World::new();
     let engine = world.engine_with(|builder| builder.sealing(ring())).await;
-    let Ok(Claimed::Yours(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
+    let Ok(Claimed::Leased(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
     lease.finish(Ending::Succeeded(Outcome::value(CARD))).await.expect("stored");
     assert!(is_readable(&world).await);
 }
@@ -308,7 +314,7 @@ async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_wi
         [world.engine().await, world.engine_with(|builder| builder.sealing(KeyRing::new(key("b", 2)))).await]
     {
         let told = other.run(intent("k", "5"), again).await;
-        assert!(matches!(told, Err(RunError { reason: NoValue::NotRetained, .. })), "{told:?}");
+        assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRetained, .. })), "{told:?}");
     }
     assert!(world.saw("Unopened"));
 }

@@ -8,7 +8,7 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
 use semel::local::{Entered, LocalEnding, LocalJudgement, Waiting};
-use semel::{Claimed, Ended, Error, Intent, NoValue, RunError, Told};
+use semel::{Claimed, Ended, Error, Intent, RequestOutcome, RunError, RunErrorReason};
 
 fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
@@ -16,7 +16,8 @@ fn local(key: &str) -> Intent {
 
 /// Every entry that starts an attempt, and the error that it refuses `intent` with.
 async fn refusals(engine: &semel::Engine, intent: &Intent) -> Vec<Error> {
-    let Err(RunError { reason: NoValue::NotRun(run), .. }) = engine.run(intent.clone(), never).await else {
+    let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) = engine.run(intent.clone(), never).await
+    else {
         panic!("run was taken")
     };
     let work = |_| async { panic!("the work was run") };
@@ -42,10 +43,10 @@ async fn every_entry_refuses_class_local_and_names_the_alternatives() {
     assert!(page.items.is_empty(), "nothing was claimed: {page:?}");
 }
 
-/// The record of an intent that was claimed under class `local`, by whoever may do that.
+/// The record of an intent that was claimed under class `local`, by anyone who may do that.
 async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin) {
     // What an external claim of the same intent is called, and then as if it had been claimed under `local`.
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
     let id = lease.id();
     lease.give_back().await.expect("given back");
     let record = world.record().await;
@@ -85,7 +86,8 @@ async fn a_record_claimed_as_local_is_not_attempted_by_the_engine() {
         let engine = world.engine_with(|builder| builder.settings(settings)).await;
         stored_under_local(&world, &engine, begin).await;
         world.pass(secs(35)).await;
-        let Err(RunError { reason: NoValue::NotRun(run), .. }) = engine.run(intent("k", "5"), never).await
+        let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) =
+            engine.run(intent("k", "5"), never).await
         else {
             panic!("it was run")
         };
@@ -103,7 +105,7 @@ async fn work_without_effect_is_run_again_after_a_crash() {
     let world = World::new();
     let engine = world.engine().await;
     let looking_on = || intent("k", "5").without_effect();
-    let Claimed::Yours(lost) = engine.claim(&looking_on()).await.expect("claimed") else { panic!("told") };
+    let Claimed::Leased(lost) = engine.claim(&looking_on()).await.expect("claimed") else { panic!("told") };
     drop(lost);
     assert_eq!(world.record().await.state_name(), StateName::Processing);
     world.pass(secs(31)).await;
@@ -139,6 +141,6 @@ async fn a_twin_of_an_open_transaction_gets_what_another_node_committed() {
     drop(command.committed(attempt, writes));
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("an answer");
     let Entered::Answered(answer) = entered else { panic!("it was to be run twice") };
-    assert!(matches!(answer.told, Told::Replayed(_)), "{answer:?}");
+    assert!(matches!(answer.outcome, RequestOutcome::Replayed(_)), "{answer:?}");
     drop(still_open);
 }

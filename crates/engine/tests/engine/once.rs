@@ -3,7 +3,7 @@
 use super::world::{engine, intent};
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
-use semel::{Ended, Failed, NoValue, RunError, Told};
+use semel::{Ended, Failed, RequestOutcome, RunError, RunErrorReason};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,10 +63,13 @@ async fn raw_outcomes_come_back_byte_for_byte() {
     let outcome = Outcome::http(201, headers, vec![0, 159, 146, 150, 255]);
     let stored = outcome.clone();
     let work = move |_| async move { Ended::from(Ending::Succeeded(stored)) };
-    assert!(matches!(engine.execute(intent("raw", "5"), work).await.expect("ran").told, Told::Ran(_)));
+    assert!(matches!(
+        engine.execute(intent("raw", "5"), work).await.expect("ran").outcome,
+        RequestOutcome::Ran(_)
+    ));
     let never = |_| async { panic!("it has run before") };
-    let told = engine.execute::<_, _, ()>(intent("raw", "5"), never).await.expect("a replay").told;
-    let Told::Replayed(replayed) = told else { panic!("expected a replay, got {told:?}") };
+    let told = engine.execute::<_, _, ()>(intent("raw", "5"), never).await.expect("a replay").outcome;
+    let RequestOutcome::Replayed(replayed) = told else { panic!("expected a replay, got {told:?}") };
     assert_eq!(replayed.outcome, outcome);
     assert!(replayed.stored.expires_at.is_some());
     assert_eq!(replayed.outcome.body, Body::Kept(vec![0, 159, 146, 150, 255].into()));
@@ -90,10 +93,10 @@ async fn the_same_key_with_another_payload_is_refused_also_while_the_first_runs(
     };
     begun.await.expect("begun");
     let other = || engine.run(intent("bound", "6"), |_| async { Ok::<_, Failed>(2) });
-    assert!(matches!(other().await, Err(RunError { reason: NoValue::Mismatch, .. })), "while it runs");
+    assert!(matches!(other().await, Err(RunError { reason: RunErrorReason::Mismatch, .. })), "while it runs");
     go.send(()).expect("it waits");
     assert_eq!(first.await.expect("no panic"), 1);
-    assert!(matches!(other().await, Err(RunError { reason: NoValue::Mismatch, .. })), "afterwards");
+    assert!(matches!(other().await, Err(RunError { reason: RunErrorReason::Mismatch, .. })), "afterwards");
 }
 
 #[tokio::test]
@@ -102,23 +105,23 @@ async fn what_took_no_effect_runs_again_and_what_was_refused_does_not() {
     let fail = |failed: Failed| move |_| async move { Err::<u32, _>(failed) };
     let busy = engine.run(intent("busy", "5"), fail(Failed::NotApplied("busy".into()))).await;
     assert!(
-        matches!(busy, Err(RunError { reason: NoValue::Failed(Failed::NotApplied(why)), .. }) if why == "busy")
+        matches!(busy, Err(RunError { reason: RunErrorReason::Failed(Failed::NotApplied(why)), .. }) if why == "busy")
     );
     let second =
         engine.run(intent("busy", "5"), |attempt: semel::Attempt| async move { Ok(attempt.number()) });
     assert_eq!(second.await.expect("the second attempt").value, 2);
 
     let refused = engine.run(intent("refused", "5"), fail(Failed::Refused("no such card".into()))).await;
-    assert!(matches!(refused, Err(RunError { reason: NoValue::Failed(Failed::Refused(_)), .. })));
+    assert!(matches!(refused, Err(RunError { reason: RunErrorReason::Failed(Failed::Refused(_)), .. })));
     let again = engine.run(intent("refused", "5"), |_| async { Ok(7) }).await;
     assert!(
-        matches!(again, Err(RunError { reason: NoValue::Failed(Failed::Refused(why)), .. }) if why == "no such card")
+        matches!(again, Err(RunError { reason: RunErrorReason::Failed(Failed::Refused(why)), .. }) if why == "no such card")
     );
 
     let doubtful = engine.run(intent("doubt", "5"), fail(Failed::InDoubt("no answer".into()))).await;
-    assert!(matches!(doubtful, Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })));
+    assert!(matches!(doubtful, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })));
     let again = engine.run(intent("doubt", "5"), |_| async { Ok(7) }).await;
-    assert!(matches!(again, Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(again, Err(RunError { reason: RunErrorReason::Unknown, .. })));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::world::{World, intent, never, secs};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Kind, Store as _};
-use semel::{Clock as _, Error, NoValue, RunError};
+use semel::{Clock as _, Error, RunError, RunErrorReason};
 use semel_testkit::faults::{Call, Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ impl UnderWay {
 }
 
 #[tokio::test]
-async fn claims_that_an_outage_lost_are_looked_for_a_few_at_a_time_and_given_back() {
+async fn claims_lost_in_an_outage_are_given_back_a_few_at_a_time() {
     let world = World::new();
     let engine = world.engine().await;
     let looks = Arc::new(AtomicUsize::new(0));
@@ -51,7 +51,7 @@ async fn claims_that_an_outage_lost_are_looked_for_a_few_at_a_time_and_given_bac
     for call in calls {
         let told = call.await.expect("no panic");
         assert!(
-            matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
             "{told:?}"
         );
     }
@@ -107,7 +107,10 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
     };
     let told = engine.run(intent("k", "5"), work);
     let (told, ()) = tokio::join!(told, world.pass(secs(11)));
-    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{told:?}"
+    );
     assert!(request.upgrade().is_none(), "the work is dropped, and what it held");
 
     let hidden = Arc::new(AtomicUsize::new(0));
@@ -121,13 +124,12 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
         _ => Fault::Pass,
     });
     let (farewell, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
-    assert_eq!(farewell, semel::Farewell::default(), "no attempt was under way");
+    assert_eq!(farewell, semel::ShutdownReport::default(), "no attempt was under way");
     assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has signed off");
 }
 
 #[tokio::test]
-async fn what_an_outage_longer_than_the_lease_lost_is_given_back_once_the_store_answers_and_then_left_alone()
-{
+async fn claims_lost_in_a_long_outage_are_given_back_once() {
     let world = World::new();
     let engine = world.engine().await;
     readings_hang(&world);
@@ -159,7 +161,7 @@ async fn what_an_outage_longer_than_the_lease_lost_is_given_back_once_the_store_
 }
 
 #[tokio::test]
-async fn a_store_that_takes_no_writes_is_noticed_without_a_request_and_so_is_one_that_does_again() {
+async fn refused_writes_are_noticed_without_a_request_and_so_is_recovery() {
     let world = World::new();
     let engine = world.engine().await;
     world.pass(secs(60)).await;

@@ -4,7 +4,7 @@ use super::world::{World, charge, intent, secs};
 use semel::core::key::Key;
 use semel::core::outcome::Body;
 use semel::core::scope::{Identity, Operation, Scope};
-use semel::{NotDone, Own};
+use semel::{CallerOperation, OperatorError};
 use std::time::Duration;
 
 fn scope(caller: &str) -> Scope {
@@ -13,12 +13,12 @@ fn scope(caller: &str) -> Scope {
 }
 
 #[tokio::test]
-async fn an_operation_is_shown_to_its_caller_until_it_is_past_its_time_and_never_to_another() {
+async fn an_operation_is_shown_only_to_its_caller_until_it_expires() {
     let world = World::new();
     let engine = world.engine().await;
     let id = engine.run(intent("one", "5"), charge).await.expect("a value").operation_id;
     let key = Key::from_source("one").expect("a key");
-    let Own { outcome, is_key, .. } =
+    let CallerOperation { outcome, is_key, .. } =
         engine.look_up_own(id, &scope("k-17"), Some(&key)).await.expect("it is theirs");
     assert_eq!((outcome.expect("an outcome").body, is_key), (Body::Kept("1".into()), true));
     let other = Key::from_source("two").expect("a key");
@@ -26,13 +26,13 @@ async fn an_operation_is_shown_to_its_caller_until_it_is_past_its_time_and_never
     assert!(!engine.look_up_own(id, &scope("k-17"), None).await.expect("it is theirs").is_key);
     for stranger in [scope("k-18"), scope("k-17").in_tenant("acme")] {
         let refused = engine.look_up_own(id, &stranger, Some(&key)).await;
-        assert!(matches!(refused, Err(NotDone::NotFound)), "{refused:?}");
+        assert!(matches!(refused, Err(OperatorError::NotFound)), "{refused:?}");
     }
     let named = engine.look_up(id).await.expect("a record").record.operation().clone();
     let by = |operation: &str| (*operation == *named).then(|| scope("k-17"));
     assert!(engine.look_up_own_by(id, Some(&key), by).await.expect("by its own operation's rule").is_key);
     let nobody = engine.look_up_own_by(id, Some(&key), |_| None).await;
-    assert!(matches!(nobody, Err(NotDone::NotFound)), "{nobody:?}");
+    assert!(matches!(nobody, Err(OperatorError::NotFound)), "{nobody:?}");
     world.skip(Duration::from_hours(24) + secs(1)).await;
     assert_eq!(engine.look_up_own(id, &scope("k-17"), None).await.expect("a tombstone").outcome, None);
 }

@@ -6,7 +6,9 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::Store as _;
 use semel::quota::Quotas;
-use semel::{Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, NoValue, NotDone, RunError};
+use semel::{
+    Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, OperatorError, RunError, RunErrorReason,
+};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -67,7 +69,10 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Overran)), .. })),
+        matches!(
+            told,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Overran)), .. })
+        ),
         "{told:?}"
     );
     assert_eq!(sent.load(Ordering::SeqCst), 0, "the attempt was over when its start was stored");
@@ -136,7 +141,7 @@ async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() 
     });
     let refused = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
         "{refused:?}"
     );
     down.store(false, Ordering::SeqCst);
@@ -171,9 +176,12 @@ async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
     world.pass(secs(35)).await;
     for call in calls {
         let told = call.await.expect("no panic");
-        assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::Store(_)), .. })), "{told:?}");
+        assert!(
+            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })),
+            "{told:?}"
+        );
     }
-    assert!(matches!(looking.await.expect("no panic"), Err(NotDone::Store(_))));
+    assert!(matches!(looking.await.expect("no panic"), Err(OperatorError::Store(_))));
 }
 
 #[tokio::test]
@@ -186,7 +194,7 @@ async fn a_node_that_has_left_stays_away_and_claims_nothing() {
     assert!(!settings.iter().any(|(name, _)| name.contains("node")), "{settings:?}");
     assert!(matches!(engine.claim(&intent("k", "5")).await, Err(Error::Closing)));
     let told = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::Closing), .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -212,7 +220,7 @@ async fn a_claim_by_hand_whose_caller_goes_away_is_given_back() {
 async fn a_finish_by_hand_is_stored_although_its_caller_goes_away() {
     let world = World::new();
     let engine = world.engine().await;
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
@@ -247,7 +255,10 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Closing)), .. })),
+        matches!(
+            told,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. })
+        ),
         "{told:?}"
     );
     assert_eq!(closing.await.expect("no panic").unstored, 0);
@@ -255,7 +266,7 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_took_no_effect_after_one_in_doubt_does_not_say_that_nothing_did() {
+async fn an_attempt_without_effect_keeps_an_earlier_doubt() {
     let world = World::new();
     let engine = world.engine().await;
     let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
@@ -263,6 +274,6 @@ async fn an_attempt_that_took_no_effect_after_one_in_doubt_does_not_say_that_not
     drop(engine.run(ask(), lost).await);
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
     let told = engine.run(ask(), busy).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::Unknown, .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{told:?}");
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }

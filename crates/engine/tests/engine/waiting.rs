@@ -8,7 +8,7 @@ use semel::core::machine::{self, Stamp};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::store::{Change, Clock as _, Delegate, Store, Written};
-use semel::{Attempt, Claimed, Engine, Failed, NoValue, RunError, SystemRandom, Told};
+use semel::{Attempt, Claimed, Engine, Failed, RequestOutcome, RunError, RunErrorReason, SystemRandom};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
@@ -73,8 +73,14 @@ async fn a_wait_ends_in_time_wherever_the_attempt_runs() {
     world.pass(secs(1)).await;
     assert!(!here.is_finished() && !there.is_finished());
     world.pass(secs(1) + secs(1) / 2).await;
-    assert!(matches!(here.await.expect("no panic"), Err(RunError { reason: NoValue::InProgress, .. })));
-    assert!(matches!(there.await.expect("no panic"), Err(RunError { reason: NoValue::InProgress, .. })));
+    assert!(matches!(
+        here.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::InProgress, .. })
+    ));
+    assert!(matches!(
+        there.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::InProgress, .. })
+    ));
 }
 
 #[tokio::test]
@@ -90,7 +96,7 @@ async fn a_waiter_gets_the_answer_of_an_attempt_that_took_no_effect_and_begins_n
     for waiting in [here, there] {
         let told = waiting.await.expect("no panic");
         assert!(
-            matches!(&told, Err(RunError { reason: NoValue::Failed(Failed::NotApplied(why)), .. }) if why == "busy"),
+            matches!(&told, Err(RunError { reason: RunErrorReason::Failed(Failed::NotApplied(why)), .. }) if why == "busy"),
             "{told:?}"
         );
     }
@@ -104,7 +110,8 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     let engine = world.engine().await;
     let policy =
         || Policy::new(Class::Downstream).with(|policy| policy.lease = secs(1)).expect("fit for use");
-    let Claimed::Yours(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed")
+    else {
         panic!("nobody else has it")
     };
     drop(dies);
@@ -118,7 +125,8 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     assert!(
         matches!(
             told,
-            Err(RunError { reason: NoValue::Unknown, .. } | RunError { reason: NoValue::InProgress, .. })
+            Err(RunError { reason: RunErrorReason::Unknown, .. }
+                | RunError { reason: RunErrorReason::InProgress, .. })
         ),
         "{told:?}"
     );
@@ -134,7 +142,7 @@ async fn mismatch_is_told_to_twins_here_and_elsewhere_without_waiting() {
     world.rest().await;
     for engine in [&one, &other] {
         let told = engine.run(intent("k", "6"), never).await;
-        assert!(matches!(told, Err(RunError { reason: NoValue::Mismatch, .. })), "{told:?}");
+        assert!(matches!(told, Err(RunError { reason: RunErrorReason::Mismatch, .. })), "{told:?}");
     }
 }
 
@@ -148,7 +156,10 @@ async fn a_twin_of_an_attempt_that_ended_in_doubt_is_told_so() {
     world.rest().await;
     end.send(Err(Failed::InDoubt("no answer".into()))).expect("it waits");
     world.rest().await;
-    assert!(matches!(waiting.await.expect("no panic"), Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(
+        waiting.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
+    ));
     drop(first.await);
 }
 
@@ -161,13 +172,13 @@ async fn replays_come_from_memory_and_are_still_judged() {
     assert!(engine.run(intent("k", "5"), never).await.expect("the outcome").replayed);
     assert!(matches!(
         engine.run(intent("k", "6"), never).await,
-        Err(RunError { reason: NoValue::Mismatch, .. })
+        Err(RunError { reason: RunErrorReason::Mismatch, .. })
     ));
     assert_eq!(world.store.calls(), calls, "no round trip");
     world.skip(secs(24 * 3600)).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Expired, .. })
+        Err(RunError { reason: RunErrorReason::Expired, .. })
     ));
 }
 
@@ -175,7 +186,7 @@ async fn replays_come_from_memory_and_are_still_judged() {
 async fn only_final_outcomes_are_kept_in_memory() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
-    let Claimed::Yours(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     lease.finish(Ending::NotApplied(None)).await.expect("stored");
@@ -185,26 +196,26 @@ async fn only_final_outcomes_are_kept_in_memory() {
 }
 
 #[tokio::test]
-async fn whoever_attends_is_told_the_outcome_or_that_it_still_runs_and_begins_nothing() {
+async fn attending_returns_the_outcome_or_in_progress_and_begins_nothing() {
     let world = World::new();
     let engine = world.engine().await;
-    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else is there")
     };
     let attend = |wait| {
         let (engine, intent) = (engine.clone(), intent("k", "5").waiting(wait));
-        tokio::spawn(async move { engine.attend(&intent).await.expect("an answer").told })
+        tokio::spawn(async move { engine.attend(&intent).await.expect("an answer").outcome })
     };
     let (short, long) = (attend(secs(1)), attend(secs(10)));
     world.pass(secs(2)).await;
-    assert!(matches!(short.await.expect("no panic"), Told::InProgress { .. }));
+    assert!(matches!(short.await.expect("no panic"), RequestOutcome::InProgress { .. }));
     lease.finish(Ending::NotApplied(Some(Outcome::value("refused")))).await.expect("stored");
     world.pass(secs(1)).await;
-    let Told::Replayed(replayed) = long.await.expect("no panic") else { panic!("it has ended") };
+    let RequestOutcome::Replayed(replayed) = long.await.expect("no panic") else { panic!("it has ended") };
     assert_eq!(replayed.outcome, Outcome::value("refused"));
     let late = attend(secs(1));
     world.pass(secs(2)).await;
-    assert!(matches!(late.await.expect("no panic"), Told::Replayed(_)));
+    assert!(matches!(late.await.expect("no panic"), RequestOutcome::Replayed(_)));
     assert_eq!(world.record().await.attempt(), 1);
 }
 
@@ -231,7 +242,7 @@ impl Delegate for Notifying {
 async fn a_change_between_the_first_look_and_the_subscription_is_noticed() {
     let world = World::new();
     let one = world.engine().await;
-    let Claimed::Yours(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
     let write = machine::finish(

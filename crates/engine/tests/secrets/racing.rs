@@ -92,7 +92,7 @@ struct Worker {
     dice: Dice,
     ledger: Rc<Ledger>,
     slip: Slip,
-    /// One turn in so many brings a request. Where they are few, a rotation is quick to find nothing left.
+    /// One turn in so many brings a request. If they are few, a rotation is quick to find nothing left.
     calm: u64,
 }
 
@@ -253,7 +253,7 @@ fn race(seed: u64, slip: Slip) -> (bool, usize) {
     (ledger.twice.get(), count)
 }
 
-/// One node: two workers and whoever refreshes its view, each at its own pace.
+/// One node: two workers and anyone who refreshes its view, each at its own pace.
 async fn serve(worker: Worker, done: &Cell<bool>) {
     let mut refreshed_at = worker.clock.uptime();
     let mut requests: Vec<Job<'_>> = Vec::new();

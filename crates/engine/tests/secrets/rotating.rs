@@ -138,7 +138,7 @@ fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
         assert_eq!(advance(&world).await, Phase::Settled);
         world.pass(TERMS.refresh_every, &[&alive]).await;
         claim(&world, &alive, 7).await;
-        // Nothing stands in its way in the store; its own clock does.
+        // Nothing is in its way in the store; its own clock does.
         let under_old = world.store.get(located.command.id).await.expect("read");
         assert_eq!(under_old.found(), Found::Nothing);
         assert!(matches!(view.check(world.clock.uptime()), Err(Error::Stale)));
@@ -150,7 +150,7 @@ fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
 }
 
 #[test]
-fn a_record_that_goes_while_it_is_looked_at_leaves_no_room_under_its_old_id() {
+fn a_record_removed_during_lookup_is_not_replaced_under_its_old_id() {
     run(async {
         let world = World::new();
         let (one, two) = (world.node("one").await, world.node("two").await);
@@ -180,7 +180,7 @@ fn a_record_that_goes_while_it_is_looked_at_leaves_no_room_under_its_old_id() {
 }
 
 #[test]
-fn a_node_that_was_not_given_the_next_secret_holds_the_rotation_up_and_works_on() {
+fn a_node_without_the_next_secret_delays_the_rotation_and_keeps_working() {
     run(async {
         let world = World::new();
         let old = Configured { secret: Some(OLD), rotate_to: None };

@@ -23,7 +23,7 @@ use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
-use semel::{Lease, Looked, NotYours, Stored};
+use semel::{FoundRecord, Lease, LeaseError, Stored};
 use semel_http::Code;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -181,16 +181,16 @@ pub(super) async fn renew(
     };
     match written {
         Ok(()) => {}
-        Err(NotYours::Store(error)) => return Err(Problem::store(&error)),
-        Err(NotYours::ClockNotTrusted) => return Err(clock_not_trusted(id)),
+        Err(LeaseError::Store(error)) => return Err(Problem::store(&error)),
+        Err(LeaseError::ClockNotTrusted) => return Err(clock_not_trusted(id)),
         // The same step may have come a moment before, from a twin of this request.
-        Err(NotYours::Lost) => {
+        Err(LeaseError::Lost) => {
             lease = leased(&shared, &who, id, token).await?.1;
             let renewed = lease.renew().await;
             renewed.map_err(|error| match error {
-                NotYours::Store(error) => Problem::store(&error),
-                NotYours::ClockNotTrusted => clock_not_trusted(id),
-                NotYours::Lost => lost(id, Some(&looked)),
+                LeaseError::Store(error) => Problem::store(&error),
+                LeaseError::ClockNotTrusted => clock_not_trusted(id),
+                LeaseError::Lost => lost(id, Some(&looked)),
             })?;
         }
     }
@@ -231,7 +231,7 @@ pub(super) async fn outcome(
     }
     if looked.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
         // It was begun without a word about it. That is told now, while the record is still this attempt's.
-        if let Err(NotYours::Store(error)) = lease.start().await {
+        if let Err(LeaseError::Store(error)) = lease.start().await {
             return Err(Problem::store(&error));
         }
     }
@@ -269,7 +269,7 @@ fn ending(how: How, response: Option<Given>) -> Result<Ending, Problem> {
 }
 
 /// Whether the record says already what `ending` says, of the same attempt.
-fn says_so(shared: &Shared, looked: &Looked, token: Token, ending: &Ending) -> bool {
+fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending) -> bool {
     let record = &looked.record;
     if record.token() != token {
         return false;
@@ -299,13 +299,13 @@ fn clock_not_trusted(id: OperationId) -> Problem {
 }
 
 /// The attempt's, and ended in another way.
-fn settled(id: OperationId, looked: &Looked) -> Problem {
+fn settled(id: OperationId, looked: &FoundRecord) -> Problem {
     let detail = "The attempt was settled otherwise before: by an operator, by an earlier word of its own, or by the end of its \
                   time. What stands there was left as it is; somebody should look at it.";
     Problem::new(Situation::Refused, detail).about(id, Some(looked.record.state_name()))
 }
 
-async fn look(shared: &Shared, id: OperationId) -> Result<Looked, Problem> {
+async fn look(shared: &Shared, id: OperationId) -> Result<FoundRecord, Problem> {
     shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
 }
 
@@ -315,7 +315,7 @@ async fn leased(
     who: &Who,
     id: OperationId,
     token: Token,
-) -> Result<(Looked, Lease), Problem> {
+) -> Result<(FoundRecord, Lease), Problem> {
     let looked = look(shared, id).await?;
     let lease = shared.engine.lease_of(&looked, token);
     let is_visible = claim_owner::is_visible(shared, who, &looked.record);

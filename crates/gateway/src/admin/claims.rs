@@ -21,7 +21,7 @@ use semel::core::id::OperationId;
 use semel::core::key::Key;
 use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
-use semel::{Answer, Claimed, Error, Intent, Told, payload};
+use semel::{Answer, Claimed, Error, Intent, RequestOutcome, payload};
 use semel_http::Code;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -206,11 +206,13 @@ pub(super) async fn claim(
     }
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
-        Claimed::Yours(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
-        Claimed::Told(answer) if wait.is_some() && matches!(answer.told, Told::InProgress { .. }) => {
+        Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
+        Claimed::Answered(answer)
+            if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
+        {
             engine.attend(&intent).await.map_err(|error| not_run(&error))?
         }
-        Claimed::Told(answer) => answer,
+        Claimed::Answered(answer) => answer,
     };
     told(answer, engine.has_reconciler(&operation))
 }
@@ -228,9 +230,9 @@ fn yours(lease: &semel::Lease) -> Yours {
 
 /// What a worker is told that has nothing to run. `is_asked_about`: whether a reconciler looks into doubts.
 fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
-    let Answer { operation_id: id, told } = answer;
+    let Answer { operation_id: id, outcome: told } = answer;
     let problem = match told {
-        Told::Replayed(replayed) => {
+        RequestOutcome::Replayed(replayed) => {
             let document = Done {
                 result: "replayed",
                 operation_id: id.to_string(),
@@ -240,30 +242,30 @@ fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
             };
             return Ok(json(StatusCode::OK, &document));
         }
-        Told::InProgress { retry_after } => {
+        RequestOutcome::InProgress { retry_after } => {
             let detail = "Another attempt is under way. Claim again later, with the same key and payload.";
             semel_http::Problem::new(Code::InProgress, detail).retryable_after(retry_after)
         }
-        Told::Mismatch => {
+        RequestOutcome::Mismatch => {
             let detail = "The key was used for another payload. Nothing was claimed; a different intent needs a key of its own.";
             semel_http::Problem::new(Code::Mismatch, detail)
         }
-        Told::Expired => {
+        RequestOutcome::Expired => {
             let detail = "It was done, so long ago that its outcome is no longer kept. Nothing was claimed.";
             semel_http::Problem::new(Code::Expired, detail)
         }
-        Told::ClockNotTrusted { retry_after } => {
+        RequestOutcome::ClockNotTrusted { retry_after } => {
             let detail = "The clock is not trusted at the moment. Nothing was claimed, so begin nothing; claim again later, with \
                           the same key.";
             semel_http::Problem::new(Code::ClockNotTrusted, detail).retryable_after(retry_after)
         }
-        Told::AttemptsExhausted => {
+        RequestOutcome::AttemptsExhausted => {
             let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
             semel_http::Problem::new(Code::AttemptsExhausted, detail)
         }
-        Told::Unknown { repeatable } => unknown(repeatable || is_asked_about),
+        RequestOutcome::Unknown { repeatable } => unknown(repeatable || is_asked_about),
         // What cannot be read is nothing that anybody is asked about. A claim runs nothing by itself.
-        Told::Unreadable | Told::Ran(_) => unknown(false),
+        RequestOutcome::Unreadable | RequestOutcome::Ran(_) => unknown(false),
     };
     Err(problem.about(id).into())
 }
@@ -425,7 +427,7 @@ fn span(
 }
 
 /// Whose attempt it is not.
-pub(super) fn lost(id: OperationId, looked: Option<&semel::Looked>) -> Problem {
+pub(super) fn lost(id: OperationId, looked: Option<&semel::FoundRecord>) -> Problem {
     let detail = "The record is no longer this token's attempt: its lease died and another attempt followed, or the token is \
                   not its. Begin nothing more under it.";
     let state = looked.map(|looked| looked.record.state_name());

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use semel::Refusing;
+use semel::WriteRefusal;
 use semel::core::store::{Count, Kind};
 use semel_http::Code;
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     }
     reasons.extend(shared.ready.ask(&shared).await);
     // Known from what was written anyway: asking writes nothing.
-    if let Some(Refusing { lasts, kind }) = shared.engine.refuses_writes()
+    if let Some(WriteRefusal { lasts, kind }) = shared.engine.refuses_writes()
         && lasts >= REFUSING_MAX
     {
         reasons.push(format!("the store has taken no write for {} s: {kind}", lasts.as_secs()));

@@ -17,7 +17,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use semel::NotDone;
+use semel::OperatorError;
 use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
@@ -249,10 +249,10 @@ pub(super) async fn show(
 }
 
 /// Why a record cannot be shown.
-pub(super) fn not_shown(error: &NotDone, id: OperationId) -> Problem {
+pub(super) fn not_shown(error: &OperatorError, id: OperationId) -> Problem {
     match error {
-        NotDone::NotFound => Problem::no_such_operation(),
-        NotDone::Unreadable => {
+        OperatorError::NotFound => Problem::no_such_operation(),
+        OperatorError::Unreadable => {
             let detail = "The record exists and cannot be read by this node: it is damaged, or a newer version wrote it. It was left \
                           unchanged.";
             Problem::new(Situation::Unreadable, detail).about(id, None)

@@ -5,7 +5,7 @@
 
 use super::problem::{Problem, Situation};
 use crate::cli::moment;
-use semel::Looked;
+use semel::FoundRecord;
 use semel::core::machine::Refusal;
 use semel::core::record::StateName;
 use semel::core::time::Time;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// A refused `action`, with what the record says.
-pub(super) fn problem(action: &str, refusal: Refusal, looked: &Looked) -> Problem {
+pub(super) fn problem(action: &str, refusal: Refusal, looked: &FoundRecord) -> Problem {
     let (record, now) = (&looked.record, looked.now.at);
     if refusal == Refusal::ClockNotTrusted {
         let detail = "The clock is not trusted, so nothing can be dated or judged by it. Nothing was changed. Set the clock right, or \

@@ -22,7 +22,7 @@ use semel::core::id::OperationId;
 use semel::core::machine::Verdict;
 use semel::core::record::Record;
 use semel::core::time::Time;
-use semel::{NotDone, REASON_BYTES_MAX};
+use semel::{OperatorError, REASON_BYTES_MAX};
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -175,7 +175,7 @@ async fn told(
     id: OperationId,
     action: &'static str,
     reason: &str,
-    done: Result<Record, NotDone>,
+    done: Result<Record, OperatorError>,
 ) -> Result<Response, Problem> {
     let name = &*who.name;
     match done {
@@ -191,7 +191,7 @@ async fn told(
             let shown = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &shown))
         }
-        Err(NotDone::Refused(refusal)) => {
+        Err(OperatorError::Refused(refusal)) => {
             let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
             let (operation, state) =
                 ((shared.sources.label)(looked.record.operation()), looked.record.state_name().as_str());

@@ -305,7 +305,7 @@ fn what_a_gateway_cannot_promise_is_told() {
         one_mistake(&text, "3:1", &["dedup_window must be"]);
     }
     parsed("[clock]\nskew = \"1s\"\n[defaults]\nclass = \"downstream\"\ndedup_window = \"71s\"\n");
-    one_mistake("[defaults]\nkey_min = 300\n", "2:1", &["the least length of a key (300) is above"]);
+    one_mistake("[defaults]\nkey_min = 300\n", "2:1", &["the minimum key length (300) is above"]);
     one_mistake(
         "[defaults]\nkey_from = \"header:Operation-Id\"\n",
         "2:1",

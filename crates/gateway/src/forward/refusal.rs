@@ -30,11 +30,11 @@ pub(super) fn unanswered(error: &BoxError) -> Problem {
         }
         Failure::Broken => Problem::new(
             Code::UpstreamFailed,
-            "The service failed while it processed the request. Whether that took effect cannot be told.",
+            "The service failed while it processed the request. The request may have taken effect.",
         ),
         Failure::TimedOut => Problem::new(
             Code::UpstreamTimeout,
-            "The service did not answer in time. Whether the request took effect cannot be told.",
+            "The service did not answer in time. The request may have taken effect.",
         ),
     }
 }

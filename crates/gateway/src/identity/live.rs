@@ -101,7 +101,7 @@ impl Live {
             let verifiers = started.iter().map(|known| &known.verifier);
             let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
             let whose = if rules.is_empty() { Whose::Default } else { Whose::Operation };
-            let (nobody, told) = (words::nobody(&identity.sources, whose), words::told_apart(&identity));
+            let (nobody, told) = (words::nobody(&identity.sources, whose), words::description(&identity));
             let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
             let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
             let rule = Arc::new(rule);

@@ -37,7 +37,7 @@ pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
             &format!("name another source in {setting}, such as `api-key:HEADER`, or `anonymous`"),
         )),
         NotIdentified::CookieOnly => NotIdentified::Because(named(
-            "The request has a Cookie and no Authorization header, so that its session cannot be told from others.",
+            "The request has a Cookie and no Authorization header, so its session cannot be identified.",
             &format!("name the session's cookie in {setting} as `cookie:NAME`, or write `anonymous`"),
         )),
         NotIdentified::Rejected(what) if !what.contains("(Service:") => {
@@ -48,7 +48,7 @@ pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
 }
 
 /// By what callers are told apart: what "the same caller" means to a client.
-pub(super) fn told_apart(identity: &Identity) -> String {
+pub(super) fn description(identity: &Identity) -> String {
     match identity.sources[..] {
         [] => return "per access token".to_owned(),
         [Source::Anonymous] => return "not at all: all are anonymous".to_owned(),

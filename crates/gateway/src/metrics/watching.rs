@@ -7,7 +7,7 @@ use super::{CALLS, Metrics};
 use semel::core::record::StateName;
 use semel::time::ClockChange;
 use semel::{Event, Resolver};
-use semel_http::{What, Would, is_shadow};
+use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::sync::atomic::Ordering;
 
 /// Everything that should never happen.
@@ -41,18 +41,18 @@ pub(super) const fn name_of(by: Resolver) -> &'static str {
 }
 
 /// What became of a request, in a word. `None` where the event comes besides another one that says so.
-pub(crate) const fn outcome(what: What) -> Option<&'static str> {
+pub(crate) const fn outcome(what: EventKind) -> Option<&'static str> {
     Some(match what {
-        What::Unprotected => "unprotected",
-        What::Ran(_) => "ran",
-        What::Replayed => "replayed",
-        What::Rebuilt => "rebuilt",
-        What::Accepted => "accepted",
-        What::Refused { code, .. } => code.as_str(),
-        What::Unread(_) => "unread",
-        What::NotAuthorized => "not_authorized",
-        What::FailedOpen => "failed_open",
-        What::Shadow(_) => "shadow",
+        EventKind::Unprotected => "unprotected",
+        EventKind::Ran(_) => "ran",
+        EventKind::Replayed => "replayed",
+        EventKind::Rebuilt => "rebuilt",
+        EventKind::Accepted => "accepted",
+        EventKind::Refused { code, .. } => code.as_str(),
+        EventKind::Unread(_) => "unread",
+        EventKind::NotAuthorized => "not_authorized",
+        EventKind::FailedOpen => "failed_open",
+        EventKind::Shadow(_) => "shadow",
         _ => return None,
     })
 }
@@ -69,29 +69,29 @@ impl semel_http::Observer for Metrics {
         let numbers = &self.0;
         let operation = ("operation", event.operation);
         match event.what {
-            What::Refused { code, caller } => {
+            EventKind::Refused { code, caller } => {
                 if let Some(caller) = caller {
                     numbers.mismatches.add(&[operation, ("caller", &caller.prefix())]);
                 }
                 numbers.refusals.add(&[("code", code.as_str())]);
             }
-            What::FailedOpen => self.alarm("failed_open"),
-            What::Shadow(would) => {
+            EventKind::FailedOpen => self.alarm("failed_open"),
+            EventKind::Shadow(would) => {
                 let would = match would {
-                    Would::Run => "run",
-                    Would::Replay => "replay",
-                    Would::Refuse(code) => code.as_str(),
-                    Would::RunAgain => "run_again",
+                    ShadowOutcome::Run => "run",
+                    ShadowOutcome::Replay => "replay",
+                    ShadowOutcome::Refuse(code) => code.as_str(),
+                    ShadowOutcome::RunAgain => "run_again",
                     _ => "not_judged",
                 };
                 numbers.shadow.add(&[operation, ("would", would)]);
             }
-            What::OddWord => self.alarm("odd_word"),
+            EventKind::OddWord => self.alarm("odd_word"),
             _ => {}
         }
         let Some(outcome) = outcome(event.what) else { return };
         numbers.claims.add(&[operation, ("outcome", outcome)]);
-        if matches!(event.what, What::Replayed | What::Rebuilt) {
+        if matches!(event.what, EventKind::Replayed | EventKind::Rebuilt) {
             numbers.replays.add(&[operation]);
         }
     }
@@ -274,7 +274,10 @@ mod tests {
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
         // Time that is not trusted is no progress.
         let at = Some(Time::from_millis(90_000));
-        told(&metrics, Event::Swept(&semel::Swept { stopped: true, at, ..semel::Swept::default() }));
+        told(
+            &metrics,
+            Event::Swept(&semel::SweepReport { stopped: true, at, ..semel::SweepReport::default() }),
+        );
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
     }
 

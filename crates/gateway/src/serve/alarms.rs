@@ -7,7 +7,7 @@ use crate::cli::span;
 use crate::metrics::Metrics;
 use semel::time::ClockChange;
 use semel::{Event, Observer, Resolver};
-use semel_http::{What, Would, is_shadow};
+use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::time::Duration;
 use tracing::{error, info, warn};
 
@@ -122,19 +122,19 @@ fn clock(change: &ClockChange) {
 /// What shadow mode is there to show: requests that would not simply have run.
 impl semel_http::Observer for Alarms {
     fn observe(&self, event: &semel_http::Event<'_>) {
-        let What::Shadow(would) = event.what else { return };
+        let EventKind::Shadow(would) = event.what else { return };
         let operation = event.operation;
         match would {
-            Would::Replay => {
+            ShadowOutcome::Replay => {
                 info!(operation, "shadow: ran again; protection would have replayed the stored response");
             }
-            Would::Refuse(code) => {
+            ShadowOutcome::Refuse(code) => {
                 info!(operation, code = code.as_str(), "shadow: ran; protection would have refused it");
             }
-            Would::RunAgain => {
+            ShadowOutcome::RunAgain => {
                 info!(operation, "shadow: ran without a key, after another request with the same payload");
             }
-            Would::NotJudged => {
+            ShadowOutcome::NotJudged => {
                 info!(operation, "shadow: ran; what protection would have done is not known");
             }
             _ => {}

@@ -5,7 +5,7 @@
 
 use crate::trace;
 use semel::core::record::StateName;
-use semel_http::{Code, Event, Observer, What};
+use semel_http::{Code, Event, EventKind, Observer};
 use tracing::{Span, debug, info, warn};
 
 /// Writes the lines, and tells the request's span what became of it.
@@ -20,16 +20,16 @@ enum Loud {
 }
 
 /// What became of a request in a word, and how loud it is told.
-fn told(what: What) -> Option<(&'static str, Loud)> {
+fn told(what: EventKind) -> Option<(&'static str, Loud)> {
     Some(match what {
-        What::Ran(Some(StateName::Unknown)) => ("unknown", Loud::Warn),
-        What::Ran(None) => ("ran, not stored yet", Loud::Warn),
-        What::Ran(Some(_)) => ("ran", Loud::Debug),
-        What::Replayed => ("replayed", Loud::Debug),
-        What::Rebuilt => ("rebuilt", Loud::Debug),
-        What::Accepted => ("accepted", Loud::Debug),
-        What::Unprotected => ("unprotected", Loud::Debug),
-        What::Refused {
+        EventKind::Ran(Some(StateName::Unknown)) => ("unknown", Loud::Warn),
+        EventKind::Ran(None) => ("ran, not stored yet", Loud::Warn),
+        EventKind::Ran(Some(_)) => ("ran", Loud::Debug),
+        EventKind::Replayed => ("replayed", Loud::Debug),
+        EventKind::Rebuilt => ("rebuilt", Loud::Debug),
+        EventKind::Accepted => ("accepted", Loud::Debug),
+        EventKind::Unprotected => ("unprotected", Loud::Debug),
+        EventKind::Refused {
             code:
                 code @ (Code::Unknown
                 | Code::StoreUnavailable
@@ -38,9 +38,9 @@ fn told(what: What) -> Option<(&'static str, Loud)> {
                 | Code::UpstreamTimeout),
             ..
         } => (code.as_str(), Loud::Warn),
-        What::Refused { code, .. } => (code.as_str(), Loud::Info),
-        What::Unread(_) => ("unread", Loud::Info),
-        What::NotAuthorized => ("not authorized", Loud::Info),
+        EventKind::Refused { code, .. } => (code.as_str(), Loud::Info),
+        EventKind::Unread(_) => ("unread", Loud::Info),
+        EventKind::NotAuthorized => ("not authorized", Loud::Info),
         // Told by others: failing open by the layer, shadow mode and odd words by the alarms.
         _ => return None,
     })
@@ -65,7 +65,7 @@ impl Observer for Lines {
         let id = event.operation_id.map(|id| id.to_string());
         let key = event.key.map(|key| key.prefix());
         let caller = match event.what {
-            What::Refused { caller, .. } => caller.map(|caller| caller.prefix()),
+            EventKind::Refused { caller, .. } => caller.map(|caller| caller.prefix()),
             _ => None,
         };
         let trace = trace::current().map(|context| format!("{:032x}", context.trace));

@@ -10,7 +10,7 @@ pub use advice::{Advice, Verdict, advise};
 
 use semel::archive::rfc3339;
 use semel::core::time::Time;
-use semel_http::{Code, Event, Observer, Seen, What, Would};
+use semel_http::{Code, Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,7 +63,7 @@ impl Tally {
         Summary { since: rfc3339::text(self.0.since), routes }
     }
 
-    fn count(&self, operation: &str, seen: &Seen<'_>, would: Would) {
+    fn count(&self, operation: &str, seen: &ShadowDetails<'_>, would: ShadowOutcome) {
         let route = (operation == OTHER).then(|| (seen.method.to_owned(), seen.path.to_owned()));
         let name = Name { operation: operation.to_owned(), route };
         let mut routes = self.0.routes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,9 +74,9 @@ impl Tally {
         counts.with_key += u64::from(seen.has_key);
         counts.likely_duplicates += u64::from(seen.is_repeat);
         match would {
-            Would::Run | Would::RunAgain => counts.would_run += 1,
-            Would::Replay => counts.would_replay += 1,
-            Would::Refuse(code) => *counts.would_refuse.entry(code.as_str()).or_default() += 1,
+            ShadowOutcome::Run | ShadowOutcome::RunAgain => counts.would_run += 1,
+            ShadowOutcome::Replay => counts.would_replay += 1,
+            ShadowOutcome::Refuse(code) => *counts.would_refuse.entry(code.as_str()).or_default() += 1,
             _ => counts.not_judged += 1,
         }
     }
@@ -84,7 +84,7 @@ impl Tally {
 
 impl Observer for Tally {
     fn observe(&self, event: &Event<'_>) {
-        if let (What::Shadow(would), Some(seen)) = (event.what, &event.seen) {
+        if let (EventKind::Shadow(would), Some(seen)) = (event.what, &event.seen) {
             self.count(event.operation, seen, would);
         }
     }

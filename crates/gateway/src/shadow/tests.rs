@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn seen(path: &str, has_key: bool, is_repeat: bool) -> Seen<'_> {
-    Seen { method: "POST", path, has_key, is_repeat }
+fn seen(path: &str, has_key: bool, is_repeat: bool) -> ShadowDetails<'_> {
+    ShadowDetails { method: "POST", path, has_key, is_repeat }
 }
 
 #[test]
@@ -11,16 +11,16 @@ fn every_request_is_counted_once_by_what_would_have_become_of_it() {
     let tally = Tally::new(Time::from_millis(0));
     let keyed = seen("/charges", true, false);
     for would in [
-        Would::Run,
-        Would::Replay,
-        Would::Refuse(Code::InProgress),
-        Would::Refuse(Code::Mismatch),
-        Would::NotJudged,
+        ShadowOutcome::Run,
+        ShadowOutcome::Replay,
+        ShadowOutcome::Refuse(Code::InProgress),
+        ShadowOutcome::Refuse(Code::Mismatch),
+        ShadowOutcome::NotJudged,
     ] {
         tally.count("other", &keyed, would);
     }
-    tally.count("other", &seen("/charges", false, true), Would::RunAgain);
-    tally.count("other", &seen("/charges", false, true), Would::Refuse(Code::Missing));
+    tally.count("other", &seen("/charges", false, true), ShadowOutcome::RunAgain);
+    tally.count("other", &seen("/charges", false, true), ShadowOutcome::Refuse(Code::Missing));
     let summary = tally.summary();
     assert_eq!(summary.since, "1970-01-01T00:00:00.000Z");
     let [route] = &summary.routes[..] else { panic!("one route: {summary:?}") };
@@ -37,8 +37,8 @@ fn every_request_is_counted_once_by_what_would_have_become_of_it() {
 #[test]
 fn an_operation_is_one_route_whatever_its_paths() {
     let tally = Tally::new(Time::from_millis(0));
-    tally.count("charge", &seen("/a/charges", true, false), Would::Run);
-    tally.count("charge", &seen("/b/charges", true, false), Would::Run);
+    tally.count("charge", &seen("/a/charges", true, false), ShadowOutcome::Run);
+    tally.count("charge", &seen("/b/charges", true, false), ShadowOutcome::Run);
     let routes = tally.summary().routes;
     assert_eq!((routes.len(), routes[0].told().as_str(), routes[0].requests), (1, "charge", 2));
 }
@@ -48,7 +48,7 @@ fn a_flood_of_paths_is_counted_together_and_the_table_stays_small() {
     let tally = Tally::new(Time::from_millis(0));
     for number in 0..ROUTES_MAX + 500 {
         let path = "/".to_owned() + &"x".repeat(number);
-        tally.count("other", &seen(&path, false, false), Would::Run);
+        tally.count("other", &seen(&path, false, false), ShadowOutcome::Run);
     }
     let routes = tally.summary().routes;
     assert_eq!(routes.len(), ROUTES_MAX + 1);

@@ -135,7 +135,7 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
         "--upstream",
         "http://127.0.0.1:1",
     ]);
-    assert!(told.contains("another process writes to it"), "{told}");
+    assert!(told.contains("another process is writing to it"), "{told}");
 }
 
 #[tokio::test]

@@ -234,7 +234,7 @@ async fn claim_and_vanish(store: &TestStore, lease: Duration) {
     let policy = Policy::new(Class::External).with(|policy| policy.lease = lease).expect("fit for use");
     let key = Key::from_source(KEY).expect("a key");
     let intent = Intent::new(scope, key, policy, Charge("{\"amount\":5}")).reserved();
-    let Ok(Claimed::Yours(lease)) = engine.claim(&intent).await else { panic!("nobody else has it") };
+    let Ok(Claimed::Leased(lease)) = engine.claim(&intent).await else { panic!("nobody else has it") };
     drop(lease);
     engine.shutdown(Duration::from_secs(1)).await;
     store.close().await;

@@ -216,12 +216,12 @@ async fn the_keys_of_an_issuer_are_fetched_once_for_all_rules_that_go_by_it() {
 async fn the_default_alone_is_as_it_was() {
     let rule = live(by_header("x-user")).await;
     assert!(rule.callers_of(&by_header("x-user")).is_some());
-    assert_eq!(rule.callers().told_apart(), "per identity, as the service determines it");
+    assert_eq!(rule.callers().description(), "per identity, as the service determines it");
     for (identity, words) in [
         (Identity::default(), "per access token"),
         (by([Source::Anonymous]), "not at all: all are anonymous"),
         (by_key("x-api-key"), "per API key in x-api-key"),
     ] {
-        assert_eq!(live(identity).await.callers().told_apart(), words);
+        assert_eq!(live(identity).await.callers().description(), words);
     }
 }

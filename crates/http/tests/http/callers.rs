@@ -4,7 +4,7 @@ use super::world::{Bodies, Reply, Server, Watching, charged, engine, post, reads
 use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::Identity;
-use semel_http::{Callers, Code, Layer, Mode, NotIdentified, Routes, Terms, What, Would};
+use semel_http::{Callers, Code, EventKind, Layer, Mode, NotIdentified, Routes, ShadowOutcome, Terms};
 
 const ABSENT: &str = "/operations/30313233-3435-3637-3839-616263646566";
 
@@ -41,7 +41,7 @@ fn status_of(reply: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_asked_who_calls_by_the_rule_of_its_own_route_and_by_no_other() {
+async fn a_caller_is_identified_only_by_the_rule_of_its_route() {
     let shop = shop().await;
     let send = async |path: &str, headers: &[(&'static str, &str)]| {
         let ask = headers.iter().fold(post(path), |ask, (name, value)| ask.header(*name, *value));
@@ -101,7 +101,7 @@ async fn an_operation_is_shown_by_the_rule_that_its_replay_would_be_given_by() {
 }
 
 #[tokio::test]
-async fn whom_no_rule_can_tell_is_refused_whatever_is_asked_for_and_whom_one_misses_is_told_so() {
+async fn a_caller_that_no_rule_identifies_is_refused_with_the_reason() {
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .expect("fit for use");
@@ -115,14 +115,18 @@ async fn whom_no_rule_can_tell_is_refused_whatever_is_asked_for_and_whom_one_mis
         server.send(request("GET", path).empty()).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
         let missed = server.send(request("GET", path).header("x-user", "7").empty()).await;
         missed.is_problem(404, "OPERATION_NOT_FOUND", false);
-        assert!(missed.text().contains("It may be one whose caller cannot be told"), "{}", missed.text());
+        assert!(
+            missed.text().contains("It may belong to a caller that cannot be identified"),
+            "{}",
+            missed.text()
+        );
     }
     let both = request("GET", ABSENT).header("x-user", "7").header("x-merchant", "8").empty();
-    assert!(server.send(both).await.text().contains("\"There is no such operation of yours.\""));
+    assert!(server.send(both).await.text().contains("\"You have no such operation.\""));
 }
 
 #[tokio::test]
-async fn a_rule_that_tells_tenants_tells_them_for_its_route_and_the_layers_is_for_all_others() {
+async fn a_routes_tenant_rule_applies_only_to_that_route() {
     let own = Callers::in_tenants(|parts| {
         let tenant = parts.headers.get("x-org").map(|org| org.as_bytes().to_vec());
         Ok((Identity::api_key(header(parts, "x-api-key")?).into(), tenant))
@@ -159,14 +163,14 @@ async fn shadow_mode_looks_at_callers_by_the_rule_of_their_route() {
     let (layer, mut watching) = Watching::over(layer);
     let server = Server::under(layer, reads).await;
     let told = [
-        ("x-merchant", "7", Would::Run),
-        ("x-merchant", "7", Would::Replay),
-        ("x-merchant", "8", Would::Run),
-        ("x-user", "7", Would::Refuse(Code::CallerNotIdentified)),
+        ("x-merchant", "7", ShadowOutcome::Run),
+        ("x-merchant", "7", ShadowOutcome::Replay),
+        ("x-merchant", "8", ShadowOutcome::Run),
+        ("x-user", "7", ShadowOutcome::Refuse(Code::CallerNotIdentified)),
     ];
     for (name, whose, would) in told {
         assert_eq!(server.send(post("/sales").header(name, whose).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would), "{name} {whose}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{name} {whose}");
     }
 }
 
@@ -186,6 +190,6 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
     assert_eq!(own, [Some("per merchant"), Some("not at all: all are anonymous"), None]);
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
-    assert!(page.text().contains("<tr><th>Callers are told apart<td>per merchant"), "{}", page.text());
+    assert!(page.text().contains("<tr><th>Callers are identified<td>per merchant"), "{}", page.text());
     assert!(page.text().contains("per access token; where the table below says otherwise, as it says"));
 }

@@ -4,7 +4,7 @@ use super::world::{self, Bodies, Calls, Server, Watching, app, cuttable, engine_
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use semel::{Call, Engine, Event, Settings, memory};
-use semel_http::{Code, Layer, StoreDown, Terms, What};
+use semel_http::{Code, EventKind, Layer, StoreDown, Terms};
 use semel_testkit::faults::{self, Fault, Faulty, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,11 +32,11 @@ async fn requests_are_handed_on_as_if_unprotected_marked_and_counted() {
         assert_eq!((reply.status, reply.text()), (200, format!("{call} true false 2").as_str()));
         assert_eq!(reply.header("idempotency-stored"), Some("false"));
         assert!(reply.header("operation-id").is_none() && reply.header("idempotency-expires").is_none());
-        assert_eq!(watching.next().await, What::FailedOpen);
+        assert_eq!(watching.next().await, EventKind::FailedOpen);
     }
     is_cut.store(false, Ordering::SeqCst);
     assert_eq!(server.send(post("/charges").json("{}")).await.text(), "3 true true 2");
-    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+    assert!(matches!(watching.next().await, EventKind::Ran(Some(_))));
     is_cut.store(true, Ordering::SeqCst);
     let replay = server.send(post("/charges").json("{}")).await;
     assert_eq!(
@@ -59,7 +59,7 @@ async fn what_is_refused_for_another_reason_stays_refused() {
 }
 
 #[tokio::test]
-async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away() {
+async fn a_known_running_duplicate_is_not_run_again_without_the_store() {
     let (store, is_cut) = cuttable();
     let gate = world::Gate::new();
     let calls = Calls::default();
@@ -72,7 +72,7 @@ async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away()
         }
     };
     let here = Layer::new(engine_on(Arc::clone(&store)).await, open()).expect("fit for use");
-    // Another node: the store goes away as soon as that has learnt of the twin.
+    // Another node: the store goes away as soon as that has learnt of the duplicate.
     let (cut, is_armed) = (Arc::clone(&is_cut), Arc::new(AtomicBool::new(false)));
     let armed = Arc::clone(&is_armed);
     let observer = Cutting { cut, armed };
@@ -87,7 +87,7 @@ async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away()
     gate.begun().await;
     is_armed.store(true, Ordering::SeqCst);
     there.charge(5).await.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
-    let refused = What::Refused { code: Code::StoreUnavailable, caller: None };
+    let refused = EventKind::Refused { code: Code::StoreUnavailable, caller: None };
     assert_eq!(watching.next().await, refused);
     is_cut.store(false, Ordering::SeqCst);
     gate.open();

@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass, and whoever keeps up with the store do so.
+    /// Lets `span` pass, and anyone who keeps up with the store do so.
     async fn skip(&self, span: Duration) {
         self.rest().await;
         self.clock.advance(span);

@@ -77,7 +77,7 @@ fn authenticated(
 }
 
 #[tokio::test]
-async fn peer_bug_a_rotated_token_ran_the_payment_twice_and_a_revoked_one_was_shown_the_replay() {
+async fn peer_bug_a_rotated_token_ran_twice_and_a_revoked_one_got_the_replay() {
     let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
     let (calls, is_revoked) = (Calls::default(), std::sync::Arc::default());
     let server = Server::of(authenticated(layer, &calls, std::sync::Arc::clone(&is_revoked)), calls).await;

@@ -5,7 +5,7 @@ use semel::core::store::{Filter, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Engine, memory};
-use semel_http::{Code, KeyRule, Layer, Mode, Routes, Terms, TermsError, What, Would};
+use semel_http::{Code, EventKind, KeyRule, Layer, Mode, Routes, ShadowOutcome, Terms, TermsError};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn order(path: &str, number: u32) -> http::request::Builder {
 }
 
 #[tokio::test]
-async fn a_route_is_held_by_its_own_rate_while_the_others_of_the_same_caller_are_served() {
+async fn a_routes_own_rate_does_not_limit_other_routes() {
     let scratch = Scratch::new("rates");
     let quotas = Quotas { new_per_caller: Some(rate(4)), ..Quotas::default() };
     let engine = Engine::builder(scratch.store()).quotas(quotas).build().await.expect("it answers");
@@ -60,23 +60,25 @@ async fn a_route_is_held_by_its_own_rate_while_the_others_of_the_same_caller_are
 }
 
 #[tokio::test]
-async fn what_a_route_would_refuse_is_told_in_shadow_and_what_needs_no_key_uses_up_nothing() {
+async fn shadow_mode_reports_rate_refusals_and_uses_up_nothing_without_keys() {
     let terms = Terms { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
     let (layer, mut watching) = Watching::over(Layer::new(engine().await, terms).expect("fit for use"));
     let server = Server::under(layer, reads).await;
     for amount in 0..3 {
         let body = format!("{{\"amount\":{amount}}}");
         server.send(request("POST", "/exports").json(&body)).await;
-        assert_eq!(watching.next().await, What::Shadow(Would::Run));
+        assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
     }
-    for (number, would) in [(0, Would::Run), (1, Would::Refuse(Code::Quota)), (0, Would::Replay)] {
+    for (number, would) in
+        [(0, ShadowOutcome::Run), (1, ShadowOutcome::Refuse(Code::Quota)), (0, ShadowOutcome::Replay)]
+    {
         assert_eq!(server.send(order("/exports", number).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would));
+        assert_eq!(watching.next().await, EventKind::Shadow(would));
     }
 }
 
 #[tokio::test]
-async fn a_layer_is_not_made_of_terms_that_need_a_key_to_seal_over_an_engine_without() {
+async fn required_sealing_needs_an_engine_with_a_key() {
     let sealed = || Terms { seal: Seal::Required, ..Terms::default() };
     let told = Layer::new(engine().await, sealed()).expect_err("no key");
     assert_eq!(told, TermsError::NoSealingKey("other".into()));

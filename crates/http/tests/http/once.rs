@@ -1,4 +1,4 @@
-//! Once: however many ask, and whoever goes away.
+//! Once: however many ask, and anyone who goes away.
 
 use super::world::{Bodies, Calls, Gate, Server, app, charged, engine, post};
 use axum::response::IntoResponse;

@@ -261,7 +261,7 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     assert_eq!(found, [&asked, &asked, &asked, &repeated, &both, &by_hand]);
     let page =
         server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
-    let ends = "What became of a request that ended in doubt is settled by<td>";
+    let ends = "An unknown outcome is resolved by<td>";
     for words in [
         "an operator who looks\n",
         "looking it up where it takes effect, without anybody's hand; else an operator who looks\n",
@@ -269,7 +269,7 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     ] {
         assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
     }
-    assert!(page.text().contains("asking again can help<td>yes") && page.text().contains("can help<td>no"));
+    assert!(page.text().contains("a retry can help<td>yes") && page.text().contains("can help<td>no"));
 }
 
 #[tokio::test]

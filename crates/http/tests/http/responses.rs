@@ -1,4 +1,4 @@
-//! Room for responses: what happens where there is none, and who gives it back.
+//! Room for responses: what happens if there is none, and who gives it back.
 
 use super::world::{Bodies, Calls, Gate, Server, app, engine, post};
 use axum::Router;
@@ -62,7 +62,8 @@ async fn a_request_without_room_for_its_response_is_not_run() {
     assert_eq!((second.text(), second.is_replay()), ("done", false));
 }
 
-/// Unread, the first response holds the room. The second is passed on whole, its record is finished, and it is not run again.
+/// Unread, the first response holds the room. The second is passed on whole, its record is finished, and it is not
+/// run again.
 async fn outgrows(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) {
     let calls = Calls::default();
     let app = app(layer(160).await, &calls, move |_, _| {
@@ -87,7 +88,7 @@ async fn a_response_that_outgrows_the_room_is_passed_on_whole_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_response_of_unknown_length_that_outgrows_the_room_is_passed_on_whole_and_not_kept() {
+async fn a_response_that_outgrows_the_memory_is_passed_on_and_not_stored() {
     outgrows(|| {
         let pieces: Vec<_> = bytes(50).chunks(7 * KIB).map(Bytes::copy_from_slice).collect();
         let frames = pieces.into_iter().map(|piece| Ok::<_, std::io::Error>(http_body::Frame::data(piece)));

@@ -11,7 +11,9 @@ use http::request::Parts;
 use semel::core::id::OperationId;
 use semel::core::store::{Filter, Item};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{Authorize, Body, Code, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms, What};
+use semel_http::{
+    Authorize, Body, Code, EventKind, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -56,7 +58,7 @@ async fn of_the_least_that_is_kept_a_replay_is_rebuilt_and_marked() {
     let server = naming(layer).await;
     let first = server.send(post("/charges").json("{}")).await;
     assert_eq!((first.status, first.text(), first.header("x-own")), (201, "a personal body", Some("secret")));
-    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+    assert!(matches!(watching.next().await, EventKind::Ran(Some(_))));
 
     let again = server.send(post("/charges").header("x-retry", "once more").json("{}")).await;
     let said = "201 Some(\"/charges/7\") Some(\"\\\"1\\\"\") Some(\"charge 1\") once more";
@@ -66,11 +68,11 @@ async fn of_the_least_that_is_kept_a_replay_is_rebuilt_and_marked() {
     assert_eq!(again.header("operation-id"), first.header("operation-id"));
     assert_eq!(again.header("idempotency-expires"), first.header("idempotency-expires"));
     assert_eq!(again.header("idempotency-stored"), None);
-    assert_eq!(watching.next().await, What::Rebuilt);
+    assert_eq!(watching.next().await, EventKind::Rebuilt);
 
     let gone = server.send(post("/charges").header("x-gone", "1").json("{}")).await;
     gone.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
-    assert_eq!(watching.next().await, What::Refused { code: Code::NotRetained, caller: None });
+    assert_eq!(watching.next().await, EventKind::Refused { code: Code::NotRetained, caller: None });
     assert_eq!(server.calls.count(), 1);
 
     let all = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
@@ -147,7 +149,7 @@ async fn a_response_that_was_found_by_asking_is_replayed_and_marked_as_rebuilt()
     assert_ne!(found.header("date"), Some("today"));
     assert_eq!(found.header(":found"), None);
     assert_eq!(server.calls.count(), 1);
-    while watching.next().await != What::Rebuilt {}
+    while watching.next().await != EventKind::Rebuilt {}
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
     let shown = server.send(request("GET", &path).header("idempotency-key", super::world::KEY).empty()).await;
     assert!(shown.text().contains("x-own") && !shown.text().contains(":found"), "{}", shown.text());
@@ -196,9 +198,9 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
     let send = || server.send(alice(post("/charges")).json("{}"));
     let first = send().await;
     assert_eq!((first.status, asked.load(Ordering::SeqCst)), (201, 0), "the handler itself was asked");
-    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+    assert!(matches!(watching.next().await, EventKind::Ran(Some(_))));
     assert!(send().await.is_replay());
-    assert_eq!((watching.next().await, asked.load(Ordering::SeqCst)), (What::Replayed, 1));
+    assert_eq!((watching.next().await, asked.load(Ordering::SeqCst)), (EventKind::Replayed, 1));
 
     is_revoked.store(true, Ordering::SeqCst);
     let refused = send().await;
@@ -208,7 +210,7 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
         (refused.header("operation-id"), refused.header("idempotency-expires")),
         (first.header("operation-id"), None)
     );
-    assert_eq!(watching.next().await, What::NotAuthorized);
+    assert_eq!(watching.next().await, EventKind::NotAuthorized);
 
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
     let shown = server.send(alice(request("GET", &path)).empty()).await;

@@ -15,7 +15,7 @@ use semel::core::record::StateName;
 use semel::core::store::Filter;
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::{Engine, memory};
-use semel_http::{Body, Code, Failure, KeyRule, KeySource, Layer, Mode, Terms, What, Would};
+use semel_http::{Body, Code, EventKind, Failure, KeyRule, KeySource, Layer, Mode, ShadowOutcome, Terms};
 use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ fn layer(engine: &Engine, terms: Terms) -> (Layer, Watching) {
 async fn everything_runs_unmarked_and_a_repetition_is_reported() {
     let (layer, mut watching) = layer(&engine().await, shadow());
     let server = Server::under(layer, reads).await;
-    for (call, would) in [(1, Would::Run), (2, Would::Replay), (3, Would::Replay)] {
+    for (call, would) in [(1, ShadowOutcome::Run), (2, ShadowOutcome::Replay), (3, ShadowOutcome::Replay)] {
         let reply = server.charge(5).await;
         assert_eq!((reply.status, reply.text()), (201, format!("charge {call}").as_str()));
         for name in ["operation-id", "idempotency-replayed", "idempotency-expires", "idempotency-stored"] {
             assert_eq!(reply.header(name), None);
         }
-        assert_eq!(watching.next().await, What::Shadow(would));
+        assert_eq!(watching.next().await, EventKind::Shadow(would));
     }
 }
 
@@ -50,7 +50,7 @@ async fn what_would_have_been_refused_runs_and_is_reported_with_its_reason() {
     let terms = Terms { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
     let (layer, mut watching) = layer(&engine().await, terms);
     let server = Server::under(layer, reads).await;
-    let event = What::Shadow(Would::Run);
+    let event = EventKind::Shadow(ShadowOutcome::Run);
     assert_eq!((server.charge(5).await.status, watching.next().await), (201, event));
     let refused = [
         (post("/charges").json("{\"amount\":6}"), Code::Mismatch),
@@ -63,11 +63,11 @@ async fn what_would_have_been_refused_runs_and_is_reported_with_its_reason() {
     ];
     for (request, code) in refused {
         assert_eq!(server.send(request).await.status, 201, "{code:?}");
-        assert_eq!(watching.next().await, What::Shadow(Would::Refuse(code)));
+        assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(code)));
     }
     let long = post("/charges").body(chunks(&[600, 600])).expect("a request");
     assert_eq!(server.send(long).await.status, 201);
-    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::TooLarge)));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(Code::TooLarge)));
     assert_eq!(server.calls.count(), 9);
 }
 
@@ -80,9 +80,9 @@ async fn an_outcome_in_doubt_is_reported_and_leaves_nothing_to_look_into() {
         StatusCode::BAD_GATEWAY.into_response()
     })
     .await;
-    for would in [Would::Run, Would::Refuse(Code::Unknown)] {
+    for would in [ShadowOutcome::Run, ShadowOutcome::Refuse(Code::Unknown)] {
         assert_eq!(server.charge(5).await.status, 502);
-        assert_eq!(watching.next().await, What::Shadow(would));
+        assert_eq!(watching.next().await, EventKind::Shadow(would));
     }
     let unknown = Filter { state: Some(StateName::Unknown), ..Filter::default() };
     assert!(engine.store().page(&unknown, None, 10).await.expect("it answers").items.is_empty());
@@ -97,7 +97,7 @@ async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
         let (layer, mut watching) = layer(&engine, terms);
         let server = Server::under(layer, reads).await;
         assert_eq!(server.charge(5).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(Would::Run));
+        assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
         let page = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
         let record = page.items[0].record().expect("a record");
         // Only of this class is an attempt that was lost simply made again.
@@ -115,9 +115,9 @@ async fn where_nothing_took_effect_the_next_would_have_run() {
         StatusCode::TOO_MANY_REQUESTS.into_response()
     })
     .await;
-    for would in [Would::Run, Would::Run, Would::Refuse(Code::AttemptsExhausted)] {
+    for would in [ShadowOutcome::Run, ShadowOutcome::Run, ShadowOutcome::Refuse(Code::AttemptsExhausted)] {
         assert_eq!(server.charge(5).await.status, 429);
-        assert_eq!(watching.next().await, What::Shadow(would));
+        assert_eq!(watching.next().await, EventKind::Shadow(would));
     }
 }
 
@@ -144,11 +144,11 @@ async fn a_twin_of_a_running_request_runs_beside_it() {
     gate.begun().await;
     let second = send();
     gate.begun().await;
-    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::InProgress)));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(Code::InProgress)));
     gate.open();
     gate.open();
     assert_eq!((first.await.expect("no panic"), second.await.expect("no panic")), (201, 201));
-    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_store_that_is_down_or_never_answers_hurts_nobody() {
     let server = Server::under(layer, reads).await;
     is_cut.store(true, Ordering::SeqCst);
     assert_eq!(server.charge(5).await.status, 201);
-    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::StoreUnavailable)));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(Code::StoreUnavailable)));
 
     let plan = |call: &Call| match call.question {
         Question::Insert => Fault::DelayBefore(Pause::until(std::future::pending())),
@@ -184,15 +184,15 @@ async fn once_enforced_every_key_is_new_and_nothing_of_the_shadow_is_replayed() 
     let in_shadow = Server::of(super::world::app(in_shadow, &calls, reads), calls.clone()).await;
     let enforced = Server::of(super::world::app(enforced, &calls, reads), calls.clone()).await;
     in_shadow.charge(5).await;
-    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
     let first = enforced.charge(5).await;
     assert_eq!((first.text(), first.is_replay()), ("charge 2", false));
     let again = enforced.charge(5).await;
     assert_eq!((again.text(), again.is_replay()), ("charge 2", true));
     assert_eq!(in_shadow.charge(5).await.text(), "charge 3");
-    assert_eq!(watching.next().await, What::Shadow(Would::Replay));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Replay));
     assert_eq!(in_shadow.charge(6).await.text(), "charge 4");
-    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::Mismatch)));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(Code::Mismatch)));
     assert_eq!(enforced.charge(5).await.text(), "charge 2");
 
     // Nor is it anybody's own operation.
@@ -212,18 +212,18 @@ async fn likely_repetitions_without_a_key_are_reported() {
     let server = Server::under(layer, reads).await;
     let send = |body| server.send(request("POST", "/charges").json(body));
     for (body, would) in [
-        ("{\"n\":1}", Would::Run),
-        ("{\"n\":1.0}", Would::RunAgain),
-        ("{\"n\":2}", Would::Run),
-        ("{", Would::Run),
+        ("{\"n\":1}", ShadowOutcome::Run),
+        ("{\"n\":1.0}", ShadowOutcome::RunAgain),
+        ("{\"n\":2}", ShadowOutcome::Run),
+        ("{", ShadowOutcome::Run),
     ] {
         assert_eq!(send(body).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would), "{body}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{body}");
     }
 }
 
 /// What was seen of each request: its route, whether it had a key, whether it is a likely duplicate.
-fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String, bool, bool, What)>) {
+fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String, bool, bool, EventKind)>) {
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();
     let layer = layer.observer(move |event: &semel_http::Event<'_>| {
         let seen = event.seen.expect("in shadow mode");
@@ -234,7 +234,7 @@ fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String,
 }
 
 #[tokio::test]
-async fn a_likely_repetition_is_seen_also_where_it_would_have_been_refused_for_want_of_a_key() {
+async fn a_likely_repeat_is_reported_even_if_its_key_is_missing() {
     let pointer = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
     for key_source in [Terms::default().key_source, pointer] {
         let terms = Terms { key: KeyRule::Required, key_source, ..shadow() };
@@ -243,7 +243,7 @@ async fn a_likely_repetition_is_seen_also_where_it_would_have_been_refused_for_w
         for is_repeat in [false, true] {
             let ask = request("POST", "/accounts/4711/charges").json("{\"n\":1}");
             assert_eq!(server.send(ask).await.status, 201);
-            let refused = What::Shadow(Would::Refuse(Code::Missing));
+            let refused = EventKind::Shadow(ShadowOutcome::Refuse(Code::Missing));
             let expected = ("POST /accounts/{id}/charges".to_owned(), false, is_repeat, refused);
             assert_eq!(told.recv().await, Some(expected));
         }
@@ -273,15 +273,15 @@ async fn a_key_in_the_body_is_found_as_the_body_passes() {
     let (layer, mut watching) = layer(&engine().await, Terms { key_source: source, ..shadow() });
     let server = Server::under(layer, reads).await;
     let events = [
-        ("{\"id\":1}", Would::Run),
-        ("{\"id\":1}", Would::Replay),
-        ("{\"id\":null}", Would::Refuse(Code::Invalid)),
-        ("{}", Would::Run),
-        ("{}", Would::RunAgain),
+        ("{\"id\":1}", ShadowOutcome::Run),
+        ("{\"id\":1}", ShadowOutcome::Replay),
+        ("{\"id\":null}", ShadowOutcome::Refuse(Code::Invalid)),
+        ("{}", ShadowOutcome::Run),
+        ("{}", ShadowOutcome::RunAgain),
     ];
     for (body, would) in events {
         assert_eq!(server.send(request("POST", "/hook").json(body)).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would), "{body}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{body}");
     }
 }
 
@@ -290,9 +290,9 @@ async fn a_service_that_does_not_read_the_body_leaves_the_request_unjudged() {
     let (layer, mut watching) = layer(&engine().await, shadow());
     let server = Server::under(layer, charged).await;
     assert_eq!(server.charge(5).await.status, 201);
-    assert_eq!(watching.next().await, What::Shadow(Would::NotJudged));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::NotJudged));
     assert_eq!(server.send(post("/charges").empty()).await.status, 201);
-    assert_eq!(watching.next().await, What::Shadow(Would::Run), "there is nothing to read");
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run), "there is nothing to read");
 }
 
 #[tokio::test]
@@ -305,9 +305,9 @@ async fn a_shadow_uses_up_nobodys_quota() {
     let in_shadow = Server::under(in_shadow, reads).await;
     let enforced = Server::under(Layer::new(engine, Terms::default()).expect("fit for use"), reads).await;
     in_shadow.charge(5).await;
-    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
     in_shadow.send(post("/refunds").json("{}")).await;
-    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::Quota)));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Refuse(Code::Quota)));
     assert_eq!(enforced.charge(5).await.status, 201);
 }
 
@@ -328,11 +328,15 @@ async fn a_flood_in_shadow_or_without_keys_has_no_enforced_request_refused() {
     let enforced = Server::under(from(enforced), reads).await;
     for amount in 0..3 {
         in_shadow.send(request("POST", "/charges").json(&format!("{{\"amount\":{amount}}}"))).await;
-        assert_eq!(watching.next().await, What::Shadow(Would::Run), "what needs no key mints none");
+        assert_eq!(
+            watching.next().await,
+            EventKind::Shadow(ShadowOutcome::Run),
+            "what needs no key mints none"
+        );
     }
-    for (path, would) in [("/a", Would::Run), ("/b", Would::Refuse(Code::Quota))] {
+    for (path, would) in [("/a", ShadowOutcome::Run), ("/b", ShadowOutcome::Refuse(Code::Quota))] {
         in_shadow.send(post(path).json("{}")).await;
-        assert_eq!(watching.next().await, What::Shadow(would), "{path}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{path}");
     }
     assert_eq!(enforced.charge(5).await.status, 201);
     assert_eq!(enforced.send(post("/refunds").json("{}")).await.status, 429, "its own rate holds");
@@ -344,9 +348,13 @@ async fn what_an_address_would_be_refused_is_told() {
     let rates = Some(RateKeeper::new(rates).expect("it makes sense"));
     let (layer, mut watching) = layer(&engine().await, Terms { rates, ..shadow() });
     let server = Server::under(layer.address(|_| Some([192, 0, 2, 7].into())), reads).await;
-    for (path, would) in [("/a", Would::Run), ("/b", Would::Refuse(Code::Quota)), ("/a", Would::Replay)] {
+    for (path, would) in [
+        ("/a", ShadowOutcome::Run),
+        ("/b", ShadowOutcome::Refuse(Code::Quota)),
+        ("/a", ShadowOutcome::Replay),
+    ] {
         assert_eq!(server.send(post(path).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would), "{path}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{path}");
     }
 }
 
@@ -365,7 +373,11 @@ where
 
 #[tokio::test]
 async fn grpc_is_judged_by_its_trailers() {
-    for (status, second) in [("0", Would::Replay), ("13", Would::Refuse(Code::Unknown)), ("16", Would::Run)] {
+    for (status, second) in [
+        ("0", ShadowOutcome::Replay),
+        ("13", ShadowOutcome::Refuse(Code::Unknown)),
+        ("16", ShadowOutcome::Run),
+    ] {
         let (layer, mut watching) = layer(&engine().await, shadow());
         let inner = tower::service_fn(move |_: Request<Body>| {
             let trailers = [("grpc-status", status)]
@@ -375,11 +387,11 @@ async fn grpc_is_judged_by_its_trailers() {
             let response = Response::builder().header("content-type", "application/grpc").body(body);
             std::future::ready(Ok::<_, Failure>(response.expect("a response")))
         });
-        for would in [Would::Run, second] {
+        for would in [ShadowOutcome::Run, second] {
             let response = sent(&layer, inner, "application/grpc").await.expect("a response");
             let body = response.into_body().collect().await.expect("a whole body");
             assert_eq!(body.trailers().expect("trailers")["grpc-status"], status);
-            assert_eq!(watching.next().await, What::Shadow(would), "{status}");
+            assert_eq!(watching.next().await, EventKind::Shadow(would), "{status}");
         }
     }
 }
@@ -387,14 +399,14 @@ async fn grpc_is_judged_by_its_trailers() {
 #[tokio::test]
 async fn a_failure_is_handed_through_and_counts_for_what_it_says() {
     for (failure, second) in
-        [(Failure::Unreachable, Would::Run), (Failure::Broken, Would::Refuse(Code::Unknown))]
+        [(Failure::Unreachable, ShadowOutcome::Run), (Failure::Broken, ShadowOutcome::Refuse(Code::Unknown))]
     {
         let (layer, mut watching) = layer(&engine().await, shadow());
         let inner =
             tower::service_fn(move |_: Request<Body>| std::future::ready(Err::<Response<Body>, _>(failure)));
-        for would in [Would::Run, second] {
+        for would in [ShadowOutcome::Run, second] {
             assert_eq!(sent(&layer, inner, "text/plain").await.expect_err("it fails"), failure);
-            assert_eq!(watching.next().await, What::Shadow(would));
+            assert_eq!(watching.next().await, EventKind::Shadow(would));
         }
     }
 }
@@ -415,8 +427,8 @@ async fn a_client_that_hangs_up_would_have_found_its_outcome() {
         _ = sent(&layer, inner.clone(), "text/plain") => panic!("it waits"),
         () = gate.begun() => {}
     }
-    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
     gate.open();
     sent(&layer, inner, "text/plain").await.expect("a response");
-    assert_eq!(watching.next().await, What::Shadow(Would::Replay));
+    assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Replay));
 }

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use semel_http::Terms;
 use std::sync::Arc;
 
-/// A response whose first piece comes at once, and its second once the gate is open.
+/// A response whose first piece comes at once, and its second as soon as the gate is open.
 fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
     let gate = gate.clone();
     let frames = futures_util::stream::unfold(0, move |piece| {

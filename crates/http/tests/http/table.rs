@@ -17,7 +17,7 @@ async fn on_sqlite(name: &str, terms: Terms) -> (Server, Scratch) {
 }
 
 #[tokio::test]
-async fn a_required_key_that_is_missing_is_told_apart_from_one_that_is_empty() {
+async fn a_missing_key_differs_from_an_empty_one() {
     let (server, _scratch) = on_sqlite("missing", Terms { key: KeyRule::Required, ..Terms::default() }).await;
     let missing = server.send(request("POST", "/charges").json("{}")).await;
     missing.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -41,7 +41,7 @@ async fn keys_that_could_mean_two_things_or_nothing_are_refused() {
 }
 
 #[tokio::test]
-async fn a_caller_that_cannot_be_told_from_others_is_refused_with_what_mends_it() {
+async fn a_caller_that_cannot_be_identified_is_refused_with_the_fix() {
     let (server, _scratch) = on_sqlite("caller", Terms::default()).await;
     for (name, value) in [("cookie", "session=1"), ("authorization", "AWS4-HMAC-SHA256 Credential=x")] {
         let reply = server.send(post("/charges").header(name, value).json("{}")).await;
@@ -136,7 +136,7 @@ async fn an_outcome_that_nobody_can_prove_is_told_as_unknown() {
 }
 
 #[tokio::test]
-async fn a_request_over_the_limit_is_refused_by_its_length_by_its_bytes_and_by_what_it_unpacks_to() {
+async fn a_request_over_the_limit_is_refused_declared_received_or_decoded() {
     let (server, _scratch) =
         on_sqlite("too-large", Terms { request_bytes_max: 1_000, ..Terms::default() }).await;
     let code = "IDEMPOTENCY_REQUEST_TOO_LARGE";

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_http::{Code, Layer, Terms, Unread, What};
+use semel_http::{Code, EventKind, Layer, Terms, Unread};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn bodies_share_their_room_and_give_it_back() {
     let problem: serde_json::Value = serde_json::from_slice(&refused.body).expect("JSON");
     assert_eq!((refused.status, &problem["code"]), (503, &"GATEWAY_BUSY".into()), "{problem}");
     assert_eq!((refused.header("retry-after"), &problem["retryable"]), (Some("1"), &true.into()));
-    assert_eq!(watching.next().await, What::Refused { code: Code::Busy, caller: None });
+    assert_eq!(watching.next().await, EventKind::Refused { code: Code::Busy, caller: None });
     gate.open();
     assert_eq!(first.await.expect("no panic").text(), "charge 1");
     // Its room is free, and the key that was refused is as good as new.
@@ -62,6 +62,6 @@ async fn a_body_that_takes_too_long_altogether_is_given_up() {
     let endless = StreamBody::new(begun.chain(futures_util::stream::pending()));
     let reply = server.send(post("/charges").body(endless).expect("a request")).await;
     is_plain(&reply, 408);
-    assert_eq!(watching.next().await, What::Unread(Unread::TooSlow));
+    assert_eq!(watching.next().await, EventKind::Unread(Unread::TooSlow));
     assert_eq!(server.charge(5).await.text(), "charge 1", "the key is as good as new");
 }

@@ -1,11 +1,11 @@
-//! What whoever watches is told of each request.
+//! What anyone who watches is told of each request.
 
 use super::world::{Bodies, Server, Watching, charged, engine, post, request};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use semel::core::key::{Rules, Treatment, Weakness};
 use semel::core::record::StateName;
-use semel_http::{Code, Layer, Routes, Terms, What};
+use semel_http::{Code, EventKind, Layer, Routes, Terms};
 
 #[tokio::test]
 async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
@@ -16,17 +16,25 @@ async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
     let layer = Layer::routed(engine().await, routes).expect("fit for use");
     let (layer, mut watching) = Watching::over(layer.publishing(""));
     let server = Server::under(layer, charged).await;
-    let ran = What::Ran(Some(StateName::Succeeded));
+    let ran = EventKind::Ran(Some(StateName::Succeeded));
     let told = [
         (post("/charges").json("{}"), "charge", ran),
-        (post("/charges").json("{}"), "charge", What::Replayed),
+        (post("/charges").json("{}"), "charge", EventKind::Replayed),
         (post("/accounts/7").json("{}"), "/accounts/{id}", ran),
         (post("/accounts/8").json("{}"), "/accounts/{id}", ran),
         (post("/anything/else").json("{}"), "other", ran),
-        (request("POST", "/charges").json("{}"), "charge", What::Unprotected),
-        (post("/charges").header("prefer", "respond-async").json("{}"), "charge", What::Replayed),
-        (post("/accounts/9").header("prefer", "respond-async").json("{}"), "/accounts/{id}", What::Accepted),
-        (post("/charges").json("{"), "charge", What::Refused { code: Code::Unfingerprintable, caller: None }),
+        (request("POST", "/charges").json("{}"), "charge", EventKind::Unprotected),
+        (post("/charges").header("prefer", "respond-async").json("{}"), "charge", EventKind::Replayed),
+        (
+            post("/accounts/9").header("prefer", "respond-async").json("{}"),
+            "/accounts/{id}",
+            EventKind::Accepted,
+        ),
+        (
+            post("/charges").json("{"),
+            "charge",
+            EventKind::Refused { code: Code::Unfingerprintable, caller: None },
+        ),
     ];
     for (request, label, what) in told {
         server.send(request).await;
@@ -35,7 +43,7 @@ async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
     // What no terms are about is nobody's business.
     server.send(request("GET", "/charges").empty()).await;
     server.send(request("POST", "/charges").json("{}")).await;
-    assert_eq!(watching.next().await, What::Unprotected);
+    assert_eq!(watching.next().await, EventKind::Unprotected);
 }
 
 #[tokio::test]
@@ -49,7 +57,7 @@ async fn a_mismatch_tells_whose_key_it_was_by_a_hash() {
             server
                 .send(post("/charges").header("authorization", format!("Bearer {caller}")).json(body))
                 .await;
-            if let What::Refused { code: Code::Mismatch, caller: Some(hash) } = watching.next().await {
+            if let EventKind::Refused { code: Code::Mismatch, caller: Some(hash) } = watching.next().await {
                 hashes.push(hash);
             }
         }
@@ -68,8 +76,8 @@ async fn a_success_that_took_no_effect_is_honoured_and_told_as_odd() {
     .await;
     for _ in 0..2 {
         assert_eq!(server.charge(5).await.status, 200);
-        assert_eq!(watching.next().await, What::OddWord);
-        assert_eq!(watching.next().await, What::Ran(Some(StateName::FailedNotReplayable)));
+        assert_eq!(watching.next().await, EventKind::OddWord);
+        assert_eq!(watching.next().await, EventKind::Ran(Some(StateName::FailedNotReplayable)));
     }
     assert_eq!(server.calls.count(), 2);
 }
@@ -83,8 +91,8 @@ async fn a_weak_key_that_is_taken_is_told() {
     let server = Server::under(layer, charged).await;
     let weak = request("POST", "/charges").header("idempotency-key", "aaaaaaaaaaaaaaaaaaaa").json("{}");
     assert_eq!(server.send(weak).await.status, 201);
-    assert!(matches!(watching.next().await, What::WeakKey(Weakness::Repeated)));
-    assert!(matches!(watching.next().await, What::Ran(_)));
+    assert!(matches!(watching.next().await, EventKind::WeakKey(Weakness::Repeated)));
+    assert!(matches!(watching.next().await, EventKind::Ran(_)));
 }
 
 #[tokio::test]

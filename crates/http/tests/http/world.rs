@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use semel::core::store::Store;
 use semel::{Engine, memory};
-use semel_http::{Layer, Terms, What};
+use semel_http::{EventKind, Layer, Terms};
 use semel_sql::sqlite;
 pub(crate) use semel_test_support::{KEY, Reply};
 use semel_test_support::{ScratchDir, client};
@@ -192,7 +192,7 @@ impl Gate {
 }
 
 /// What a layer tells of its requests, one by one.
-pub(crate) struct Watching(tokio::sync::mpsc::UnboundedReceiver<(String, What)>);
+pub(crate) struct Watching(tokio::sync::mpsc::UnboundedReceiver<(String, EventKind)>);
 
 impl Watching {
     /// The layer with somebody who watches it.
@@ -206,12 +206,12 @@ impl Watching {
     }
 
     /// What became of the next request.
-    pub(crate) async fn next(&mut self) -> What {
+    pub(crate) async fn next(&mut self) -> EventKind {
         self.next_of().await.1
     }
 
     /// The same with its operation.
-    pub(crate) async fn next_of(&mut self) -> (String, What) {
+    pub(crate) async fn next_of(&mut self) -> (String, EventKind) {
         self.0.recv().await.expect("somebody tells")
     }
 }

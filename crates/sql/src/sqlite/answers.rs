@@ -1,16 +1,15 @@
-//! How those who wait for a batch are told.
+//! Answering the callers of a batch.
 //!
-//! What lives here: the choice of the thread that does it. What must never: an answer that is lost, whatever becomes of the
-//! place where it was to be given.
+//! Contents: the choice of the thread that does it. No answer is lost, even if a runtime ends.
 
-use super::write::{Job, Said};
+use super::write::{Job, WriteAnswer};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Fewer than this are told by the thread that writes.
+/// Up to this many callers are answered by the writer's thread.
 const TOGETHER_MIN: usize = 16;
 
-/// What came of a batch, for everybody who waits for it. Told when this is dropped.
-struct Answers(Vec<(Job, Said)>);
+/// The results of a batch for its callers. Sent when this is dropped.
+struct Answers(Vec<(Job, WriteAnswer)>);
 
 impl Drop for Answers {
     fn drop(&mut self) {
@@ -18,13 +17,13 @@ impl Drop for Answers {
     }
 }
 
-/// Tells everybody in a batch what came of it.
+/// Answers all callers of a batch.
 ///
-/// To wake a task from outside of its runtime takes a lock, and often a system call to wake the thread that runs it: an
-/// eighth of what the thread that writes had to do. From inside it is a place in a queue. So those of one runtime are told
-/// by a task there. Only where it has threads of its own: one that has to be driven may not be, while a task that was
-/// made in it is waited for elsewhere. Should the runtime end before, the answers are given as they are dropped.
-pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, Said)>) {
+/// Waking a task from outside its runtime takes a lock, and often a system call to wake a thread: an eighth of the
+/// writer's work. Inside the runtime, it is only a push to a queue. So the callers of one runtime are answered by a
+/// task there, if the runtime has its own threads: a current-thread runtime may not be polled at the moment. If the
+/// runtime ends first, the answers are sent on drop.
+pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, WriteAnswer)>) {
     if batch.len() < TOGETHER_MIN {
         return drop(Answers(batch.collect()));
     }
@@ -34,7 +33,7 @@ pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, Said)>) {
     else {
         return drop(Answers(rest.collect()));
     };
-    let is_there = |(job, _): &(Job, Said)| job.runtime.as_ref().map(Handle::id) == Some(runtime.id());
+    let is_there = |(job, _): &(Job, WriteAnswer)| job.runtime.as_ref().map(Handle::id) == Some(runtime.id());
     let (there, elsewhere): (Vec<_>, Vec<_>) = rest.partition(is_there);
     let there = Answers(there);
     runtime.spawn(async move { drop(there) });
@@ -50,22 +49,22 @@ mod tests {
 
     const MANY: usize = 4 * TOGETHER_MIN;
 
-    fn asked(count: usize) -> (Vec<(Job, Said)>, Vec<Answer>) {
+    fn asked(count: usize) -> (Vec<(Job, WriteAnswer)>, Vec<Answer>) {
         let ask = |_| {
             let (job, answer) = Job::new(Work::Inspect);
-            ((job, Said::Done(Time::from_millis(7))), answer)
+            ((job, WriteAnswer::Done(Time::from_millis(7))), answer)
         };
         (0..count).map(ask).unzip()
     }
 
-    fn asked_in(runtime: &Runtime, count: usize) -> (Vec<(Job, Said)>, Vec<Answer>) {
+    fn asked_in(runtime: &Runtime, count: usize) -> (Vec<(Job, WriteAnswer)>, Vec<Answer>) {
         let _inside = runtime.enter();
         asked(count)
     }
 
     fn assert_told(answers: Vec<Answer>) {
         for answer in answers {
-            assert!(matches!(answer.blocking_recv(), Ok(Ok(Said::Done(_)))));
+            assert!(matches!(answer.blocking_recv(), Ok(Ok(WriteAnswer::Done(_)))));
         }
     }
 

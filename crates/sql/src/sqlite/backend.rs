@@ -1,4 +1,4 @@
-//! What `sqlite:PATH` means.
+//! The URL `sqlite:PATH`.
 
 use super::schema::STEPS;
 use super::{Options, ReadOnlyStore, Store, version};
@@ -6,7 +6,8 @@ use semel_core::store::{self, Inspection, OpenOptions, Pending};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens stores by URLs like `sqlite:semel.db`. A path is a path, never a URI: everything after the colon belongs to it.
+/// Opens stores by URLs like `sqlite:semel.db`. A path is a path, never a URI: everything after the colon belongs to
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend;
 
@@ -21,7 +22,7 @@ impl store::Backend for Backend {
 
     fn check(&self, address: &str) -> Result<(), String> {
         if address.is_empty() {
-            Err("sqlite: needs the path of its file, as in sqlite:semel.db".to_owned())
+            Err("the path of the file is missing; write it as in sqlite:semel.db".to_owned())
         } else if address.starts_with("//") {
             let form =
                 "write the path right after the colon, as in sqlite:semel.db or sqlite:/var/lib/semel.db";

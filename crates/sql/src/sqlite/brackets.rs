@@ -1,7 +1,7 @@
 //! How the transaction of a batch begins and ends, and the savepoint of one piece of work in it.
 //!
-//! Prepared once and kept here, never in the connection's own cache: work on the same connection would find them there and end the
-//! transaction by them, unasked.
+//! Prepared once and kept here, never in the connection's own cache: work on the same connection would find them
+//! there and end the transaction by them, unasked.
 
 use rusqlite::{Connection, Statement};
 

@@ -1,8 +1,7 @@
-//! Moves what was written from the log into the file, beside the writer.
+//! Moves pages from the log into the file, in a separate thread.
 //!
-//! What lives here: a thread with a connection of its own that sleeps while nothing is written, and the one case in which
-//! the writer itself has to stop for it. What must never: a checkpoint on the way of a commit, or a wake-up without a
-//! reason.
+//! Contents: a thread with its own connection that sleeps while nothing is written, and the one case in which the
+//! writer has to stop for it. A commit never waits for a checkpoint.
 
 use super::files::OpenFiles;
 use super::open::briefly;
@@ -13,27 +12,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a checkpoint lets more writes gather before the next.
+/// The pause between two checkpoints.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the writer, the checkpointer and whoever closes the store tell each other.
+/// State shared by the writer, the checkpointer and the closing of the store.
 pub(super) struct Pulse {
-    told: Mutex<Told>,
+    signals: Mutex<Signals>,
     changed: Condvar,
-    /// Held while a checkpoint is taken, so that two do not meet.
+    /// Held during a checkpoint, so that only one runs at a time.
     at_work: Mutex<()>,
     /// Frames in the log, as of the last checkpoint.
     frames: AtomicU64,
-    /// The next length of the log at which the writer stops.
+    /// The length of the log at which the writer stops next.
     frames_next: AtomicU64,
     frames_max: u64,
     files: Arc<OpenFiles>,
-    /// Why nothing is moved any more.
+    /// Why pages are no longer moved.
     failed: OnceLock<String>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Signals {
     wrote: bool,
     closing: bool,
 }
@@ -45,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Pulse {
     pub(super) fn new(frames_max: u64, files: Arc<OpenFiles>) -> Self {
         Self {
-            told: Mutex::default(),
+            signals: Mutex::default(),
             changed: Condvar::new(),
             at_work: Mutex::default(),
             frames: AtomicU64::new(0),
@@ -56,40 +55,40 @@ impl Pulse {
         }
     }
 
-    /// The error of the disk after which the log is kept as it is, until the store is opened again.
+    /// The disk error after which the log is left unchanged until the store is opened again.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 
-    /// There is something to move.
+    /// Reports new pages in the log.
     pub(super) fn wrote(&self) {
-        let mut told = lock(&self.told);
-        if !told.wrote {
-            told.wrote = true;
+        let mut signals = lock(&self.signals);
+        if !signals.wrote {
+            signals.wrote = true;
             self.changed.notify_all();
         }
     }
 
     /// The store is being closed.
     pub(super) fn close(&self) {
-        lock(&self.told).closing = true;
+        lock(&self.signals).closing = true;
         self.changed.notify_all();
     }
 
-    /// Called by the writer between two batches. Under steady load there is never a moment at which everything in the log
-    /// has been moved, so that it is never begun anew: beyond a limit, the writer makes that moment.
+    /// Called by the writer between two batches. Under steady load, the log is never moved completely, so it is never
+    /// restarted: beyond a limit, the writer stops for that.
     pub(super) fn keep_log_short(&self, connection: &Connection) {
         let frames = self.frames.load(Ordering::Relaxed);
         if frames < self.frames_next.load(Ordering::Relaxed) {
             return;
         }
         if self.failure().is_some() {
-            // Nor does SQLite by itself. Once is enough.
+            // Also turn off SQLite's own checkpoints. Once is enough.
             drop(connection.pragma_update(None, "wal_autocheckpoint", 0));
             self.frames_next.store(u64::MAX, Ordering::Relaxed);
             return;
         }
-        // While the other one is moving pages, nobody waits for it: once it has, little is left to move.
+        // While the other thread is moving pages, do not wait for it: afterwards, little is left to move.
         let _at_work = match self.at_work.try_lock() {
             Ok(at_work) => at_work,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -101,33 +100,33 @@ impl Pulse {
                 self.frames_max
             }
             _ if self.failure().is_some() => 0,
-            // A reader stays where it is. Stopping again for every batch would not move it.
+            // A reader blocks the log. Stopping again for every batch would not help.
             _ => frames + self.frames_max,
         };
         self.frames_next.store(next, Ordering::Relaxed);
     }
 
-    /// Serves until the store is closed; then waits for the `others`, and leaves a file without a log.
+    /// Runs until the store is closed; then waits for the `others`, and leaves a file without a log.
     pub(super) fn run(&self, connection: &Connection, others: Vec<JoinHandle<()>>) {
         let mut is_settled = false;
         loop {
-            let mut told = lock(&self.told);
-            while !told.wrote && !told.closing {
-                told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
+            let mut signals = lock(&self.signals);
+            while !signals.wrote && !signals.closing {
+                signals = self.changed.wait(signals).unwrap_or_else(PoisonError::into_inner);
             }
-            if told.closing {
+            if signals.closing {
                 break;
             }
-            told.wrote = false;
-            drop(told);
+            signals.wrote = false;
+            drop(signals);
             {
                 let _at_work = lock(&self.at_work);
-                // What fails here is tried again after the next write; until then the log has it all.
+                // A failure is retried after the next write; until then, the log has everything.
                 let progress = self.checkpoint(connection, "PASSIVE");
                 if let Some(frames) = progress.and_then(|progress| progress.frames) {
                     self.frames.store(frames, Ordering::Relaxed);
                     if frames < self.frames_max {
-                        // It was begun anew, and what a reader once cost is forgotten.
+                        // The log was restarted, so reset the limit.
                         self.frames_next.store(self.frames_max, Ordering::Relaxed);
                     }
                 }
@@ -135,7 +134,8 @@ impl Pulse {
                     is_settled = self.settle_lost(connection);
                 }
             }
-            let nap = self.changed.wait_timeout_while(lock(&self.told), INTERVAL, |told| !told.closing);
+            let nap =
+                self.changed.wait_timeout_while(lock(&self.signals), INTERVAL, |signals| !signals.closing);
             drop(nap.unwrap_or_else(PoisonError::into_inner));
         }
         for other in others {
@@ -147,14 +147,14 @@ impl Pulse {
             self.settle_lost(connection);
         }
         if self.failure().is_some() || self.files.has_another_log() {
-            // The last one to close would take the log away.
+            // The last connection to close would remove the log.
             drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         }
     }
 
-    /// The files were taken away. Moves what the log has into the file, wherever that is by now, and empties the log: whoever
-    /// puts the file back has all of it, and whatever file has its name by now is not read together with a log that is not its own.
-    /// Leaves everything alone where somebody else has begun a log. Says whether that is done.
+    /// The files were renamed or removed. Moves the log into the file, wherever it is now, and empties the log. So a
+    /// file that is put back is complete, and another file with its name is not read with a foreign log. Does nothing
+    /// if another process has created a log. Returns whether it succeeded.
     fn settle_lost(&self, connection: &Connection) -> bool {
         if self.failure().is_some() || self.files.has_another_log() {
             return true;
@@ -162,9 +162,9 @@ impl Pulse {
         self.moved(connection, "TRUNCATE").is_some_and(|progress| !progress.busy)
     }
 
-    /// A checkpoint; `None` where there was none. After an error of the disk there never is: what it may have lost of the
-    /// file stands in the log, which the end of a later checkpoint would give up. Nor where the file's name leads elsewhere: in
-    /// the log there may be pages of whoever opened it by that name.
+    /// Runs a checkpoint; `None` if there was none. Never after a disk error: lost pages of the file are still in the
+    /// log, which a later checkpoint would discard. Also not if the file's name leads elsewhere: the log may have
+    /// pages of another process that opened it by that name.
     fn checkpoint(&self, connection: &Connection, mode: &str) -> Option<Progress> {
         if self.failure().is_some() || self.files.check_read().is_err() {
             return None;
@@ -178,7 +178,7 @@ impl Pulse {
             Err(error) => {
                 if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
                     drop(self.failed.set(error.to_string()));
-                    // So that the writer comes to hear of it.
+                    // Notifies the writer.
                     self.frames_next.store(0, Ordering::Relaxed);
                 }
                 None
@@ -189,7 +189,7 @@ impl Pulse {
 
 struct Progress {
     busy: bool,
-    /// In the log; not known while another process takes a checkpoint.
+    /// Frames in the log; unknown while another process runs a checkpoint.
     frames: Option<u64>,
 }
 
@@ -224,7 +224,7 @@ mod tests {
         (directory, connection, pulse)
     }
 
-    /// After one more write, as the log is begun anew by whoever writes next.
+    /// After one more write, as the log is begun anew by anyone who writes next.
     fn frames(connection: &Connection) -> u64 {
         connection.execute_batch("INSERT INTO t VALUES (1)").expect("written");
         checkpoint(connection, "NOOP").expect("asked").frames.expect("nobody else takes one")

@@ -1,13 +1,13 @@
-//! What an error of SQLite leaves open.
+//! What SQLite's errors mean.
 //!
-//! What lives here: the translation into the kinds that every store speaks of. What must never: a guess. Each function
-//! says what has to be known before it may be asked.
+//! Contents: the translation into the error kinds of stores. Nothing is guessed: each function documents its
+//! precondition.
 
 use rusqlite::ErrorCode;
 use semel_core::store::{Error, Kind};
 use std::path::Path;
 
-/// One cause, told to everybody whom it concerns.
+/// One cause, shared by all affected callers.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     pub(super) kind: Kind,
@@ -20,24 +20,24 @@ impl Fault {
         Self { kind, context, cause: cause.to_string() }
     }
 
-    /// Of an error after which it is certain that nothing was written: a read, a transaction that did not begin, or one
-    /// that was never asked to commit.
+    /// For an error after which certainly nothing was written: a read, a transaction that did not begin, or one
+    /// without a commit.
     pub(super) fn nothing_written(context: &'static str, error: &rusqlite::Error) -> Self {
         Self::new(kind(error), context, error)
     }
 
-    /// Of an error of COMMIT, after which the transaction was rolled back.
+    /// For an error of COMMIT, after which the transaction was rolled back.
     ///
-    /// A full disk is the one cause that proves that nothing was written: it was met while the log was being written
-    /// to, and what makes a transaction in the log valid is the last thing written. Any other error may have come
-    /// after that, from the disk being asked to keep it: a crash from here on might still bring the transaction back.
+    /// Only a full disk proves that nothing was written: it occurs while the log is written, and the part that makes
+    /// a transaction valid is written last. Any other error may come from the sync after that, and a crash might
+    /// still bring the transaction back.
     pub(super) fn of_commit(error: &rusqlite::Error, rolled_back: bool) -> Self {
         let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         let kind = if full && rolled_back { Kind::Full } else { Kind::Ambiguous };
         Self::new(kind, "committing to the SQLite store", error)
     }
 
-    /// With the file that it is about.
+    /// Adds the file.
     pub(super) fn about(mut self, path: &Path) -> Self {
         self.cause = format!("{}: {}", path.display(), self.cause);
         self
@@ -54,7 +54,7 @@ impl From<Fault> for Error {
     }
 }
 
-/// The kind of an error that left nothing behind.
+/// The kind of an error without effects.
 fn kind(error: &rusqlite::Error) -> Kind {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Kind::Full,
@@ -69,7 +69,7 @@ fn kind(error: &rusqlite::Error) -> Kind {
             | ErrorCode::OutOfMemory
             | ErrorCode::OperationInterrupted,
         ) => Kind::Unavailable,
-        // Damage, a file that is no database, tables of another shape.
+        // Damage, a file that is not a database, or tables of another shape.
         _ => Kind::Unfit,
     }
 }

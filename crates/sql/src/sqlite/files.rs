@@ -1,7 +1,7 @@
-//! The files that a store has open, and whether their names still lead to them.
+//! The open files of a store, and whether their names still lead to them.
 //!
-//! What lives here: the check that every answer waits for. What must never: an open of one of these files. A file that was
-//! removed, renamed or replaced takes writes as before, and nobody finds them after a restart.
+//! Contents: the check that every answer waits for. A file that was removed, renamed or replaced still accepts
+//! writes, but nobody finds them after a restart. These files are never opened here.
 
 use super::fault::Fault;
 use super::open::File;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CHECKING: &str = "checking the files of the SQLite store";
 
-/// Which file it is, whatever its name: no other file gets these numbers while this process has it open.
+/// The identity of a file, independent of its name: no other file gets these numbers while this process has it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -22,7 +22,7 @@ struct FileId {
 }
 
 impl FileId {
-    /// Links are followed: what the name leads to counts.
+    /// Follows links.
     #[cfg(unix)]
     fn at(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt as _;
@@ -40,13 +40,13 @@ impl FileId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Database,
-    /// The write-ahead log: what was committed last is there and nowhere else.
+    /// The write-ahead log, which alone has the last commits.
     Log,
-    /// The index of the log, through which processes see each other's commits and lock each other out.
+    /// The index of the log, through which processes see each other's commits and locks.
     LogIndex,
 }
 
-/// What became of a file's name.
+/// What happened to a file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It leads nowhere.
@@ -78,7 +78,7 @@ impl LostFile {
         }
     }
 
-    fn told(&self) -> String {
+    fn message(&self) -> String {
         let remedy = self.remedy();
         format!(
             "{self}. The store is closed: what was written since cannot be relied on. To continue, {remedy}"
@@ -99,27 +99,27 @@ impl fmt::Display for LostFile {
 /// Why it is not certain that the open files are what others find.
 enum Unproven<'a> {
     Lost(&'a LostFile),
-    /// They could not be looked at.
+    /// They could not be checked.
     Unseen(PathBuf, io::Error),
 }
 
-/// The files of an open database. The first that is found lost closes the store until it is opened again: even if the file is
-/// put back, nobody knows what others wrote to its name meanwhile.
+/// The files of an open database. A lost file closes the store until it is opened again: even if the file is put
+/// back, others may have written to its name meanwhile.
 pub(super) struct OpenFiles {
     known: Vec<(Part, PathBuf, FileId)>,
     lost: OnceLock<LostFile>,
     /// How many checks have begun.
     begun: AtomicU64,
-    /// The last of them that found every file in its place.
+    /// The last check that found every file in place.
     passed: AtomicU64,
 }
 
-/// A moment, told by the checks that had begun before it.
+/// A moment, as the number of checks that had begun before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChecksBegun(u64);
 
 impl OpenFiles {
-    /// The files of a database that a connection has open, and keeps open for as long as this lives.
+    /// The files that a connection keeps open for as long as this exists.
     pub(super) fn of(file: &File) -> Result<Self, Error> {
         let mut known = Vec::new();
         for (part, path) in
@@ -127,7 +127,7 @@ impl OpenFiles {
         {
             let id = FileId::at(&path);
             let id = id.map_err(|error| Fault::new(Kind::Unavailable, CHECKING, &error).about(&path))?;
-            // A name with links in it is followed anew at every start, so it has to lead to the same file.
+            // A name with links is resolved at every start, so it has to lead to the same file.
             if part == Part::Database && file.given != path {
                 known.push((part, file.given.clone(), id));
             }
@@ -141,23 +141,23 @@ impl OpenFiles {
     pub(super) fn check_commit(&self) -> Result<(), Fault> {
         const COMMITTING: &str = "committing to the SQLite store";
         self.check().map_err(|unproven| match unproven {
-            Unproven::Lost(lost) => Fault::new(Kind::Ambiguous, COMMITTING, &lost.told()),
+            Unproven::Lost(lost) => Fault::new(Kind::Ambiguous, COMMITTING, &lost.message()),
             Unproven::Unseen(path, error) => Fault::new(Kind::Ambiguous, COMMITTING, &error).about(&path),
         })
     }
 
-    /// This moment, for a question that is being put.
+    /// The moment of a call.
     pub(super) fn checks_begun(&self) -> ChecksBegun {
         ChecksBegun(self.begun.load(Ordering::SeqCst))
     }
 
-    /// Whether what was just read is what others find, or was when the question was put. Any check that began after that
-    /// proves it, so that questions which wait together share one: three looks at the file system cost as much as a quarter of a read.
+    /// Whether the data just read is what others find, or was at the start of the call. Any check that began after
+    /// that proves it, so waiting calls share one: three file system calls cost a quarter of a read.
     pub(super) fn check_read_since(&self, asked: ChecksBegun) -> Result<(), Fault> {
         if self.passed.load(Ordering::SeqCst) > asked.0 { self.check_open() } else { self.check_read() }
     }
 
-    /// Whether what was just read is what others find.
+    /// Whether the data just read is what others find.
     pub(super) fn check_read(&self) -> Result<(), Fault> {
         self.check().map_err(|unproven| match unproven {
             Unproven::Lost(lost) => closed(lost),
@@ -165,17 +165,17 @@ impl OpenFiles {
         })
     }
 
-    /// Whether the store is still open, without another look.
+    /// Whether the store is still open, without another check.
     pub(super) fn check_open(&self) -> Result<(), Fault> {
         self.lost.get().map_or(Ok(()), |lost| Err(closed(lost)))
     }
 
-    /// Which file is lost, if any. A look only: nothing is closed by it.
+    /// Which file is lost, if any. Closes nothing.
     pub(super) fn lost(&self) -> Option<LostFile> {
         self.lost.get().cloned().or_else(|| self.look().ok().flatten())
     }
 
-    /// Whether somebody has begun a log of their own, or an index, where this one's was.
+    /// Whether another process has created a new log or index in the place of this one's.
     pub(super) fn has_another_log(&self) -> bool {
         let of_log = self.known.iter().filter(|(part, ..)| *part != Part::Database);
         of_log.map(|(_, path, id)| fate(path, *id)).any(|fate| matches!(fate, Ok(Some(Fate::Replaced))))
@@ -192,7 +192,7 @@ impl OpenFiles {
                 Ok(())
             }
             Ok(Some(lost)) => Err(Unproven::Lost(self.lost.get_or_init(|| {
-                tracing::error!("{}", lost.told());
+                tracing::error!("{}", lost.message());
                 lost
             }))),
             Err((path, error)) => Err(Unproven::Unseen(path, error)),
@@ -212,10 +212,10 @@ impl OpenFiles {
 }
 
 fn closed(lost: &LostFile) -> Fault {
-    Fault::new(Kind::Unfit, "using the SQLite store", &lost.told())
+    Fault::new(Kind::Unfit, "using the SQLite store", &lost.message())
 }
 
-/// What became of a name that led to the file `id`; `None` where it still does.
+/// What happened to a name that led to the file `id`; `None` if it still does.
 fn fate(path: &Path, id: FileId) -> io::Result<Option<Fate>> {
     match FileId::at(path) {
         Ok(found) => Ok((found != id).then_some(Fate::Replaced)),

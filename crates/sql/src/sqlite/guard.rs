@@ -1,7 +1,7 @@
-//! What the work of a local command may not do to the connection that writes.
+//! What the work of a local command may not do on the writing connection.
 //!
-//! What lives here: the rules that SQLite asks about, and the flag that says when they hold. What must never: a rule for the store's
-//! own statements, or a hook that is put in and taken out for each piece of work: SQLite would prepare every statement anew.
+//! Contents: the authorizer's rules, and the flag that turns them on. They do not apply to the store's own
+//! statements. The hook stays installed, because changing it would invalidate all prepared statements.
 
 use crate::clock;
 use rusqlite::Connection;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After how many steps of SQLite's machine the time is looked at: a fraction of a millisecond.
+/// After how many VM steps to check the time: a fraction of a millisecond.
 const STEPS: i32 = 2_000;
-/// No end is set.
+/// No deadline.
 const NEVER: u64 = u64::MAX;
 
 /// Whether work runs, and until when.
@@ -25,7 +25,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Puts a guard on the connection. It allows everything until [work begins](Self::watch).
+    /// Installs a guard on the connection. It allows everything until [work begins](Self::watch).
     pub(super) fn on(connection: &Connection) -> rusqlite::Result<Arc<Self>> {
         let guard = Arc::new(Self {
             is_working: AtomicBool::new(false),
@@ -39,7 +39,7 @@ impl Guard {
             }
             Authorization::Allow
         }))?;
-        // Whatever way the transaction was ended: nothing becomes durable without the record.
+        // However the transaction was ended: nothing becomes durable without the record.
         let committing = Arc::clone(&guard);
         connection.commit_hook(Some(move || committing.is_working()))?;
         let passing = Arc::clone(&guard);
@@ -47,7 +47,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Watches over what happens until the answer is dropped.
+    /// Enforces the rules until the result is dropped.
     pub(super) fn watch(&self, limit: Duration) -> Watch<'_> {
         let ends_at = clock::uptime().saturating_add(limit);
         self.ends_at_ms.store(u64::try_from(ends_at.as_millis()).unwrap_or(NEVER), Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Guard {
     }
 }
 
-/// While this lives, the rules hold.
+/// While this exists, the rules apply.
 pub(super) struct Watch<'a>(&'a Guard);
 
 impl Drop for Watch<'_> {
@@ -85,8 +85,8 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// What would end the transaction that others share, reach another file, change the connection for everybody after, or touch the
-/// store's own tables.
+/// Statements that would end the shared transaction, reach another file, change the connection for later users, or
+/// touch the store's own tables.
 fn is_denied(action: &AuthAction<'_>) -> bool {
     match action {
         AuthAction::Transaction { .. }

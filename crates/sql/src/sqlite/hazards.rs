@@ -1,17 +1,17 @@
-//! What can be wrong with where the file lies and how it is written.
+//! Hazards of the file's location and settings.
 //!
-//! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
-//! place. What must never: an open of the file past SQLite.
+//! Contents: checks of the writing connection's settings, the file system, and the file's name. The file is never
+//! opened without SQLite.
 
 use super::files::{LostFile, OpenFiles, Part};
 use super::open::{FULL, File};
 use semel_core::store::{Hazard, Severity};
 use std::path::Path;
 
-/// What the writer's connection is set to (`synchronous` and the journal mode), or why it could not be asked.
+/// The settings of the writer's connection (`synchronous` and the journal mode), or why they are not known.
 pub(super) type Settings = Result<(i64, String), String>;
 
-/// Everything at once. `failed` is why pages are not moved from the log into the file any more.
+/// All hazards. `failed` is why pages are no longer moved from the log into the file.
 pub(super) fn look(file: &File, files: &OpenFiles, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
@@ -22,8 +22,8 @@ pub(super) fn look(file: &File, files: &OpenFiles, settings: Settings, failed: O
     set.into_iter().chain(place.into_iter().flatten()).collect()
 }
 
-/// What can be told by whoever does not write: how a writer's connection is set is nobody's to see but its own, and every
-/// writer of ours refuses less than full.
+/// The hazards that a reader can see. The settings of a writer's connection are not visible to it, but every writer
+/// refuses unsafe ones.
 pub(super) fn from_outside(file: &File, journal_mode: Result<String, String>) -> Vec<Hazard> {
     let set = match journal_mode {
         Ok(mode) => settings(FULL, &mode),
@@ -65,7 +65,7 @@ fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
     found
 }
 
-/// One of the files has another name by now, or none. As long as anybody has the database open, SQLite does not do that.
+/// One of the files was renamed or removed. SQLite does not do that while the database is open.
 fn lost(lost: &LostFile) -> Hazard {
     let code = match lost.part {
         Part::Database => "sqlite-file-replaced",
@@ -96,7 +96,7 @@ fn not_moved(why: &str) -> Hazard {
     }
 }
 
-/// Somebody keeps the log from being begun anew.
+/// A reader prevents a restart of the log.
 fn long_log(file: &File) -> Option<Hazard> {
     let bytes = std::fs::metadata(file.wal()).map_or(0, |found| found.len());
     (bytes > file.wal_bytes_max.saturating_mul(4)).then(|| Hazard {
@@ -124,7 +124,7 @@ fn file_system(_: &Path) -> Option<Hazard> {
     Some(unverified("on this operating system it is not looked at"))
 }
 
-/// By the number that `statfs` gives; see `linux/magic.h`.
+/// By the magic number from `statfs`; see `linux/magic.h`.
 #[cfg(target_os = "linux")]
 fn by_magic(magic: u64) -> Option<Hazard> {
     let shared = |name| Hazard {

@@ -1,14 +1,14 @@
 //! Work of the application's own, in the batch that its record is written in.
 //!
-//! What lives here: one piece of work in its savepoint, from the check of what stands there to the write of the record.
-//! What must never: a record without the work that it speaks of, work without its record, or a neighbour in the batch that pays for
-//! either.
+//! Contents: one piece of work in its savepoint, from the check of what is stored there to the write of the record.
+//! Never here: a record without the work that it speaks of, work without its record, or a neighbour in the batch that
+//! pays for either.
 
 use super::brackets::Brackets;
 use super::guard::Guard;
-use super::pen::Pen;
+use super::row_writer::RowWriter;
 use super::violations::Violations;
-use super::write::{Place, Said, Work};
+use super::write::{EntryLocation, Work, WriteAnswer};
 use super::{ENTRY_BYTES_MAX, Store};
 use crate::columns::{self, Row};
 use rusqlite::Connection;
@@ -23,15 +23,15 @@ use std::time::Duration;
 /// A change of one entry, ready to be written.
 #[derive(Debug)]
 pub struct Put {
-    place: Place,
+    place: EntryLocation,
     change: Change<Row>,
 }
 
 impl Put {
-    /// Refused where the record is too large, or belongs under another id.
+    /// Refused if the record is too large, or belongs under another id.
     pub fn of(id: CommandId, change: Change<&Record>) -> Result<Self, Error> {
         let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
-        Ok(Self { place: Place::of(id), change })
+        Ok(Self { place: EntryLocation::of(id), change })
     }
 }
 
@@ -46,7 +46,7 @@ pub enum Step {
     Undo,
 }
 
-/// What came of work in a batch. Told once the batch is on the disk.
+/// What came of work in a batch. Told as soon as the batch is on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkOutcome {
@@ -54,7 +54,7 @@ pub enum WorkOutcome {
     Committed(Time),
     /// What the work wrote was undone, as it asked for.
     Undone,
-    /// Something else stands there than was expected. The work was not run, or was undone.
+    /// Something else is there than was expected. The work was not run, or was undone.
     Conflict,
     /// The work panicked, and was undone.
     Panicked,
@@ -68,7 +68,7 @@ pub enum WorkOutcome {
 
 /// Work that waits for its batch.
 pub(super) struct LocalWork {
-    expects: Vec<(Place, Expect)>,
+    expects: Vec<(EntryLocation, Expect)>,
     limit: Duration,
     work: Box<dyn Fn(&Connection) -> Step + Send>,
 }
@@ -76,29 +76,30 @@ pub(super) struct LocalWork {
 /// How one piece of work left the batch.
 pub(super) enum Ran {
     /// The rest of the batch is as it was before.
-    Said(Said),
+    WriteAnswer(WriteAnswer),
     /// The whole transaction is gone, or has to be: the others are to be written without this one.
     Spoilt(WorkOutcome),
 }
 
 impl Store {
-    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands what is expected.
-    /// What it wrote and the entries of its [step](Step) are durable, both, once this answers [`WorkOutcome::Committed`].
+    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands
+    /// what is expected. What it wrote and the entries of its [step](Step) are durable, both, once this answers
+    /// [`WorkOutcome::Committed`].
     ///
-    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a statement that lasts
-    /// longer than `limit` is interrupted. It may not begin or end a transaction, attach a file, set a pragma, make temporary
-    /// objects, or change the store's tables; the connection's hooks are the store's.
+    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a
+    /// statement that lasts longer than `limit` is interrupted. It may not begin or end a transaction, attach a file,
+    /// set a pragma, make temporary objects, or change the store's tables; the connection's hooks are the store's.
     ///
-    /// An error leaves open what became of it only where it [is ambiguous](Error::is_ambiguous).
+    /// An error leaves open what became of it only if it [is ambiguous](Error::is_ambiguous).
     pub async fn run_in_batch(
         &self,
         expects: impl IntoIterator<Item = (CommandId, Expect)>,
         limit: Duration,
         work: impl Fn(&Connection) -> Step + Send + 'static,
     ) -> Result<WorkOutcome, Error> {
-        let expects = expects.into_iter().map(|(id, expect)| (Place::of(id), expect)).collect();
+        let expects = expects.into_iter().map(|(id, expect)| (EntryLocation::of(id), expect)).collect();
         match self.write(Work::Local(LocalWork { expects, limit, work: Box::new(work) })).await? {
-            Said::Ran(outcome) => Ok(outcome),
+            WriteAnswer::Ran(outcome) => Ok(outcome),
             other => unreachable!("work is not answered {other:?}"),
         }
     }
@@ -109,16 +110,16 @@ impl LocalWork {
     pub(super) fn run(
         &self,
         brackets: &mut Brackets<'_>,
-        pen: &mut Pen<'_>,
+        rows: &mut RowWriter<'_>,
         guard: &Guard,
         violations: &mut Violations<'_>,
         now: Time,
     ) -> rusqlite::Result<Ran> {
         for (place, expect) in &self.expects {
-            match pen.meets(*place, expect)? {
+            match rows.meets(*place, expect)? {
                 Ok(true) => {}
-                Ok(false) => return Ok(Ran::Said(Said::Ran(WorkOutcome::Conflict))),
-                Err(fault) => return Ok(Ran::Said(Said::Failed(fault))),
+                Ok(false) => return Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Conflict))),
+                Err(fault) => return Ok(Ran::WriteAnswer(WriteAnswer::Failed(fault))),
             }
         }
         brackets.mark()?;
@@ -141,7 +142,7 @@ impl LocalWork {
         if let Some(outcome) = undone {
             brackets.undo()?;
             brackets.release()?;
-            return Ok(Ran::Said(Said::Ran(outcome)));
+            return Ok(Ran::WriteAnswer(WriteAnswer::Ran(outcome)));
         }
         let puts = match step {
             Ok(Step::Keep(puts)) => puts,
@@ -153,11 +154,11 @@ impl LocalWork {
             Ok(Step::Undo) | Err(_) => Vec::new(),
         };
         for Put { place, change } in &puts {
-            if !matches!(pen.write(*place, change, now)?, Said::Done(_)) {
+            if !matches!(rows.write(*place, change, now)?, WriteAnswer::Done(_)) {
                 return Ok(Ran::Spoilt(WorkOutcome::Conflict));
             }
         }
         brackets.release()?;
-        Ok(Ran::Said(Said::Ran(WorkOutcome::Committed(now))))
+        Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Committed(now))))
     }
 }

@@ -1,8 +1,7 @@
 //! The embedded store: one SQLite file, shared by the processes of one machine.
 //!
-//! **What lives here**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
-//! batches, threads that read, and one that takes checkpoints.
-//! **What must never**: a rule about what a record means, or an answer to a write before the disk has it.
+//! **Contents**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
+//! batches, threads that read, and one for checkpoints. A write is answered only after it is on the disk.
 //!
 //! ```
 //! use semel_core::id::CommandId;
@@ -34,12 +33,12 @@ mod hazards;
 mod local;
 mod open;
 mod options;
-mod pen;
 mod queue;
 mod read_only;
 mod reader;
 mod recent;
 mod row;
+mod row_writer;
 mod scan;
 mod schema;
 mod store;
@@ -66,36 +65,37 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use tokio::sync::{Semaphore, watch};
-use write::{Job, Said, Work};
+use write::{Job, Work, WriteAnswer};
 use writer::Writer;
 
-/// Which SQLite is built in: `3.51.3`.
+/// The version of the built-in SQLite: `3.51.3`.
 pub fn version() -> &'static str {
     rusqlite::version()
 }
 
-/// How many may wait; far more than any machine serves in a second.
+/// The most waiting calls; far more than a machine serves in a second.
 const WAITING_MAX: usize = 1 << 16;
-/// How many bytes may wait to be written; four batches.
+/// The most bytes that wait to be written; four batches.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// The most bytes of one entry: half of what SQLite can hold in a row.
+/// The most bytes of one entry: half of SQLite's limit for a row.
 const ENTRY_BYTES_MAX: u64 = 1 << 29;
 
 /// A store in a file. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
 ///
-/// Several processes may have the same file open; SQLite's locks part them. Dropping it answers everybody who waits,
-/// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
+/// Several processes may have the same file open; SQLite's locks separate them. Dropping it answers all waiting calls
+/// and closes the file, which blocks on the disk. [`close`](Self::close) does the same without blocking.
 pub struct Store {
     file: File,
     files: Arc<OpenFiles>,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
-    /// Questions that read the whole file. One thread has them to itself: a reader that is at it for minutes is missed.
+    /// Calls that read the whole file, which takes minutes. They have their own thread, so that the readers stay
+    /// free.
     long_questions: Arc<Queue<Question>>,
-    /// To read entries: twice as many as there are readers, so that none of them waits for what was read to be decoded.
+    /// Limits concurrent reads of entries: twice the number of readers, so that no reader waits for decoding.
     turns: Semaphore,
     pulse: Arc<Pulse>,
-    /// The thread that writes. Whoever waits for it there waits for ever.
+    /// The writer's thread. Waiting for a write on this thread would be a deadlock.
     writer: ThreadId,
     /// The thread that ends last.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -104,16 +104,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only. A path is a
+    /// Opens the store in the file `path`, and creates it if there is none, readable by its owner only. A path is a
     /// path, never a URI; links in it are followed.
     ///
-    /// Where the path leads to another file later, or to none, the store closes itself: a write that was under way is
-    /// [ambiguous](Kind::Ambiguous), and every call after it fails as [unfit](Kind::Unfit) until the store is opened again. The same
-    /// holds for the log beside the file and the log's index. Each answer waits for that check.
+    /// If the path later leads to another file, or to none, the store closes itself: a running write is
+    /// [ambiguous](Kind::Ambiguous), and every later call fails as [unfit](Kind::Unfit) until the store is opened
+    /// again. The same applies to the log next to the file and the log's index. Each answer waits for that check.
     ///
-    /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
-    /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
-    /// that can be read. Blocks: a disk is at work.
+    /// Upgrades older files to this build's schema. Rejects a file of a newer build, foreign tables, and a SQLite
+    /// version that could damage the file. After this returns, everything readable survives a power failure. Blocks
+    /// on the disk.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers, wal_bytes_max } = options;
         let file = File::new(&path.into(), wal_bytes_max)?;
@@ -128,7 +128,7 @@ impl Store {
         let turns = Semaphore::new(2 * readers);
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
         let for_long = Reader { connection: file.reader()?, clock: clock.clone() };
-        // Every connection opened the file by its name: all of them have the same one.
+        // Every connection opened the file by its name, so check that all of them have the same file.
         files.check_read()?;
 
         let mut threads = Threads {
@@ -172,16 +172,16 @@ impl Store {
         Ok(Self { file, files, writes, questions, long_questions, turns, pulse, writer, keeper, ended })
     }
 
-    /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
+    /// Accepts no more calls, and completes when every accepted write is answered and the file is closed.
     pub async fn close(&self) {
         self.stop();
         let mut ended = self.ended.clone();
-        // The only thing that is ever told is that the sender is gone.
+        // The channel is only used to notice that the sender is gone.
         while ended.changed().await.is_ok() {}
     }
 
-    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large. Others
-    /// are read for and written for meanwhile; a second one that verifies waits for the first.
+    /// One line for each problem of the file; empty if there is none. Reads the whole file, which takes minutes for a
+    /// large one. Other calls continue meanwhile; a second verification waits for the first.
     pub async fn verify(&self) -> Result<Vec<String>, Error> {
         self.put(&self.long_questions, Reader::verify).await
     }
@@ -193,8 +193,8 @@ impl Store {
         self.pulse.close();
     }
 
-    /// Has `work` done, and waits until it is durable.
-    async fn write(&self, work: Work) -> Result<Said, Error> {
+    /// Runs `work`, and waits until it is durable.
+    async fn write(&self, work: Work) -> Result<WriteAnswer, Error> {
         self.files.check_open()?;
         if thread::current().id() == self.writer {
             let cause = "it was called from inside the work of a local command, which it would wait for";
@@ -202,7 +202,7 @@ impl Store {
         }
         let (job, answer) = Job::new(work);
         self.writes.push(job)?;
-        // Taken by a writer that failed in the middle: whether it came to commit is not known.
+        // The writer failed in the middle: it is not known whether it committed.
         let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to the SQLite store");
         answer.await.map_err(lost)?
     }
@@ -223,7 +223,7 @@ impl Store {
         let (files, pulse, asked) = (self.files.clone(), self.pulse.clone(), self.files.checks_begun());
         let (question, answer) = Reader::question(move |reader| {
             let told = ask(reader);
-            // Whatever came of it: what stands in the file may not be what others find.
+            // In any case: the file may not be the one that others find.
             files.check_read_since(asked).inspect_err(|_| pulse.wrote())?;
             told
         });
@@ -248,7 +248,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Threads of a store that is not open yet: where opening fails, they end.
+/// Threads of a store that is not open yet: they end if opening fails.
 struct Threads {
     writes: Arc<Queue<Job>>,
     questions: [Arc<Queue<Question>>; 2],

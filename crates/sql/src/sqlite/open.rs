@@ -1,7 +1,7 @@
-//! Connections, and what each is set to.
+//! Connections and their settings.
 //!
-//! What lives here: how the file is opened. What must never: an open of the file past SQLite, once it
-//! may be locked. POSIX drops every lock that a process holds on a file as soon as it closes any descriptor of it.
+//! Contents: how the file is opened. A file that may be locked is never opened without SQLite: POSIX drops all locks
+//! of a process on a file when it closes any descriptor of it.
 
 use super::fault::Fault;
 use super::schema;
@@ -12,27 +12,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Older ones can damage a file when the log is begun anew while a reader comes in.
+/// Older versions can damage a file if the log is restarted while a reader begins.
 const VERSION_MIN: i32 = 3_051_003;
 /// `PRAGMA synchronous`: every commit waits for the disk.
 pub(super) const FULL: i64 = 2;
 const OPENING: &str = "opening the SQLite store";
 
-/// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
+/// How long to wait for another process's lock before the answer is "unavailable", and how often to try.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// The same for a write once the store is open: requests wait for it, and give up soon after. What is given up here was surely not
-/// written; what they give up may still arrive.
+/// The same for a write after the store is open: requests wait for it, and give up soon after. A write that is given
+/// up here was certainly not written; one that a request gives up may still arrive.
 const WRITE_WAIT: Duration = Duration::from_millis(700);
 const WRITE_TRIES: u128 = WRITE_WAIT.as_millis() / BUSY_STEP.as_millis();
 const BUSY_STEP: Duration = Duration::from_millis(1);
 const BUSY_TRIES: u128 = BUSY_WAIT.as_millis() / BUSY_STEP.as_millis();
-/// How long writing pauses for readers that keep the log from beginning anew.
+/// How long writing pauses for readers that prevent a restart of the log.
 const RESTART_TRIES: i32 = 50;
 
-/// Pages are small, because a random place in an index costs a whole page in the log.
+/// Pages are small, because each random write to an index puts a whole page into the log.
 pub(super) const PAGE_BYTES: u32 = 4096;
-/// Enough for the pages of one batch and the inner pages of large indexes. More is no gain: at the end of a transaction that
-/// has split a page SQLite looks through all that it holds, and what it does not hold comes from the system's cache.
+/// Enough for the pages of one batch and the inner pages of large indexes. More does not help: after a transaction
+/// that split a page, SQLite scans its whole cache, and other pages come from the system's cache.
 const WRITER_CACHE_KIB: i32 = 16 * 1024;
 const READER_CACHE_KIB: i32 = 8 * 1024;
 
@@ -41,19 +41,19 @@ const READER_CACHE_KIB: i32 = 8 * 1024;
 pub(super) struct File {
     /// Absolute and without links.
     pub(super) path: PathBuf,
-    /// As it was asked for, made absolute: what is opened at the next start.
+    /// The given path, made absolute: what the next start opens.
     pub(super) given: PathBuf,
     pub(super) wal_bytes_max: u64,
 }
 
 impl File {
-    /// The file at `path`, created where there is none.
+    /// The file at `path`, created if there is none.
     pub(super) fn new(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
         let placed = place(path)?;
         Self::placed(placed, path, wal_bytes_max)
     }
 
-    /// The file at `path`, which has to be there.
+    /// The file at `path`, which must exist.
     pub(super) fn existing(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
         let placed = path.canonicalize().map_err(|error| misplaced(path, &error))?;
         Self::placed(placed, path, wal_bytes_max)
@@ -64,7 +64,7 @@ impl File {
         Ok(Self { path: placed, given, wal_bytes_max })
     }
 
-    /// The connection that writes; makes the file what it has to be.
+    /// The writing connection; prepares the file.
     pub(super) fn writer(&self) -> Result<Connection, Error> {
         check_version()?;
         let mut connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -72,7 +72,7 @@ impl File {
             let cause = format!("{} may not be written to by this user, or here", self.path.display());
             return Err(Error::new(Kind::ReadOnly, OPENING).because(cause));
         }
-        // Before the first table; a file that has some keeps the size it was made with.
+        // Before the first table; an existing file keeps its page size.
         self.set(&connection, "page_size", PAGE_BYTES)?;
         self.use_wal(&connection)?;
         schema::migrate(&mut connection)?;
@@ -84,22 +84,22 @@ impl File {
             let cause = format!("SQLite stays at synchronous={synchronous}, and would not wait for the disk");
             return Err(Error::new(Kind::Unfit, OPENING).because(cause));
         }
-        // Only macOS knows the difference: its fsync does not reach the disk.
+        // Only relevant on macOS, where fsync does not reach the disk.
         self.set(&connection, "fullfsync", true)?;
         self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
         let pages = self.wal_bytes_max / u64::from(self.page_bytes(&connection)?);
-        // Checkpoints are taken elsewhere; this is the net under them.
+        // Checkpoints run elsewhere; this is a safety net.
         self.set(&connection, "wal_autocheckpoint", i64::try_from(pages * 4).unwrap_or(i64::MAX))?;
         self.set(&connection, "journal_size_limit", i64::try_from(self.wal_bytes_max).unwrap_or(i64::MAX))?;
         self.settle(&connection)?;
         Ok(connection)
     }
 
-    /// Has the disk keep what the file holds by now. A process that was killed while it waited for the disk has left a
-    /// whole transaction in the log that was never synced. Whoever opens the file next finds it there, and may tell
-    /// nobody before a power failure can no longer take it back.
+    /// Syncs the current content of the file. A process that was killed while it waited for the disk leaves a
+    /// complete transaction in the log that was never synced. The next process finds it there, and must not report it
+    /// before it survives a power failure.
     ///
-    /// By a descriptor of our own: it needs no room on the disk and no lock. SQLite locks the file and the shared memory,
+    /// With a separate descriptor: it needs no disk space and no lock. SQLite locks the file and the shared memory,
     /// never the log.
     fn settle(&self, connection: &Connection) -> Result<(), Error> {
         let sync = || -> io::Result<()> {
@@ -107,18 +107,18 @@ impl File {
             std::fs::File::open(directory(&self.path))?.sync_all()
         };
         sync().map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(&self.wal()))?;
-        // And the pages go into the file, in case the sync of the dead process had failed: a second one of the same bytes
-        // does not say so.
+        // Also move the pages into the file: if the sync of the dead process failed, a second sync of the same bytes
+        // would not report it.
         match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
                 Err(self.failed(&error).into())
             }
-            // For want of room, say: the log has it all.
+            // For example, the disk is full. The log has everything.
             _ => Ok(()),
         }
     }
 
-    /// A connection that takes checkpoints.
+    /// A connection for checkpoints.
     pub(super) fn checkpointer(&self) -> Result<Connection, Error> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         self.set(&connection, "synchronous", "FULL")?;
@@ -128,7 +128,7 @@ impl File {
         Ok(connection)
     }
 
-    /// A connection that reads.
+    /// A reading connection.
     pub(super) fn reader(&self) -> Result<Connection, Error> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         self.set(&connection, "cache_size", -READER_CACHE_KIB)?;
@@ -141,12 +141,12 @@ impl File {
             .map_err(|error| self.failed(&error).into())
     }
 
-    /// Where SQLite keeps the log of this file.
+    /// The path of SQLite's log of this file.
     pub(super) fn wal(&self) -> PathBuf {
         self.beside("-wal")
     }
 
-    /// Where SQLite keeps the index of that log, which the processes on a file share as memory.
+    /// The path of the index of that log, which the processes share as memory.
     pub(super) fn wal_index(&self) -> PathBuf {
         self.beside("-shm")
     }
@@ -158,8 +158,8 @@ impl File {
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, Error> {
-        // Each connection belongs to one thread, so that SQLite need not lock it. The path is absolute: SQLite may be built
-        // to read those that begin with `file:` as URIs, whatever the flags say.
+        // Each connection belongs to one thread, so SQLite need not lock it. The path is absolute, because SQLite may
+        // be built to read `file:` paths as URIs, despite the flags.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&self.path, flags).map_err(|error| self.failed(&error))?;
@@ -168,15 +168,15 @@ impl File {
     }
 
     fn set(&self, connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), Error> {
-        // Some pragmas answer with what they were set to.
+        // Some pragmas return their new value.
         connection
             .pragma_update_and_check(None, name, value, |_| Ok(()))
             .or_else(|error| if error == rusqlite::Error::QueryReturnedNoRows { Ok(()) } else { Err(error) })
             .map_err(|error| self.failed(&error).into())
     }
 
-    /// Switches to the write-ahead log, which is kept in the file. SQLite does not wait by itself where two processes
-    /// switch at once.
+    /// Switches to the write-ahead log, which is a property of the file. SQLite does not wait if two processes switch
+    /// at the same time.
     fn use_wal(&self, connection: &Connection) -> Result<(), Error> {
         let mut tries = 0;
         let mode: String = loop {
@@ -212,11 +212,11 @@ fn check_version() -> Result<(), Error> {
     Err(Error::new(Kind::Unfit, OPENING).because(cause))
 }
 
-/// The one name of the file, which exists from here on: absolute, so that it is never read as a URI and means the same
-/// in any working directory, and without links, since SQLite keeps the log beside what they lead to.
+/// The canonical path of the file, which exists from here on: absolute, so that it is never read as a URI and does
+/// not depend on the working directory, and without links, because SQLite puts the log next to their target.
 fn place(path: &Path) -> Result<PathBuf, Error> {
-    // Of two that open a store at once in one process, the one that creates the file closes it before the other can
-    // have it locked.
+    // If two callers in one process open the store at the same time, the one that creates the file closes it before
+    // the other can lock it.
     static CREATING: Mutex<()> = Mutex::new(());
     if path.as_os_str().is_empty() || path == Path::new(":memory:") {
         let cause = format!("`{}` names no file, and a store has to outlive its process", path.display());
@@ -241,15 +241,15 @@ fn misplaced(path: &Path, error: &io::Error) -> Error {
     Fault::new(kind, OPENING, error).about(path).into()
 }
 
-/// The file holds other people's answers and the hashing secret: nobody else may read it at any moment. Its log takes over
-/// what it allows.
+/// The file contains stored answers and the hashing secret, so it must never be readable by others. Its log has the
+/// same permissions.
 fn create(path: &Path) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
-        // Another process was faster; or it is a link to nothing, which is told by whoever follows it.
+        // Another process was faster; or it is a dangling link, which fails when it is followed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop),
     }
@@ -259,7 +259,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// Whether the file system that would hold the file takes no writes.
+/// Whether the file system of the file is read-only.
 fn is_read_only(path: &Path) -> bool {
     rustix::fs::statvfs(directory(path))
         .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
@@ -269,13 +269,13 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Another process has the lock: waits a little, and says whether to try again. Evenly, where SQLite's own handler waits
-/// longer each time: a process that has waited long would be the one that asks least often.
+/// Another process has the lock: waits a little, and returns whether to try again. The pauses are equal: with
+/// SQLite's own handler, a process that has waited long would try least often.
 fn wait_for_others(tries: i32) -> bool {
     wait_up_to(BUSY_TRIES, tries)
 }
 
-/// The same, where requests wait for the write.
+/// The same for writes that requests wait for.
 fn wait_to_write(tries: i32) -> bool {
     wait_up_to(WRITE_TRIES, tries)
 }
@@ -288,12 +288,12 @@ fn wait_up_to(tries_max: u128, tries: i32) -> bool {
     again
 }
 
-/// Has the connection that writes wait no longer for others than requests wait for it.
+/// Limits the writing connection's waits to the time that requests wait for it.
 pub(super) fn write_impatiently(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_to_write))
 }
 
-/// Runs `work` on a connection that gives up soon where somebody is in its way.
+/// Runs `work` on a connection that gives up soon if it is blocked.
 pub(super) fn briefly<T>(
     connection: &Connection,
     work: impl FnOnce() -> rusqlite::Result<T>,

@@ -1,7 +1,7 @@
-//! What waits for a thread.
+//! A queue for threads.
 //!
-//! What lives here: a bounded queue that many tasks fill without waiting and a few threads empty. What must never: work
-//! under its lock, or a wake-up of a thread that is awake.
+//! Contents: a bounded queue that many tasks fill without waiting and a few threads empty. No work happens under its
+//! lock, and no thread is woken that is awake.
 
 use semel_core::store::{Error, Kind};
 use std::collections::VecDeque;
@@ -9,20 +9,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(super) struct Queue<T> {
-    held: Mutex<Held<T>>,
+    held: Mutex<Waiting<T>>,
     filled: Condvar,
-    /// More than this many are refused: whoever asks is better told than kept.
+    /// More items than this are refused: an error is better than a long wait.
     waiting_max: usize,
-    /// And so is what would weigh more together, unless it is alone.
+    /// Items with more total weight are refused too, except a single one.
     weight_max: usize,
     weigh: fn(&T) -> usize,
 }
 
-struct Held<T> {
+struct Waiting<T> {
     waiting: VecDeque<T>,
-    /// Of all that wait.
+    /// The total weight of the waiting items.
     weight: usize,
-    /// Threads that sleep and have not been woken; never fewer than there are (one that woke by itself still counts).
+    /// Sleeping threads that have not been woken; never too low (a spurious wake-up still counts).
     asleep: usize,
     door: Door,
 }
@@ -30,50 +30,50 @@ struct Held<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Door {
     Open,
-    /// Nothing more comes in; what is in is still served.
+    /// Accepts nothing more; waiting items are still served.
     Closed,
-    /// Nobody is left to serve.
+    /// No thread is left.
     Abandoned,
 }
 
 impl<T> Queue<T> {
     pub(super) fn new(waiting_max: usize, weight_max: usize, weigh: fn(&T) -> usize) -> Self {
-        let held = Held { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
+        let held = Waiting { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
         Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max, weight_max, weigh }
     }
 
-    fn has_room(&self, held: &Held<T>, weight: usize) -> bool {
+    fn has_room(&self, held: &Waiting<T>, weight: usize) -> bool {
         let is_light = held.weight.saturating_add(weight) <= self.weight_max;
         held.waiting.len() < self.waiting_max && (is_light || held.waiting.is_empty())
     }
 
-    fn pop(&self, held: &mut Held<T>) -> Option<T> {
+    fn pop(&self, held: &mut Waiting<T>) -> Option<T> {
         let item = held.waiting.pop_front()?;
         held.weight -= (self.weigh)(&item);
         Some(item)
     }
 
-    /// No code of others runs under the lock, so that what it holds is whole even after a panic.
-    fn held(&self) -> MutexGuard<'_, Held<T>> {
+    /// No foreign code runs under the lock, so its data is consistent even after a panic.
+    fn held(&self) -> MutexGuard<'_, Waiting<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves `item` to be served. Refused, it is dropped: nobody has seen it.
+    /// Queues `item`. If refused, it is dropped unseen.
     pub(super) fn push(&self, item: T) -> Result<(), Error> {
         let weight = (self.weigh)(&item);
         let mut held = self.held();
         match held.door {
             Door::Open if self.has_room(&held, weight) => {}
             Door::Open => {
-                return Err(Error::new(Kind::Unavailable, "asking the SQLite store").because(format!(
-                    "{} questions with {} bytes are waiting already; it is asked faster than the disk can answer",
+                return Err(Error::new(Kind::Unavailable, "calling the SQLite store").because(format!(
+                    "{} calls with {} bytes are already waiting; calls arrive faster than the disk can answer",
                     held.waiting.len(),
                     held.weight
                 )));
             }
-            Door::Closed => return Err(Error::new(Kind::Closed, "asking the SQLite store")),
+            Door::Closed => return Err(Error::new(Kind::Closed, "calling the SQLite store")),
             Door::Abandoned => {
-                return Err(Error::new(Kind::Unavailable, "asking the SQLite store")
+                return Err(Error::new(Kind::Unavailable, "calling the SQLite store")
                     .because("its thread has failed; open the store again"));
             }
         }
@@ -81,7 +81,8 @@ impl<T> Queue<T> {
         held.weight += weight;
         let wake = held.asleep > 0;
         if wake {
-            // Counted off here, so that the next push does not wake the same thread again: each wake-up is a system call.
+            // Decrement here, so that the next push does not wake the same thread again: each wake-up is a system
+            // call.
             held.asleep -= 1;
         }
         drop(held);
@@ -91,13 +92,13 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for something to do; `None` once the queue is closed and served.
+    /// Waits for an item; `None` when the queue is closed and empty.
     pub(super) fn take(&self) -> Option<T> {
         self.pop(&mut *self.filled(self.held())?)
     }
 
-    /// Waits for something to do and takes what has gathered, in order: at most `count_max`, and at most one beyond
-    /// `weight_max` together. `false` once the queue is closed and served.
+    /// Waits for items and takes them in order: at most `count_max`, and at most one beyond a total of `weight_max`.
+    /// `false` when the queue is closed and empty.
     pub(super) fn gather(
         &self,
         into: &mut Vec<T>,
@@ -110,7 +111,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Adds what has gathered since, to the same bounds, and waits for nothing.
+    /// Adds items that have arrived since, within the same limits, without waiting.
     pub(super) fn gather_more(
         &self,
         into: &mut Vec<T>,
@@ -123,7 +124,7 @@ impl<T> Queue<T> {
 
     fn fill(
         &self,
-        mut held: MutexGuard<'_, Held<T>>,
+        mut held: MutexGuard<'_, Waiting<T>>,
         into: &mut Vec<T>,
         count_max: usize,
         weight_max: usize,
@@ -137,8 +138,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Lets `span` pass, so that more can gather, unless `enough` wait already or nothing more comes in. Those who come
-    /// meanwhile wake nobody.
+    /// Waits for `span`, so that more items can arrive, unless there are `enough` already or the queue is closed. New
+    /// items wake nobody meanwhile.
     pub(super) fn linger(&self, span: Duration, enough: usize) {
         let held = self.held();
         if held.door == Door::Open && held.waiting.len() < enough {
@@ -146,7 +147,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn filled<'a>(&self, mut held: MutexGuard<'a, Held<T>>) -> Option<MutexGuard<'a, Held<T>>> {
+    fn filled<'a>(&self, mut held: MutexGuard<'a, Waiting<T>>) -> Option<MutexGuard<'a, Waiting<T>>> {
         while held.waiting.is_empty() {
             if held.door != Door::Open {
                 return None;
@@ -157,7 +158,7 @@ impl<T> Queue<T> {
         Some(held)
     }
 
-    /// Lets nothing more in. What waits is still served.
+    /// Closes the queue. Waiting items are still served.
     pub(super) fn close(&self) {
         let mut held = self.held();
         if held.door == Door::Open {
@@ -166,7 +167,7 @@ impl<T> Queue<T> {
         self.filled.notify_all();
     }
 
-    /// Nobody serves any more. Drops what waits, which tells those who asked.
+    /// No thread is left: drops the waiting items, which notifies their callers.
     pub(super) fn abandon(&self) {
         let mut held = self.held();
         if held.door == Door::Open {

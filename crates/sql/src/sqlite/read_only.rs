@@ -1,7 +1,7 @@
-//! A store that is opened for reading only.
+//! A read-only store.
 //!
-//! What lives here: [`ReadOnlyStore`], which answers questions and refuses every write. What must never: a file that is
-//! created, a table that is made, or a log that is started anew.
+//! Contents: [`ReadOnlyStore`], which answers reads and refuses every write. It never creates a file or a table, and
+//! never restarts a log.
 
 use super::Options;
 use super::hazards;
@@ -9,7 +9,7 @@ use super::open::File;
 use super::reader::{Reader, reading};
 use super::schema;
 use super::store::capabilities;
-use super::write::Place;
+use super::write::EntryLocation;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::Record;
@@ -22,17 +22,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A store in a file that is only looked at. Other processes may have it open, and write.
+/// A store in a file that is only read. Other processes may have it open and write to it.
 ///
-/// Every write is refused with [`Kind::ReadOnly`]. Answers block the thread that asks: this is for tools, not for services.
+/// Every write is refused with [`Kind::ReadOnly`]. Calls block the thread: this is for tools, not for services.
 pub struct ReadOnlyStore {
     file: File,
     reader: Mutex<Reader>,
 }
 
 impl ReadOnlyStore {
-    /// Opens the file at `path`, which has to be there. It may hold no tables of Semel's, or those of another build:
-    /// [`schema`](Inspection::schema) says so.
+    /// Opens the file at `path`, which must exist. It may have no tables of Semel, or those of another build: see
+    /// [`schema`](Inspection::schema).
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers: _, wal_bytes_max } = options;
         let file = File::existing(&path.into(), wal_bytes_max)?;
@@ -40,7 +40,7 @@ impl ReadOnlyStore {
         Ok(Self { file, reader: Mutex::new(reader) })
     }
 
-    /// A question that panicked has changed nothing.
+    /// A read that panicked has changed nothing.
     fn reader(&self) -> MutexGuard<'_, Reader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,7 +54,7 @@ impl ReadOnlyStore {
 }
 
 fn refused<'a, T>() -> Pending<'a, T> {
-    Box::pin(async { Err(Error::new(Kind::ReadOnly, "writing to a store that was opened to be looked at")) })
+    Box::pin(async { Err(Error::new(Kind::ReadOnly, "writing to a store that was opened for reading only")) })
 }
 
 impl Store for ReadOnlyStore {
@@ -78,7 +78,7 @@ impl Store for ReadOnlyStore {
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
-        self.ask(move |reader| reader.get(Place::of(id)).map(reading))
+        self.ask(move |reader| reader.get(EntryLocation::of(id)).map(reading))
     }
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {

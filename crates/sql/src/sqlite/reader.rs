@@ -1,13 +1,13 @@
 //! The threads that read.
 //!
-//! What lives here: questions answered from a snapshot that is taken after the question was put, on connections that
-//! cannot write. What must never: a snapshot kept from one question to the next.
+//! Contents: questions answered from a snapshot that is taken after the question was put, on connections that cannot
+//! write. Never here: a snapshot kept from one question to the next.
 
 use super::fault::Fault;
-use super::pen::other_command;
 use super::queue::Queue;
 use super::row::{self, MARKER};
-use super::write::Place;
+use super::row_writer::other_command;
+use super::write::EntryLocation;
 use bytes::Bytes;
 use rusqlite::Connection;
 use semel_core::codec;
@@ -37,7 +37,7 @@ impl Reader {
     /// Serves until the queue is closed and empty.
     pub(super) fn run(self, queue: &Queue<Question>) {
         while let Some(question) = queue.take() {
-            // Whoever asked learns of a panic by never being answered; the next one has done nothing wrong.
+            // Anyone who asked learns of a panic by never being answered; the next one has done nothing wrong.
             drop(catch_unwind(AssertUnwindSafe(|| question(&self))));
         }
     }
@@ -56,7 +56,7 @@ impl Reader {
         self.clock.now()
     }
 
-    pub(super) fn get(&self, place: Place) -> Result<(Time, Option<Bytes>), Error> {
+    pub(super) fn get(&self, place: EntryLocation) -> Result<(Time, Option<Bytes>), Error> {
         let now = self.now();
         let found = self.stored(place.operation_id)?;
         match found {

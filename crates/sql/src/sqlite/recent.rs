@@ -1,18 +1,17 @@
-//! What this store wrote last, and where.
+//! The last writes of this store.
 //!
-//! What lives here: for claims that wait for their outcome, the number of the row and the very bytes that were put there. A
-//! swap that expects them need not look the row up, read it and decode it: one statement changes it where those bytes
-//! still stand there. What must never: an answer from memory. Whatever is remembered is compared with the file, byte by
-//! byte, in the statement that writes; and what no commit has made true is not remembered at all.
+//! Contents: for claims that wait for their outcome, the row number and the written bytes. A swap need not look up,
+//! read and decode the row: one statement changes it if the bytes are still the same. Nothing is answered from
+//! memory: the statement that writes compares all bytes with the file, and only committed writes are remembered.
 
 use super::row::Row;
 use semel_core::id::CommandId;
 use semel_core::machine::Unchanged;
 use std::collections::{HashMap, VecDeque};
 
-/// How many claims are remembered; far more than are under way at once in most services.
+/// How many claims are remembered; far more than most services run at a time.
 const COUNT_MAX: usize = 4096;
-/// Entries beyond this are not remembered: they are rare, and reading them back costs little beside writing them.
+/// Larger entries are not remembered: they are rare, and reading them costs little compared to writing.
 const ENTRY_BYTES_MAX: usize = 2048;
 
 /// A row as this store wrote it.
@@ -23,7 +22,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether what was written is what `expect` names, so that the same bytes meet it whenever they stand there.
+    /// Whether the written bytes meet the condition `expect`.
     fn meets(&self, expect: &Unchanged) -> bool {
         self.row.unchanged.as_ref() == Some(expect)
     }
@@ -32,40 +31,41 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     known: HashMap<CommandId, Known>,
-    /// In the order of arrival. Those that have been taken since are passed over.
+    /// In the order of arrival. Taken ones are skipped.
     order: VecDeque<CommandId>,
     /// Written in a transaction that is still open.
     pending: Vec<(CommandId, Known)>,
 }
 
 impl Recent {
-    /// A transaction begins. What the one before wrote and did not commit is forgotten.
+    /// A transaction begins. Uncommitted writes of the previous one are forgotten.
     pub(super) fn begin(&mut self) {
         self.pending.clear();
     }
 
-    /// This was written where a swap is to be expected, and counts once it is committed.
+    /// Notes a write that will probably be swapped. It counts after the commit.
     pub(super) fn note(&mut self, id: CommandId, number: i64, row: &Row) {
         if row.is_unfinished() && row.entry.len() <= ENTRY_BYTES_MAX {
             self.pending.push((id, Known { number, row: row.clone() }));
         }
     }
 
-    /// What was noted is in the file.
+    /// The noted writes are committed.
     pub(super) fn committed(&mut self) {
         for (id, known) in self.pending.drain(..) {
             if self.known.insert(id, known).is_none() {
                 self.order.push_back(id);
             }
         }
-        // Twice as many, so that it is not the finished ones that push the waiting ones out.
+        // Twice as many, so that finished ones do not push out waiting ones.
         while self.known.len() > COUNT_MAX || self.order.len() > 2 * COUNT_MAX {
             let Some(oldest) = self.order.pop_front() else { break };
             self.known.remove(&oldest);
         }
     }
 
-    /// What this store wrote under that id, where it is what `expect` names. Forgotten by that: the next to come changes it.
+    /// Takes what this store wrote under that ID, if it meets `expect`. It is removed, because the caller changes the
+    /// row.
     pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<Known> {
         self.known.remove(id).filter(|known| known.meets(expect))
     }

@@ -11,7 +11,7 @@ use semel_core::record::{Record, StateName};
 
 /// What only this store asks of a row.
 impl Row {
-    /// Whether what stands there waits for an outcome.
+    /// Whether what is stored there waits for an outcome.
     pub(super) fn is_unfinished(&self) -> bool {
         self.state == state(StateName::Claimed) || self.state == state(StateName::Processing)
     }
@@ -29,13 +29,13 @@ impl Row {
     }
 }
 
-/// The id in a column; `None` where something else stands there.
+/// The id in a column; `None` if something else is there.
 pub(super) fn command_id(value: ValueRef<'_>) -> Option<CommandId> {
     let ValueRef::Blob(bytes) = value else { return None };
     bytes.try_into().ok().map(CommandId::from_bytes)
 }
 
-/// The number in a column; `None` where something else stands there.
+/// The number in a column; `None` if something else is there.
 pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
     value.as_i64().ok()
 }

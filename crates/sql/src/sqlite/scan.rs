@@ -1,7 +1,7 @@
-//! Walks through many rows, a page at a time.
+//! Lists rows, one page at a time.
 //!
-//! What lives here: the orders that records are listed in, and the bounds of one page. What must never: a page whose
-//! cost grows with the store, or an entry left out because it cannot be read.
+//! Contents: the orders of listings, and the limits of one page. The cost of a page does not grow with the store, and
+//! unreadable entries are included.
 
 use super::reader::{Reader, failed};
 use super::row::{self, MARKER};
@@ -13,10 +13,10 @@ use semel_core::id::CommandId;
 use semel_core::record::StateName;
 use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, OperationIds, PAGE_BYTES_MAX, Page};
 
-/// How many rows one page looks at, wanted or not.
+/// How many rows one page reads, matching or not.
 const LOOK_MAX: usize = 10_000;
 
-/// Where a page ended: a number that the order goes by, and a row.
+/// Where a page ended: a sort key and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: i64,
@@ -25,14 +25,14 @@ pub(super) struct Mark {
 
 impl Mark {
     const START: Self = Self { at: i64::MIN, row: i64::MIN };
-    /// Where the newest come first.
+    /// Newest first.
     const END: Self = Self { at: i64::MAX, row: i64::MAX };
 
     pub(super) fn cursor(self) -> Cursor {
         Cursor::from_bytes([self.at.to_be_bytes(), self.row.to_be_bytes()].concat())
     }
 
-    /// Cursors pass through clients, and come back as anything.
+    /// Cursors come back from clients, and can be anything.
     pub(super) fn read(cursor: Option<&Cursor>) -> Result<Self, Error> {
         let Some(cursor) = cursor else { return Ok(Self::START) };
         let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
@@ -40,7 +40,7 @@ impl Mark {
             Some((at, row)) => number(at).zip(number(row)).map(|(at, row)| Self { at, row }),
             None => None,
         }
-        .ok_or_else(|| Error::new(Kind::Unfit, "going on from a cursor that this store did not make"))
+        .ok_or_else(|| Error::new(Kind::Unfit, "continuing from a cursor that this store did not make"))
     }
 }
 
@@ -100,7 +100,7 @@ impl Reader {
         self.walk(MARKERS, &[&mark.row], after, limit, |_| Ok(true), |_| true)
     }
 
-    /// `look` is asked of the columns first, so that an entry of many pages is not read to be thrown away.
+    /// `look` checks the columns first, so that a large entry is not read for nothing.
     fn walk(
         &self,
         sql: &str,
@@ -144,7 +144,7 @@ impl Reader {
     }
 }
 
-/// A row without a proper id is handed out too: as damaged, under an id that nothing else stands under.
+/// A row with an invalid ID is listed too: as damaged, under an ID that no other entry has.
 fn item(id: ValueRef<'_>, bytes: &Bytes) -> Item {
     match row::command_id(id) {
         Some(id) => Item { id, entry: codec::decode(bytes) },
@@ -155,7 +155,7 @@ fn item(id: ValueRef<'_>, bytes: &Bytes) -> Item {
     }
 }
 
-/// Whether the columns are of the types that they were written with. SQLite keeps anything in any of them.
+/// Whether the columns have the right types. SQLite allows any type in any column.
 fn is_sound(row: &Row<'_>) -> rusqlite::Result<bool> {
     let mut sound = matches!(row.get_ref(3)?, ValueRef::Integer(_));
     for column in 4..=7 {
@@ -164,7 +164,7 @@ fn is_sound(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(sound)
 }
 
-/// Whether the columns leave it open that the filter wants what stands there.
+/// Whether the row may match the filter, judged by its columns.
 fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
     let is = |column: usize, wanted: Option<i64>| -> rusqlite::Result<bool> {
         Ok(wanted.is_none() || row.get::<_, Option<i64>>(column)? == wanted)
@@ -177,12 +177,12 @@ fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
         && is(7, filter.key.as_ref().map(row::key))?
         && filter.operation.as_ref().is_none_or(|wanted| operation == ValueRef::Text(wanted.as_bytes()))
         && filter.updated_from.is_none_or(|from| updated_at >= row::time(from))
-        // Not "less than": the last moment of the column stands for every later one.
+        // Not "less than": the last value of the column represents all later moments.
         && filter.updated_before.is_none_or(|before| updated_at <= row::time(before)))
 }
 
-/// Whether the column leaves it open that a record is one of these callers'. It holds the beginning of a hash as a signed number; the
-/// digits that are asked for include the one with the sign, so that the least and the greatest have the same.
+/// Whether a record may belong to these callers. The column has the first bytes of a hash as a signed number; the
+/// requested prefix includes the sign, so the lowest and highest values have the same sign.
 fn is_of(callers: Option<&Callers>, column: Option<i64>) -> bool {
     let Some(Callers { first, last }) = callers else { return true };
     column.is_some_and(|caller| (row::caller(first)..=row::caller(last)).contains(&caller))

@@ -1,8 +1,7 @@
-//! The tables, and how a file comes to have them.
+//! The tables and their migrations.
 //!
-//! What lives here: numbered steps from an empty file to what this build needs, each taken once, in one transaction.
-//! What must never: a change to a step that has been released, or a claim on tables without our prefix; the
-//! application's own may stand in the same file.
+//! Contents: numbered steps from an empty file to this build's tables, each applied once, in one transaction.
+//! Released steps never change. Tables without our prefix belong to the application.
 
 use super::fault::Fault;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
@@ -11,18 +10,18 @@ use semel_core::store::{Error, Kind, SchemaVersion};
 const WHAT: &str = "looking at the tables of the SQLite store";
 const MIGRATING: &str = "creating the tables of the SQLite store";
 
-/// The steps. The number of a schema is how many of them have been taken.
+/// The steps. The version of a schema is the number of applied steps.
 pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
-/// Which schema the file has; an error where the tables are not ours, or a newer build's.
+/// The schema version of the file; an error for foreign tables or a newer build's.
 pub(super) fn of(connection: &Connection) -> Result<SchemaVersion, Error> {
     Ok(SchemaVersion { have: version(connection)?, wanted: STEPS.len() })
 }
 
-/// Brings the file to the schema of this build. Does nothing where it is there already; of two processes that try at
-/// once, one does it and the other finds it done.
+/// Upgrades the file to this build's schema. Does nothing if it is current; of two concurrent processes, one upgrades
+/// and the other finds it done.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
-    // Without a write transaction, so that opening a store that is in order never waits for a writer.
+    // Without a write transaction, so that opening a current store never waits for a writer.
     let wanted = STEPS.len();
     if version(connection)? == wanted {
         return Ok(());
@@ -43,7 +42,7 @@ fn take(transaction: &Transaction<'_>, number: i64, step: &str) -> rusqlite::Res
         .map(drop)
 }
 
-/// How many steps the file has taken; refuses one that is not ours or that a newer build has written.
+/// The number of applied steps; rejects foreign tables and files of a newer build.
 fn version(connection: &Connection) -> Result<usize, Error> {
     let ours = tables(connection)?;
     if ours.is_empty() {
@@ -81,7 +80,7 @@ fn tables(connection: &Connection) -> Result<Vec<String>, Error> {
     read().map_err(|error| Fault::nothing_written(WHAT, &error).into())
 }
 
-/// The number that the file gives itself; `None` where that table has another shape or says nothing.
+/// The stored version; `None` if the table has another shape or no version.
 fn stored_version(connection: &Connection) -> Result<Option<i64>, Error> {
     let read = connection
         .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))

@@ -1,10 +1,9 @@
-//! The trait, over the threads.
+//! The `Store` trait on top of the threads.
 //!
-//! What lives here: each question, put to the thread that answers it, and what the asking task does by itself: encoding
-//! and decoding. What must never: anything that blocks.
+//! Contents: passing each call to its thread, and encoding and decoding in the calling task. Nothing here blocks.
 
 use super::reader::Reader;
-use super::write::{Place, Said, Work};
+use super::write::{EntryLocation, Work, WriteAnswer};
 use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
 use crate::columns;
 use bytes::Bytes;
@@ -33,10 +32,10 @@ impl store::Store for Store {
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         Box::pin(async move {
             let settings = match self.write(Work::Inspect).await {
-                Ok(Said::Settings { synchronous, journal_mode }) => Ok((synchronous, journal_mode)),
+                Ok(WriteAnswer::Settings { synchronous, journal_mode }) => Ok((synchronous, journal_mode)),
                 Ok(other) => unreachable!("a look at the settings is not answered {other:?}"),
                 Err(closed) if closed.kind() == Kind::Closed => return Err(closed),
-                // The thread that writes is gone, say: the rest can be looked at all the same.
+                // For example, the writer is gone: check the rest anyway.
                 Err(error) => Err(error.to_string()),
             };
             Ok(hazards::look(&self.file, &self.files, settings, self.pulse.failure()))
@@ -45,18 +44,18 @@ impl store::Store for Store {
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let place = Place::of(id);
+            let place = EntryLocation::of(id);
             let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
             match self.write(Work::Change { place, change }).await?.written() {
                 Some(written) => Ok(written),
-                // What refused it, as it stands by now.
+                // The current state of the entry that refused it.
                 None => self.read(place).await.map(Written::Refused),
             }
         })
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
-        Box::pin(self.read(Place::of(id)))
+        Box::pin(self.read(EntryLocation::of(id)))
     }
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
@@ -113,7 +112,7 @@ impl store::Store for Store {
             columns::check_size("writing a setting", next.map_or(0, <[u8]>::len), ENTRY_BYTES_MAX)?;
             let (name, expect, next) = (name.to_owned(), expect.map(Vec::from), next.map(Vec::from));
             match self.write(Work::Set { name, expect, next }).await? {
-                Said::Set(setting) => Ok(setting),
+                WriteAnswer::Set(setting) => Ok(setting),
                 other => unreachable!("a setting is not answered {other:?}"),
             }
         })
@@ -121,9 +120,9 @@ impl store::Store for Store {
 }
 
 impl Store {
-    /// Reads one entry. Only so many are read and decoded at once: entries are as long as the answers in them, and whoever asks
-    /// for many at once would have the memory filled with them before anybody looks at the first.
-    async fn read(&self, place: Place) -> Result<Reading, Error> {
+    /// Reads one entry. Concurrent reads are limited: entries are as large as their answers, and many at once would
+    /// fill the memory.
+    async fn read(&self, place: EntryLocation) -> Result<Reading, Error> {
         let _turn = self.turns.acquire().await.map_err(|_| closed())?;
         self.ask(move |reader| reader.get(place)).await.map(reader::reading)
     }
@@ -133,7 +132,7 @@ fn closed() -> Error {
     Error::new(Kind::Closed, "reading from the SQLite store")
 }
 
-/// What a file can do, whether it is written to or looked at.
+/// The capabilities of a file, for writing or reading.
 pub(super) fn capabilities() -> Capabilities {
     Capabilities {
         durable: true,

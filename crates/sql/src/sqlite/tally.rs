@@ -1,7 +1,7 @@
 //! Counts records by operation and state, a part at a time.
 //!
-//! What lives here: counting by the columns beside the entries. What must never: reading an entry, or more rows in one part
-//! than were asked for.
+//! Contents: counting by the columns beside the entries. Never here: reading an entry, or more rows in one part than
+//! were asked for.
 
 use super::reader::{Reader, failed};
 use super::row;
@@ -45,7 +45,7 @@ impl Reader {
                 let count: i64 = found.get(2)?;
                 looked_at += count;
                 last = last.max(found.get(3)?);
-                // Moved markers, and whatever else stands in a column that anything can be written to.
+                // Moved markers, and whatever else is in a column that anything can be written to.
                 let Some(named) = row::number(found.get_ref(1)?).and_then(row::state_name) else { continue };
                 if state.is_some_and(|wanted| wanted != named) {
                     continue;

@@ -1,11 +1,11 @@
-//! The store's rows for whoever writes them in a transaction on a connection of their own.
+//! The store's rows for anyone who writes them in a transaction on a connection of their own.
 //!
-//! What lives here: the statements and the values, for any driver. What must never: a connection, or a write that does not fail where its
-//! condition does not hold: whoever runs these commits something else with them.
+//! Contents: the statements and the values, for any driver. Never here: a connection, or a write that does not fail
+//! where its condition does not hold: anyone who runs these commits something else with them.
 
 use super::ENTRY_BYTES_MAX;
-use super::pen::other_command;
-use super::write::Place;
+use super::row_writer::other_command;
+use super::write::EntryLocation;
 use crate::columns::{self, Row};
 use bytes::Bytes;
 use semel_core::codec;
@@ -24,10 +24,11 @@ pub const TAKE_LOCK: &str = "UPDATE semel_counts SET rows = rows WHERE 0";
 pub const INSERT: &str = "INSERT INTO semel_records \
      (operation_id, command_id, state, due_at, updated_at, caller, key, operation, entry) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-/// The same, then `?10` the entry that must still stand there, to the last byte. One row, or none.
+/// The same, then `?10` the entry that must still be there, to the last byte. One row, or none.
 pub const REPLACE: &str = "UPDATE semel_records SET state = ?3, due_at = ?4, updated_at = ?5, caller = ?6, key = ?7, \
      operation = ?8, entry = ?9 WHERE operation_id = ?1 AND command_id = ?2 AND entry = ?10";
-/// `?1` operation id, `?2` command id, `?3` the entry that must still stand there. One row, or none. It counts itself off.
+/// `?1` operation id, `?2` command id, `?3` the entry that must still be there. One row, or none. It counts itself
+/// off.
 pub const REMOVE: &str =
     "DELETE FROM semel_records WHERE operation_id = ?1 AND command_id = ?2 AND entry = ?3";
 /// `?1` the number of a state, `?2` how many rows more or less there are in it.
@@ -41,7 +42,7 @@ pub const SYNCHRONOUS_MIN: i64 = super::open::FULL;
 
 /// The operation id of a command, as its column has it.
 pub fn operation_id(id: &CommandId) -> Vec<u8> {
-    Place::of(*id).operation_id.as_bytes().to_vec()
+    EntryLocation::of(*id).operation_id.as_bytes().to_vec()
 }
 
 /// The number of a state in its column.
@@ -65,7 +66,7 @@ pub struct RecordColumns {
 }
 
 impl RecordColumns {
-    /// A record's row. Refused where the record is too large, or stands under another id.
+    /// A record's row. Refused if the record is too large, or stands under another id.
     pub fn of(id: CommandId, record: &Record) -> Result<Self, Error> {
         Ok(Self::from_row(id, columns::encoded(id, record, ENTRY_BYTES_MAX)?))
     }

@@ -1,8 +1,9 @@
 //! Whether a deferred foreign key is violated at this moment, in the middle of a transaction.
 //!
-//! SQLite counts violations, and shows the count only by `sqlite3_db_status`, which has no safe interface. It also goes by the count itself:
-//! when a row stops to refer to its parent, it looks for that parent only while something is violated, since only then can there be
-//! anything to count off. So a row of a temporary table is made to refer to its parent anew, and the steps that this takes tell.
+//! SQLite counts violations, and shows the count only by `sqlite3_db_status`, which has no safe interface. It also
+//! goes by the count itself: when a row stops to refer to its parent, it looks for that parent only while something
+//! is violated, since only then can there be anything to count off. So a row of a temporary table is made to refer to
+//! its parent anew, and the steps that this takes tell.
 
 use rusqlite::{Connection, Statement, StatementStatus};
 
@@ -29,7 +30,8 @@ impl<'c> Violations<'c> {
 
     /// Whether anything is violated.
     pub(super) fn has_any(&mut self) -> rusqlite::Result<bool> {
-        // A statement that SQLite had to prepare anew, because a table was made or changed, takes more steps; the next time it does not.
+        // A statement that SQLite had to prepare anew, because a table was made or changed, takes more steps; the
+        // next time it does not.
         Ok(steps(&mut self.probe)? > self.steps && steps(&mut self.probe)? > self.steps)
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the writer, and what it says.
+//! The writer's requests and answers.
 
 use super::fault::Fault;
 use super::local::{LocalWork, WorkOutcome};
@@ -13,24 +13,24 @@ use std::fmt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// One write, encoded, with whom to answer.
+/// One encoded write, and the channel for its answer.
 pub(super) struct Job {
     pub(super) work: Work,
-    /// Where the task that asked runs, if that can be told.
+    /// The runtime of the calling task, if known.
     pub(super) runtime: Option<Handle>,
-    reply: oneshot::Sender<Result<Said, Error>>,
+    reply: oneshot::Sender<Result<WriteAnswer, Error>>,
 }
 
-pub(super) type Answer = oneshot::Receiver<Result<Said, Error>>;
+pub(super) type Answer = oneshot::Receiver<Result<WriteAnswer, Error>>;
 
-/// Where an entry stands: its id, and what the index knows it by.
+/// The location of an entry: its ID and its index key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EntryLocation {
     pub(super) id: CommandId,
     pub(super) operation_id: OperationId,
 }
 
-impl Place {
+impl EntryLocation {
     pub(super) fn of(id: CommandId) -> Self {
         Self { id, operation_id: OperationId::of(&id) }
     }
@@ -38,7 +38,7 @@ impl Place {
 
 pub(super) enum Work {
     Change {
-        place: Place,
+        place: EntryLocation,
         change: Change<Row>,
     },
     Set {
@@ -46,40 +46,40 @@ pub(super) enum Work {
         expect: Option<Vec<u8>>,
         next: Option<Vec<u8>>,
     },
-    /// What this very connection is set to.
+    /// The settings of this connection.
     Inspect,
-    /// Work of the application's own, with its record.
+    /// The application's own work, with its record.
     Local(LocalWork),
 }
 
-/// What came of it. Told only once it is durable.
+/// The result. Sent only after it is durable.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WriteAnswer {
     Done(Time),
-    Refused(Time, Standing),
+    Refused(Time, FoundEntry),
     Set(Setting),
     Settings {
         synchronous: i64,
         journal_mode: String,
     },
-    /// What came of the application's own work.
+    /// The result of the application's own work.
     Ran(WorkOutcome),
-    /// This one failed and changed nothing, and the others need not care.
+    /// This one failed and changed nothing; the others are not affected.
     Failed(Fault),
 }
 
-/// What stood there instead.
-pub(super) enum Standing {
+/// The entry that was found instead.
+pub(super) enum FoundEntry {
     Nothing,
-    /// Not looked into yet: that is left to the task that asked.
+    /// Not decoded yet: the calling task does that.
     Bytes(Bytes),
-    /// Too large to be read by the thread that writes: the task that asked has to ask a reader.
+    /// Too large for the writer's thread: the calling task has to ask a reader.
     Large,
     Read(Result<Entry, codec::Error>),
 }
 
-/// Without bytes that were not looked into: a stored answer may be among them.
-impl fmt::Debug for Standing {
+/// Without raw bytes, which may contain a stored answer.
+impl fmt::Debug for FoundEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("Nothing"),
@@ -90,16 +90,16 @@ impl fmt::Debug for Standing {
     }
 }
 
-impl Said {
-    /// As the answer to a write of an entry. `None` where that has to be read first.
+impl WriteAnswer {
+    /// As the answer to a write of an entry. `None` if that has to be read first.
     pub(super) fn written(self) -> Option<Written> {
         match self {
             Self::Refused(now, standing) => {
                 let entry = match standing {
-                    Standing::Nothing => None,
-                    Standing::Bytes(bytes) => Some(codec::decode(&bytes)),
-                    Standing::Large => return None,
-                    Standing::Read(entry) => Some(entry),
+                    FoundEntry::Nothing => None,
+                    FoundEntry::Bytes(bytes) => Some(codec::decode(&bytes)),
+                    FoundEntry::Large => return None,
+                    FoundEntry::Read(entry) => Some(entry),
                 };
                 Some(Written::Refused(Reading { now, entry }))
             }
@@ -115,31 +115,31 @@ impl Job {
         (Self { work, runtime: Handle::try_current().ok(), reply }, answer)
     }
 
-    /// Whoever asked may be gone; what was written stays written.
-    pub(super) fn answer(self, said: Result<Said, Error>) {
+    /// The caller may be gone; the write is still valid.
+    pub(super) fn answer(self, said: Result<WriteAnswer, Error>) {
         let said = match said {
-            Ok(Said::Failed(fault)) => Err(fault.error()),
+            Ok(WriteAnswer::Failed(fault)) => Err(fault.error()),
             said => said,
         };
         drop(self.reply.send(said));
     }
 
-    /// Whether it is work of the application's own.
+    /// Whether it is the application's own work.
     pub(super) fn is_local(&self) -> bool {
         matches!(self.work, Work::Local(_))
     }
 
-    /// Whether anybody still waits for the answer. A write that has not begun may be left undone where nobody does.
+    /// Whether the caller still waits. Otherwise, a write that has not begun may be skipped.
     pub(super) fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
     }
 
-    /// The bytes that it brings.
+    /// The bytes of the write.
     pub(super) fn weight(&self) -> usize {
         match &self.work {
             Work::Change { change, .. } => change.record().map_or(0, |row| row.entry.len()),
             Work::Set { next, .. } => next.as_ref().map_or(0, Vec::len),
-            // What it will write nobody knows yet.
+            // Its size is not known yet.
             Work::Inspect | Work::Local(_) => 0,
         }
     }

@@ -1,8 +1,8 @@
-//! The one thread that writes.
+//! The writer's thread.
 //!
-//! What lives here: group commit. Whatever has gathered while the last batch was on its way to the disk becomes the next
-//! one: one transaction, one sync, then everybody is answered. Whoever is alone is not made to wait for company.
-//! What must never: an answer before the commit, or without the check that follows it; encoding, or anything else that a caller's own task can do.
+//! Contents: group commit. Writes that arrive while a batch is being synced form the next batch: one transaction, one
+//! sync, then all callers are answered. A single write does not wait for others. No answer is sent before the commit
+//! and the check after it. Encoding is left to the calling tasks.
 
 use super::answers;
 use super::brackets::Brackets;
@@ -12,10 +12,10 @@ use super::files::OpenFiles;
 use super::guard::Guard;
 use super::local::{Ran, WorkOutcome};
 use super::open::write_impatiently;
-use super::pen::Pen;
 use super::queue::Queue;
+use super::row_writer::RowWriter;
 use super::violations::Violations;
-use super::write::{Job, Said, Work};
+use super::write::{Job, Work, WriteAnswer};
 use crate::clock;
 use rusqlite::Connection;
 use semel_core::store::{Clock, Kind};
@@ -24,16 +24,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BATCH_COUNT_MAX: usize = 1024;
-/// Fresh bytes in one batch; the pages they change are kept in memory until the commit.
+/// The most bytes in one batch; the changed pages are kept in memory until the commit.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// So many at once are a crowd: those who were answered come back in a moment with their next write, and a commit costs as
-/// much for one of them as for all. Where fewer were, nobody waits.
+/// A batch of this size indicates steady load: the answered callers will send their next write in a moment, and a
+/// commit costs the same for one as for all. Smaller batches do not wait.
 const COMPANY_MIN: usize = 8;
-/// How long a smaller batch than the last ones waits for the rest.
+/// How long a smaller batch waits for more writes under steady load.
 const LINGER: Duration = Duration::from_micros(200);
-/// One damaged page spoils what touches it and not the whole batch; many, and the file is not worth the trouble.
+/// One damaged page fails the writes that touch it, not the whole batch; after this many, give up.
 const OFFENDERS_MAX: usize = 8;
-/// How long the application's own work may take together before what there is becomes a batch: everybody in it waits.
+/// How long the application's own work in one batch may take in total, because the whole batch waits for it.
 const WORK_MAX: Duration = Duration::from_millis(250);
 const WRITING: &str = "writing to the SQLite store";
 
@@ -47,22 +47,22 @@ pub(super) struct Writer {
 
 /// Why a batch was not written.
 enum Failure {
-    /// One of them cannot be written; the rest can be tried without it.
+    /// One write failed; the rest can be tried without it.
     Offender(usize, Fault),
     All(Fault),
-    /// As before, and the connection is stuck in its transaction.
+    /// The same, and the connection is stuck in its transaction.
     Stuck(Fault),
-    /// This work spoilt the transaction. It is rolled back, and can be written without it.
+    /// This work broke the transaction. It was rolled back, and the rest can be written without it.
     Spoilt(usize, WorkOutcome),
 }
 
 impl Writer {
-    /// Serves until the queue is closed and empty. `ready` is told once, when writing can begin.
+    /// Runs until the queue is closed and empty. `ready` is called once, when writing can begin.
     pub(super) fn run(self, ready: impl FnOnce(rusqlite::Result<()>)) {
         let Self { connection, queue, clock, pulse, files } = self;
-        // Given up last: whoever learns from it that the writer is gone shall find that nothing more is taken.
+        // Dropped last: whoever notices that the writer is gone must find the queue closed.
         let mut batch = Vec::new();
-        // Whatever ends this thread, a panic included: nobody shall wait for it.
+        // Nobody may wait for this thread after it has ended, not even after a panic.
         let _guard = Abandon(&queue);
         let mut writer = match BatchWriter::new(&connection, clock, files) {
             Ok(writer) => writer,
@@ -89,25 +89,26 @@ impl Writer {
     }
 }
 
-/// How a batch was served.
+/// The result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
-    /// Everybody is answered.
+    /// All callers are answered.
     All,
-    /// One of them spoils the transaction for the others, and it is not to be said which: those who are left are to be written apart.
+    /// One write breaks the transaction for the others, and it is not known which: write the remaining ones
+    /// separately.
     Apart,
-    /// Everybody is answered, and the connection is of no more use.
+    /// All callers are answered, and the connection is unusable.
     Stuck,
 }
 
-/// Writes a batch and answers everybody in it. `false` where the connection is of no more use.
+/// Writes a batch and answers its callers. `false` if the connection is unusable.
 fn serve(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> bool {
     match serve_together(writer, batch) {
         Served::All => return true,
         Served::Stuck => return false,
         Served::Apart => {}
     }
-    // The store's own writes together, as ever, and each piece of work alone: what it does then concerns nobody else.
+    // The store's own writes together, and each piece of application work alone, so that it cannot affect others.
     let (works, mut others): (Vec<_>, Vec<_>) = batch.drain(..).partition(Job::is_local);
     let mut is_stuck = serve_together(writer, &mut others) == Served::Stuck;
     for work in works {
@@ -118,7 +119,7 @@ fn serve(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> bool {
 }
 
 fn spoilt() -> Fault {
-    Fault::new(Kind::Unavailable, WRITING, "the transaction was spoilt by the store's own writes")
+    Fault::new(Kind::Unavailable, WRITING, "the store's own writes broke the transaction")
 }
 
 fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served {
@@ -130,7 +131,7 @@ fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served 
                 answers::tell(batch.drain(..count).zip(said));
             }
             Err(Failure::Spoilt(index, outcome)) => {
-                batch.remove(index).answer(Ok(Said::Ran(outcome)));
+                batch.remove(index).answer(Ok(WriteAnswer::Ran(outcome)));
                 if batch.iter().any(Job::is_local) {
                     return Served::Apart;
                 }
@@ -151,10 +152,10 @@ fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served 
     Served::All
 }
 
-/// What the thread writes with.
+/// The writer's resources.
 struct BatchWriter<'c> {
     brackets: Brackets<'c>,
-    pen: Pen<'c>,
+    rows: RowWriter<'c>,
     guard: Arc<Guard>,
     violations: Violations<'c>,
     clock: Arc<dyn Clock>,
@@ -167,31 +168,31 @@ impl<'c> BatchWriter<'c> {
         clock: Arc<dyn Clock>,
         files: Arc<OpenFiles>,
     ) -> rusqlite::Result<Self> {
-        // First: it has every statement prepared anew.
+        // First, because it invalidates all prepared statements.
         let guard = Guard::on(connection)?;
         let violations = Violations::on(connection)?;
-        let (brackets, pen) = (Brackets::new(connection)?, Pen::new(connection)?);
-        Ok(Self { brackets, pen, guard, violations, clock, files })
+        let (brackets, rows) = (Brackets::new(connection)?, RowWriter::new(connection)?);
+        Ok(Self { brackets, rows, guard, violations, clock, files })
     }
 
-    /// One transaction, of the whole batch or, where work takes its time, of its beginning. Everything that was said in it counts only
-    /// if this returns `Ok`.
-    fn write(&mut self, batch: &[Job]) -> Result<Vec<Said>, Failure> {
+    /// One transaction for the whole batch or, if application work is slow, for its beginning. Its answers are valid
+    /// only if this returns `Ok`.
+    fn write(&mut self, batch: &[Job]) -> Result<Vec<WriteAnswer>, Failure> {
         self.files.check_open().map_err(Failure::All)?;
         if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
-            // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
+            // Nothing is written, so no lock is needed.
             let looked: rusqlite::Result<Vec<_>> =
-                batch.iter().map(|job| self.pen.apply(&job.work, self.clock.now())).collect();
+                batch.iter().map(|job| self.rows.apply(&job.work, self.clock.now())).collect();
             return looked.map_err(|error| Failure::All(Fault::nothing_written(WRITING, &error)));
         }
         self.brackets.begin().map_err(|error| {
             Failure::All(Fault::nothing_written("beginning to write to the SQLite store", &error))
         })?;
-        self.pen.begin();
-        // Now that nobody else can write: between this moment and the commit nothing changes but by this batch.
+        self.rows.begin();
+        // Read the time while holding the lock: until the commit, only this batch can change anything.
         let now = self.clock.now();
         let said = self.apply(batch, now)?;
-        if let Err(error) = self.pen.finish() {
+        if let Err(error) = self.rows.finish() {
             return Err(self.all(Fault::nothing_written(WRITING, &error)));
         }
         if let Err(error) = self.brackets.commit() {
@@ -200,13 +201,13 @@ impl<'c> BatchWriter<'c> {
             let fault = Fault::of_commit(&error, rolled_back);
             return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
         }
-        self.pen.committed();
-        // Only now: a file that was taken away before the commit has it, and nobody will find it there.
+        self.rows.committed();
+        // After the commit: if the file was removed before, nobody would find the commit there.
         self.files.check_commit().map_err(Failure::All)?;
         Ok(said)
     }
 
-    fn apply(&mut self, batch: &[Job], now: Time) -> Result<Vec<Said>, Failure> {
+    fn apply(&mut self, batch: &[Job], now: Time) -> Result<Vec<WriteAnswer>, Failure> {
         let (mut said, mut worked) = (Vec::with_capacity(batch.len()), Duration::ZERO);
         for (index, job) in batch.iter().enumerate() {
             let applied = match &job.work {
@@ -214,10 +215,10 @@ impl<'c> BatchWriter<'c> {
                 Work::Local(work) => {
                     let begun = clock::uptime();
                     let (brackets, violations) = (&mut self.brackets, &mut self.violations);
-                    let ran = work.run(brackets, &mut self.pen, &self.guard, violations, now);
+                    let ran = work.run(brackets, &mut self.rows, &self.guard, violations, now);
                     worked += clock::uptime().saturating_sub(begun);
                     match ran {
-                        Ok(Ran::Said(said)) => Ok(said),
+                        Ok(Ran::WriteAnswer(said)) => Ok(said),
                         Ok(Ran::Spoilt(outcome)) if self.brackets.roll_back() => {
                             return Err(Failure::Spoilt(index, outcome));
                         }
@@ -225,7 +226,7 @@ impl<'c> BatchWriter<'c> {
                         Err(error) => Err(error),
                     }
                 }
-                work => self.pen.apply(work, now),
+                work => self.rows.apply(work, now),
             };
             match applied {
                 Ok(answer) => said.push(answer),

@@ -1,7 +1,7 @@
 //! A PostgreSQL that belongs to one test, which may kill it.
 //!
-//! What lives here: a server from its start to its end, and a standby of it. What must never: a server that another test uses; those
-//! are in [`services`](crate::services).
+//! Contents: a server from its start to its end, and a standby of it. Never here: a server that another test uses;
+//! those are in [`services`](crate::services).
 
 mod programs;
 #[cfg(feature = "postgres")]
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Given at each start. Every commit is synced, as PostgreSQL does by itself. There is no socket in the file system, and a standby
-/// looks for its primary ten times a second.
+/// Given at each start. Every commit is synced, as PostgreSQL does by itself. There is no socket in the file system,
+/// and a standby looks for its primary ten times a second.
 const SETTINGS: &str = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
                         -c wal_retrieve_retry_interval=100ms";
 
@@ -29,11 +29,11 @@ const LOOKS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
 const PORTS_MAX: u32 = 5;
 
-/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
-/// directory. Calls block, and panic where the server does not do what they say.
+/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with
+/// the directory. Calls block, and panic if the server does not do what they say.
 ///
-/// It has an ordinary role `semel` and a database `semel` that belongs to it, both without a password. As root it runs as the
-/// user `postgres`, who must be able to enter the directory.
+/// It has an ordinary role `semel` and a database `semel` that belongs to it, both without a password. As root it
+/// runs as the user `postgres`, who must be able to enter the directory.
 #[derive(Debug)]
 pub struct PostgresServer {
     programs: Programs,
@@ -42,7 +42,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Whether PostgreSQL is installed. Where it is not, the test is to be left out, and standard error says so; under
+    /// Whether PostgreSQL is installed. If it is not, the test is to be left out, and standard error says so; under
     /// `cargo xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let found = Programs::find().is_some();
@@ -68,8 +68,8 @@ impl PostgresServer {
         server
     }
 
-    /// Copies this server to `dir` and starts the copy as its streaming standby: read-only, behind by a moment, and never waited for
-    /// by a commit unless `synchronous_standby_names` says so.
+    /// Copies this server to `dir` and starts the copy as its streaming standby: read-only, behind by a moment, and
+    /// never waited for by a commit unless `synchronous_standby_names` says so.
     #[must_use]
     pub fn standby(&self, dir: impl AsRef<Path>) -> Self {
         let mut standby = Self::new(self.programs.clone(), dir.as_ref());
@@ -128,7 +128,8 @@ impl PostgresServer {
         (folder == own).then_some(pid)
     }
 
-    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics where it answers with an error.
+    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics if it answers with an
+    /// error.
     pub fn sql(&self, sql: &str) -> String {
         self.try_sql(sql).expect("an answer of PostgreSQL")
     }
@@ -143,14 +144,15 @@ impl PostgresServer {
         self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
     }
 
-    /// A `psql` that connects as the superuser to this database by way of `port`, where a proxy may listen, and reads commands from
-    /// its standard input.
+    /// A `psql` that connects as the superuser to this database by way of `port`, where a proxy may listen, and reads
+    /// commands from its standard input.
     pub fn psql(&self, port: u16) -> Command {
         let url = format!("postgres://postgres@127.0.0.1:{port}/semel");
         self.programs.command("psql", &["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url])
     }
 
-    /// Ends every process of the server with SIGKILL. Nothing is written any more; clients find their connections closed.
+    /// Ends every process of the server with SIGKILL. Nothing is written any more; clients find their connections
+    /// closed.
     pub fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
         // The server first: it would start a process that is missing again.
@@ -167,8 +169,8 @@ impl PostgresServer {
         }
     }
 
-    /// Starts the server again on its data and port, after [`kill`](Self::kill) or [`stop`](Self::stop); one that runs is stopped first.
-    /// Returns as soon as it answers.
+    /// Starts the server again on its data and port, after [`kill`](Self::kill) or [`stop`](Self::stop); one that
+    /// runs is stopped first. Returns as soon as it answers.
     pub fn restart(&mut self) {
         self.stop();
         let _ = std::fs::remove_file(self.dir.join("data/postmaster.pid"));

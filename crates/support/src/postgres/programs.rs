@@ -59,7 +59,7 @@ impl Programs {
         }
     }
 
-    /// Runs a program to its end and yields what it printed. Panics where it fails.
+    /// Runs a program to its end and yields what it printed. Panics if it fails.
     pub(super) fn run(&self, name: &str, arguments: &[&str]) -> String {
         self.try_run(name, arguments).expect("PostgreSQL's own programs work")
     }

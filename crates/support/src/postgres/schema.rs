@@ -1,6 +1,6 @@
 //! The server that tests connect to, and a schema of its own for each test.
 //!
-//! What lives here: where the server is, and what one test keeps there. What must never: anything about the store's tables.
+//! Contents: where the server is, and what one test keeps there. Never here: anything about the store's tables.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -27,7 +27,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// One that no other test has. It is created by whoever opens a store in it.
+    /// One that no other test has. It is created by anyone who opens a store in it.
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);

@@ -23,7 +23,7 @@ impl RedisReply {
     /// The bytes of a string.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -34,7 +34,7 @@ impl RedisReply {
     /// The same as text.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn text(self) -> String {
         String::from_utf8(self.bytes()).expect("UTF-8")
     }
@@ -42,7 +42,7 @@ impl RedisReply {
     /// A number.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn number(self) -> i64 {
         match self {
             Self::Number(number) => number,
@@ -51,12 +51,12 @@ impl RedisReply {
     }
 }
 
-/// A connection to a Redis server without TLS. Calls block, and panic where the connection breaks.
+/// A connection to a Redis server without TLS. Calls block, and panic if the connection breaks.
 #[derive(Debug)]
 pub struct RedisClient(BufReader<TcpStream>);
 
 impl RedisClient {
-    /// Connects to `HOST:PORT`; nothing where nobody answers.
+    /// Connects to `HOST:PORT`; nothing if nobody answers.
     pub fn try_connect(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -66,7 +66,7 @@ impl RedisClient {
     /// Connects to the first host of a `redis://` URL.
     ///
     /// # Panics
-    /// Where nobody answers.
+    /// If nobody answers.
     pub fn connect(url: &str) -> Self {
         let authority =
             url.split("//").nth(1).and_then(|rest| rest.split(['/', '?', ',']).next()).expect("a URL");
@@ -77,12 +77,12 @@ impl RedisClient {
     /// Asks, and waits for the answer.
     ///
     /// # Panics
-    /// Where the connection breaks.
+    /// If the connection breaks.
     pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> RedisReply {
         self.try_ask(arguments).expect("an answer")
     }
 
-    /// The same; nothing where the connection breaks.
+    /// The same; nothing if the connection breaks.
     pub fn try_ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<RedisReply> {
         let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {

@@ -1,7 +1,7 @@
 //! A Redis that belongs to one test, which may kill it.
 //!
-//! What lives here: a server from its start to its end, and a replica of it. What must never: a server that another test uses; those
-//! are in [`services`](crate::services).
+//! Contents: a server from its start to its end, and a replica of it. Never here: a server that another test uses;
+//! those are in [`services`](crate::services).
 
 mod client;
 mod cluster;
@@ -34,8 +34,8 @@ const SETTINGS: &[&str] = &[
     "no",
 ];
 
-/// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the directory. Calls
-/// block, and panic where the server does not do what they say.
+/// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
+/// directory. Calls block, and panic if the server does not do what they say.
 #[derive(Debug)]
 pub struct RedisServer {
     dir: PathBuf,
@@ -45,8 +45,8 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Whether Redis is installed. Where it is not, the test is to be left out, and standard error says so; under `cargo xtask test`
-    /// this panics instead.
+    /// Whether Redis is installed. If it is not, the test is to be left out, and standard error says so; under `cargo
+    /// xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let mut version = Command::new("redis-server");
         let is_found =
@@ -72,7 +72,8 @@ impl RedisServer {
         panic!("Redis does not start");
     }
 
-    /// Starts a replica of this server in `dir`. It is read-only, follows asynchronously, and has caught up when this returns.
+    /// Starts a replica of this server in `dir`. It is read-only, follows asynchronously, and has caught up when this
+    /// returns.
     #[must_use]
     pub fn replica(&self, dir: impl AsRef<Path>) -> Self {
         let replica = Self::start(dir, &["--replicaof", &format!("127.0.0.1 {}", self.port)]);

@@ -1,4 +1,4 @@
-//! A key has one claim, whoever comes at the same moment.
+//! A key has one claim, anyone who comes at the same moment.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -62,7 +62,7 @@ pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject)
     }
 }
 
-/// Nothing stands under an id that nothing was put under, whatever stands under others.
+/// Nothing is under an id that nothing was put under, whatever stands under others.
 pub async fn nothing_stands_where_nothing_was_put(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();

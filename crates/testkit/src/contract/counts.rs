@@ -78,8 +78,8 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
     all_counts_are_right(store, &records, &callers).await;
 }
 
-/// Records are counted by operation and state, in parts that end, whether all are wanted or those in one state. Markers are not
-/// among them.
+/// Records are counted by operation and state, in parts that end, whether all are wanted or those in one state.
+/// Markers are not among them.
 pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();

@@ -38,7 +38,7 @@ pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
     assert_eq!(there.settings().await.expect("an answer").len(), 1);
 }
 
-/// Whoever reads while others write never sees a version again that is older than one it has seen.
+/// Anyone who reads while others write never sees a version again that is older than one it has seen.
 pub async fn readers_never_go_back_in_time(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;

@@ -1,4 +1,4 @@
-//! Whose record it is: ids, callers and operations are told apart to the last bit.
+//! Whose record it is: ids, callers and operations are distinguished to the last bit.
 
 use crate::harness::Subject;
 use crate::scene::{Ask, START, command, command_in, first, insert, policy, read, stands_there, token};

@@ -24,7 +24,7 @@ pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
                 let command = command(round);
                 let reading = read(&*store, &command).await;
                 let found = reading.record().expect("the dead claim stands there");
-                // Whoever reads after the winner wrote finds a live lease: no attempt to be had.
+                // Anyone who reads after the winner wrote finds a live lease: no attempt to be had.
                 if found.token() != token(round) {
                     return false;
                 }
@@ -50,7 +50,7 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
     subject.turn(later).await;
     let takeover = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &takeover).await;
-    // Also once the successor's version has passed through the one that the stale owner would write next.
+    // Also as soon as the successor's version has passed through the one that the stale owner would write next.
     let started = machine::start(&stale, token(1), stamp(START)).expect("its own claim");
     let renewed = renew(&takeover.next, later);
     for stands in [&takeover.next, &renewed.next] {

@@ -1,9 +1,8 @@
-//! The list of promises, from which both the table and the tests are made.
+//! The list of promises, for both the table and the tests.
 //!
-//! What lives here: every promise by name, once. What must never: a promise that is in one way of running them and not
-//! in the other.
+//! Contents: every promise by name, so that both ways to run the suite have the same promises.
 
-/// Hands the list to [`__generate`](crate::__generate!).
+/// Passes the list to [`__generate`](crate::__generate!).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __promises {
@@ -139,8 +138,8 @@ macro_rules! __generate {
 
 /// One test for each promise of the contract, in a module `$name`.
 ///
-/// `$open` is called for each: a closure or function that opens a fresh, empty store, and yields a
-/// future of it as a [`Subject`](crate::Subject).
+/// `$open` is called for each: a closure or function that opens a fresh, empty store, and returns a future of it as a
+/// [`Subject`](crate::Subject).
 ///
 /// ```
 /// use semel_testkit::Subject;

@@ -29,12 +29,12 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     ambiguous(store.write(command.id, Change::Insert(&claim.next)).await);
     let reread = read(&store, &command).await;
     assert_eq!(machine::claim_landed(&claim, reread.found()), Some(&claim.next));
-    // A twin's claim is not mistaken for it.
+    // A duplicate's claim is not mistaken for it.
     let twin = attempt(Found::Nothing, &command, token(2), START);
     assert_eq!(machine::claim_landed(&twin, reread.found()), None);
 }
 
-/// A swap whose answer was lost is recognised by what it wrote; once somebody wrote over it, it is not.
+/// A swap whose answer was lost is recognised by what it wrote; as soon as somebody wrote over it, it is not.
 pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Swap, Fault::FailAfter);
@@ -52,7 +52,7 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     assert!(!machine::landed(&renewal, read(&store, &command).await.found()));
 }
 
-/// A removal whose answer was lost has happened: nothing stands there.
+/// A removal whose answer was lost has happened: nothing is there.
 pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Remove, Fault::FailAfter);

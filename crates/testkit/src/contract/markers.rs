@@ -23,7 +23,7 @@ async fn refused_by_marker(store: &dyn Store, command: &Ask, written: Written) {
     assert_eq!(read(store, command).await.entry, Some(Ok(Entry::Moved)));
 }
 
-/// Where a marker stands, neither a claim, a second marker, a swap nor a removal has its way.
+/// If a marker stands, neither a claim, a second marker, a swap nor a removal has its way.
 pub async fn a_marker_is_not_written_over(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -98,7 +98,7 @@ pub async fn markers_are_listed_apart_from_records(subject: Subject) {
     assert_eq!(store.find(command(3).operation_id).await.expect("an answer").1, None);
 }
 
-/// Where a claim and a marker meet, exactly one stands there afterwards.
+/// If a claim and a marker meet, exactly one is there afterwards.
 pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;

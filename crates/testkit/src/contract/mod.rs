@@ -1,9 +1,9 @@
-//! The contract suite: what every store promises, each promise shown on a fresh store.
+//! The contract suite: the promises of every store, each tested on a fresh store.
 //!
-//! **What lives here**: the promises by subject, the list of them, and the two ways to run it. **What must never**:
-//! sleeping, a timed assertion, or an exception for one kind of store. What a store says that it can do is shown.
+//! **Contents**: the promises by subject, their list, and the two ways to run it. **Never here**: sleeping, a timed
+//! assertion, or an exception for one kind of store. Declared capabilities are tested.
 //!
-//! A promise is an async function that takes a fresh [`Subject`] and panics where it is not kept.
+//! A promise is an async function that takes a fresh [`Subject`] and panics if the promise is broken.
 
 pub mod claims;
 pub mod clock;
@@ -30,15 +30,15 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-/// A promise that hangs is broken. Long beyond anything that a loaded machine takes.
+/// A promise that hangs is broken. Much longer than a loaded machine needs.
 const HANGS_AFTER: Duration = Duration::from_mins(10);
 
 /// One promise of the contract.
 #[derive(Clone, Copy)]
 pub struct Promise {
-    /// What it is about.
+    /// Its subject.
     pub subject: &'static str,
-    /// What it says.
+    /// Its name.
     pub name: &'static str,
     show: fn(Subject) -> Doing<()>,
 }
@@ -55,33 +55,34 @@ impl fmt::Debug for Promise {
     }
 }
 
-/// A promise that a store did not keep.
+/// A broken promise.
 #[derive(Debug, Clone)]
 pub struct Broken {
-    /// Which one.
+    /// The promise.
     pub promise: Promise,
-    /// How it showed.
+    /// How it failed.
     pub how: String,
 }
 
-/// Every promise there is.
+/// All promises.
 pub const PROMISES: &[Promise] = list::PROMISES;
 
-/// Shows every promise, each on a fresh store that `open` opens, and yields those that were broken.
+/// Tests all promises, each on a fresh store from `open`, and returns the broken ones.
 ///
 /// # Panics
-/// Where it is called from within an async runtime: it starts one of its own.
+/// If it is called inside an async runtime: it starts its own.
 pub fn broken<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F) -> Vec<Broken> {
     let keep = |promise: &Promise| show(*promise, open()).err();
     PROMISES.iter().filter_map(keep).collect()
 }
 
-/// Shows every promise, each on a fresh store that `open` opens, and panics with a list of those that were broken.
+/// Tests all promises, each on a fresh store from `open`, and panics with a list of the broken ones.
 ///
-/// [`contract!`](crate::contract!) makes a test of each instead, which names the failures better and runs side by side.
+/// [`contract!`](crate::contract!) makes one test per promise instead, with better names for failures, and in
+/// parallel.
 ///
 /// # Panics
-/// Where a promise is broken, or where it is called from within an async runtime.
+/// If a promise is broken, or if it is called inside an async runtime.
 pub fn run_all<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F) {
     let broken = broken(open);
     let lines: Vec<String> =
@@ -89,21 +90,21 @@ pub fn run_all<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> 
     assert!(broken.is_empty(), "{} promises are broken:\n{}", broken.len(), lines.join("\n"));
 }
 
-/// Shows one promise on the store that comes of `open`.
+/// Tests one promise on the store from `open`.
 pub fn show<F: Future<Output = Subject> + Send + 'static>(promise: Promise, open: F) -> Result<(), Broken> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
         .build()
-        .expect("threads are to be had");
+        .expect("threads are available");
     let shown = async move { (promise.show)(open.await).await };
     let ended = runtime.block_on(async { tokio::time::timeout(HANGS_AFTER, tokio::spawn(shown)).await });
-    // What a broken promise left behind may hang for ever, and is none of ours.
+    // A broken promise may leave tasks that hang for ever; do not wait for them.
     runtime.shutdown_background();
     let how = match ended {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(failed)) => told(&*failed.into_panic()),
-        Err(_) => format!("it did not come to an end within {HANGS_AFTER:?}"),
+        Err(_) => format!("it did not end within {HANGS_AFTER:?}"),
     };
     Err(Broken { promise, how })
 }
@@ -120,5 +121,5 @@ pub fn show_named<F: Future<Output = Subject> + Send + 'static>(name: &str, open
 fn told(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-        .unwrap_or_else(|| "a panic without words".to_owned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
 }

@@ -59,8 +59,8 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     }
 }
 
-/// However many records a page may have, it holds no more bytes of them than a page may, besides one more; and every record
-/// comes all the same.
+/// However many records a page may have, it holds no more bytes of them than a page may, besides one more; and every
+/// record comes all the same.
 pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
     const LARGE: usize = 6;
     const SIZE: usize = PAGE_BYTES_MAX / 4 * 3;

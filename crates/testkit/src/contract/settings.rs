@@ -39,7 +39,7 @@ pub async fn a_setting_changes_only_from_what_was_expected(subject: Subject) {
     stands(Some(b"two"), None).await;
 }
 
-/// An empty value is a value, binary is kept to the byte, and names are told apart.
+/// An empty value is a value, binary is kept to the byte, and names are distinguished.
 pub async fn settings_keep_their_names_and_bytes(subject: Subject) {
     let store = &**subject.store();
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();

@@ -1,4 +1,4 @@
-//! A record changes only where version, token and state are all what the writer read.
+//! A record changes only if version, token and state are all what the writer read.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -26,7 +26,7 @@ async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Unchanged>
     }
 }
 
-/// Where only the version differs, nothing is written.
+/// If only the version differs, nothing is written.
 pub async fn another_version_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -38,7 +38,7 @@ pub async fn another_version_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where only the token differs, be it in one bit, nothing is written.
+/// If only the token differs, be it in one bit, nothing is written.
 pub async fn another_token_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -52,7 +52,7 @@ pub async fn another_token_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where only the state differs, nothing is written.
+/// If only the state differs, nothing is written.
 pub async fn another_state_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -63,7 +63,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where nothing stands, a swap on a record writes nothing: a finish never inserts.
+/// If nothing stands, a swap on a record writes nothing: a finish never inserts.
 pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -115,7 +115,7 @@ pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
             let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
             let stands = stands.clone();
             async move {
-                // Each writes another time, so that every content is told apart.
+                // Each writes another time, so that every content is distinguished.
                 let write = renew(&stands, START + std::time::Duration::from_millis(n));
                 let written = store.write(command_id, Change::from(&write)).await.expect("an answer");
                 (write.next, written)

@@ -1,7 +1,6 @@
-//! What is to happen to which call.
+//! Which fault happens to which call.
 //!
-//! What lives here: faults, and the two kinds of plan, a script and a seed. What must never: anything that differs
-//! between two runs of the same plan.
+//! Contents: faults, and the two kinds of plan, a script and a seed. Two runs of the same plan are identical.
 
 use crate::chance::mixed;
 use semel_core::id::CommandId;
@@ -13,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What was asked of the store.
+/// The kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is named for the method of Store, or the change, that it stands for")]
 pub enum Question {
@@ -33,7 +32,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// What a change asks for.
+    /// The kind of a change.
     pub(super) const fn of<R>(change: &Change<R>) -> Self {
         match change {
             Change::Insert(_) | Change::InsertMarker => Self::Insert,
@@ -43,7 +42,7 @@ impl Question {
         }
     }
 
-    /// Whether it asks for a change.
+    /// Whether it is a write.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Insert | Self::Swap | Self::Remove | Self::RemoveMarker | Self::Set)
     }
@@ -54,30 +53,30 @@ impl Question {
 pub struct Call {
     /// How many calls were made before it.
     pub number: u64,
-    /// What is asked.
+    /// The kind of call.
     pub question: Question,
-    /// The id that it is about, where it is about one.
+    /// Its command ID, if it has one.
     pub id: Option<CommandId>,
 }
 
-/// What happens to a call.
+/// A fault of a call.
 #[derive(Debug)]
 pub enum Fault {
     /// Nothing.
     Pass,
-    /// It never reaches the store: nothing is written, `Unavailable`.
+    /// It never reaches the store: nothing is written, and the error is `Unavailable`.
     FailBefore,
-    /// The store does it and the answer is lost: a write is `Ambiguous`, a reading `Unavailable`.
+    /// The store does it, but the answer is lost: a write is `Ambiguous`, a read `Unavailable`.
     FailAfter,
-    /// The caller gives up (`Ambiguous`) before a write arrives; it is on its way still, until
-    /// [`deliver`](super::Faulty::deliver). A reading is `Unavailable`.
+    /// The caller gets `Ambiguous` before a write arrives; it stays on its way until
+    /// [`deliver`](super::Faulty::deliver). A read is `Unavailable`.
     Late,
-    /// The write is done and answered, and a second copy is on its way until [`deliver`](super::Faulty::deliver). A
-    /// reading passes.
+    /// The write is done and answered, and a second copy stays on its way until [`deliver`](super::Faulty::deliver).
+    /// A read passes.
     Twice,
-    /// It reaches the store once the pause is over.
+    /// It reaches the store after the pause.
     DelayBefore(Pause),
-    /// Its answer comes once the pause is over.
+    /// Its answer arrives after the pause.
     DelayAfter(Pause),
 }
 
@@ -93,7 +92,7 @@ impl<F: Fn(&Call) -> Fault + Send + Sync + 'static> Plan for F {
     }
 }
 
-/// What happens to one call after the other; whatever comes after the last line passes.
+/// Faults for one call after the other; calls after the last one pass.
 #[derive(Debug)]
 pub struct Script {
     lines: Mutex<VecDeque<Fault>>,
@@ -101,12 +100,12 @@ pub struct Script {
 }
 
 impl Script {
-    /// These, to the next calls of whichever kind.
+    /// Faults for the next calls of any kind.
     pub fn new(lines: impl IntoIterator<Item = Fault>) -> Self {
         Self { lines: Mutex::new(lines.into_iter().collect()), only: None }
     }
 
-    /// These, to the next calls that ask `question`; all others pass.
+    /// Faults for the next calls of kind `question`; all others pass.
     pub fn of(question: Question, lines: impl IntoIterator<Item = Fault>) -> Self {
         Self { only: Some(question), ..Self::new(lines) }
     }
@@ -122,7 +121,7 @@ impl Plan for Script {
     }
 }
 
-/// How often each fault strikes, in a thousand calls. What is left passes.
+/// How often each fault happens per thousand calls. All other calls pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Odds {
     /// [`Fault::FailBefore`].
@@ -135,7 +134,7 @@ pub struct Odds {
     pub twice: u16,
 }
 
-/// Faults by chance, the same for the same seed: what happens to a call depends on the seed and the call's number.
+/// Random faults by seed: the fault of a call depends on the seed and the call's number.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded {
     seed: u64,
@@ -143,7 +142,7 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// Faults as often as `odds` say.
+    /// Faults with these `odds`.
     pub const fn new(seed: u64, odds: Odds) -> Self {
         Self { seed, odds }
     }
@@ -168,16 +167,16 @@ impl Plan for Seeded {
     }
 }
 
-/// How long a delayed call is held up.
+/// How long a call is delayed.
 pub struct Pause(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Pause {
-    /// Until `end` comes: the nap of a fake clock, for one.
+    /// Until `end` completes, such as the sleep of a fake clock.
     pub fn until(end: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(end))
     }
 
-    /// For so long on the machine's clock. Needs a tokio runtime with timers; a test that can use a [`Gate`] should.
+    /// For this duration on the machine's clock. Needs a tokio runtime with timers; prefer a [`Gate`].
     pub fn of(duration: Duration) -> Self {
         Self::until(async move { tokio::time::sleep(duration).await })
     }
@@ -201,7 +200,7 @@ impl fmt::Debug for Pause {
     }
 }
 
-/// Holds calls up until the test opens it. Clones are the same gate.
+/// Delays calls until the test opens it. Clones are the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<(bool, Vec<Waker>)>>);
 
@@ -211,7 +210,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets everybody through, from now on.
+    /// Lets all calls through from now on.
     pub fn open(&self) {
         let mut gate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         gate.0 = true;
@@ -220,7 +219,7 @@ impl Gate {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether somebody stands before it.
+    /// Whether a call is waiting.
     pub fn is_waited_for(&self) -> bool {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty()
     }

@@ -1,7 +1,7 @@
-//! What was asked of a store, what it answered, and in which order.
+//! The calls to a store, its answers and their order.
 //!
-//! What lives here: calls with the moments of their beginning and end, how they are recorded, and how they are kept in a file.
-//! What must never: a judgement about them; that is [`linearizability`](crate::linearizability).
+//! Contents: calls with the moments of their beginning and end, how they are recorded, and their file format.
+//! [`linearizability`](crate::linearizability) judges them.
 
 mod lines;
 mod recorder;
@@ -20,19 +20,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stood under an id, as far as a history tells it apart.
+/// An entry, as far as a history distinguishes entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A record.
     Record {
-        /// What a write of it is conditioned on.
+        /// The condition for a write over it.
         unchanged: Unchanged,
         /// A hash of its encoded bytes.
         digest: u64,
     },
     /// The marker of a command that has moved.
     Marker,
-    /// Something that cannot be read. No write puts it there.
+    /// An unreadable entry. No write produces it.
     Unreadable,
 }
 
@@ -44,7 +44,7 @@ impl Value {
         Self::Record { unchanged: Unchanged::of(record), digest: hasher.finish() }
     }
 
-    /// What a store showed.
+    /// The entry that a store returned.
     pub fn shown(reading: &Reading) -> Option<Self> {
         Some(match reading.entry.as_ref()? {
             Ok(Entry::Record(record)) => Self::of(record),
@@ -67,49 +67,49 @@ impl fmt::Display for Value {
     }
 }
 
-/// What was asked about one id.
+/// A call on one ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// What stands there.
+    /// A read.
     Get,
     /// A conditional write.
     Write(Change<Value>),
 }
 
-/// What came back.
+/// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The write was applied.
     Done,
-    /// The write was refused, and this was shown.
+    /// The write was refused; contains the stored entry.
     Refused(Option<Value>),
-    /// This stood there.
+    /// The entry that was read.
     Read(Option<Value>),
     /// An error that says that nothing was written.
     Failed(Kind),
-    /// An error that leaves that open.
+    /// An ambiguous error.
     Ambiguous,
 }
 
 /// One call from its beginning to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// Who called.
+    /// The calling node.
     pub node: Arc<str>,
     /// The call's number at that node.
     pub number: u64,
-    /// What it is about.
+    /// The ID.
     pub id: CommandId,
-    /// What was asked.
+    /// The call.
     pub call: Call,
-    /// When, before anything went out.
+    /// When it began.
     pub invoked_at: u64,
-    /// What came back and when, after all of it had arrived. Nothing for a call that was dropped, or whose process was killed.
+    /// The answer, and when it was complete. `None` for a call that was dropped, or whose process was killed.
     pub answer: Option<(u64, Answer)>,
 }
 
 impl Operation {
-    /// Whether it can take effect at any moment after its beginning, or never.
+    /// Whether it may take effect at any moment after its beginning, or never.
     pub fn is_open(&self) -> bool {
         matches!(self.answer, None | Some((_, Answer::Ambiguous)))
     }
@@ -144,8 +144,8 @@ impl fmt::Display for Operation {
 
 /// The calls of one or several nodes.
 ///
-/// Moments of different nodes can be compared where these share a clock: the recorder of a process, or the machine's clock since its
-/// start, which every process on it reads alike.
+/// Moments of different nodes are comparable if they share a clock: the recorder of a process, or the machine's
+/// uptime.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     operations: Vec<Operation>,
@@ -157,7 +157,7 @@ impl History {
         Self { operations: operations.into_iter().collect() }
     }
 
-    /// What a recorder has written to a file, up to the last whole line: the last one of a killed process may be cut off.
+    /// Reads the file of a recorder up to the last complete line: the last line of a killed process may be cut off.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let text = std::fs::read_to_string(&path)?;
         lines::parse(&text).map_err(|reason| {

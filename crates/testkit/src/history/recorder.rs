@@ -1,4 +1,4 @@
-//! Who writes down what is asked and answered.
+//! Records calls and answers.
 
 use super::{Answer, Call, History, Operation, Value, lines};
 use semel::Clock;
@@ -10,13 +10,13 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Writes down the calls of one node. Clones are the same recorder.
+/// Records the calls of one node. Clones are the same recorder.
 ///
-/// The recorders of one process made by [`in_memory`](Self::in_memory) and [`node`](Self::node) share one order of events. Those of several
-/// processes write [to files](Self::to_file), by a clock that these share.
+/// The recorders of one process made by [`in_memory`](Self::in_memory) and [`node`](Self::node) share one order of
+/// events. Those of several processes write [to files](Self::to_file), by a clock that these share.
 ///
-/// A call's beginning is written before it goes out, and to a file so that it survives the process. Whatever has no end in the history may
-/// still take effect, or never did.
+/// The beginning of a call is recorded before the call is made; in a file, it survives the process. A call without an
+/// end in the history may still take effect, or never did.
 #[derive(Clone)]
 pub struct Recorder {
     node: Arc<str>,
@@ -34,14 +34,15 @@ enum Sink {
 }
 
 impl Recorder {
-    /// A recorder that keeps the calls of `node` in memory, and tells moments apart by counting events.
+    /// A recorder that keeps the calls of `node` in memory, with a counter instead of a clock.
     pub fn in_memory(node: &str) -> Self {
         let sink = Sink::Memory { operations: Vec::new(), events: 0 };
         Self { node: node.into(), log: Arc::new(Mutex::new(Log { sink, calls: 0 })) }
     }
 
-    /// A recorder that writes the calls of `node` to a new file, one line for each event, with the uptime that `clock` shows. Processes
-    /// on one machine share that of [`semel::SystemClock`]. Names of nodes must differ; one that is started again needs a new one.
+    /// A recorder that writes the calls of `node` to a new file, one line for each event, with the uptime that
+    /// `clock` shows. Processes on one machine share that of [`semel::SystemClock`]. Names of nodes must differ; one
+    /// that is started again needs a new one.
     pub fn to_file(path: impl AsRef<Path>, node: &str, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let sink = Sink::File { file, clock };
@@ -54,12 +55,12 @@ impl Recorder {
         Self { node: node.into(), log: Arc::clone(&self.log) }
     }
 
-    /// `store`, whose writes and readings by id are written down. Lists, counts and settings pass unseen.
+    /// `store`, whose writes and reads by ID are recorded. Lists, counts and settings are not.
     pub fn record(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(Recording { inner: store, recorder: self.clone() })
     }
 
-    /// What was written down in memory so far. Empty for a recorder that writes to a file.
+    /// The calls in memory so far. Empty for a recorder that writes to a file.
     pub fn history(&self) -> History {
         match &self.log().sink {
             Sink::Memory { operations, .. } => History::new(operations.iter().cloned()),
@@ -107,7 +108,7 @@ impl Recorder {
     }
 }
 
-/// In one piece, so that only the last line of a killed process can be cut off.
+/// In one write, so that only the last line of a killed process can be cut off.
 fn append(file: &mut File, line: &str) {
     file.write_all(line.as_bytes()).expect("a history with gaps shows nothing");
 }

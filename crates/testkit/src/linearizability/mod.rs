@@ -1,11 +1,10 @@
-//! Whether a history can be explained by a store that does one thing at a time.
+//! Checks histories for linearizability.
 //!
-//! What lives here: the question and its answer, one id at a time. What must never: a history that is taken for good because the
-//! search was given up.
+//! Contents: the check, one ID at a time. A history never counts as good because the search was given up.
 //!
-//! Promise 2 of a [store](semel_core::store) is linearizability: there is an order of all calls about an id in which each takes effect at
-//! one moment between its beginning and its end, and in which a store that does one thing at a time would have given the same
-//! answers. Calls without an end may take effect at any moment after their beginning, or never.
+//! Promise 2 of a [store](semel_core::store) is linearizability: there is an order of all calls on an ID in which
+//! each takes effect at one moment between its beginning and its end, and in which a sequential store would have
+//! given the same answers. Calls without an end may take effect at any moment after their beginning, or never.
 
 mod search;
 #[cfg(test)]
@@ -17,13 +16,13 @@ use semel_core::id::CommandId;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// So many steps of the search are enough for a thousand calls about one id, a dozen of them at once.
+/// Enough steps for a thousand calls on one ID, a dozen of them concurrent.
 pub const STEPS_MAX: u64 = 1_000_000;
 
-/// How many calls a [`Violation`] shows besides the one that cannot be explained.
+/// How many calls a [`Violation`] shows, besides the one that cannot be explained.
 const SHOWN_MAX: usize = 16;
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a history that was not found good may be bad"]
 pub enum Verdict {
@@ -34,13 +33,13 @@ pub enum Verdict {
         /// How many calls it has.
         operations: usize,
     },
-    /// There is an answer that no order explains.
+    /// No order explains one of the answers.
     Violation(Box<Violation>),
     /// The search for an order was given up.
     Undecided {
-        /// Of the calls about this id.
+        /// The ID.
         id: CommandId,
-        /// How many there are.
+        /// The number of its calls.
         operations: usize,
     },
 }
@@ -56,19 +55,20 @@ impl Verdict {
 /// An answer that no order of the calls before it explains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What the calls are about.
+    /// The ID of the calls.
     pub id: CommandId,
     /// The first call, by the moment of its answer, that cannot be explained.
     pub offender: Operation,
-    /// Whether it shows something that nobody had asked to write by then.
+    /// Whether it shows an entry that nobody had tried to write before.
     pub shows_the_unwritten: bool,
-    /// The last calls that had begun by then, the offender left out.
+    /// The last calls that had begun before, without the offender.
     pub before: Vec<Operation>,
     /// How many more there were.
     pub before_unshown: usize,
 }
 
-/// Checks the calls about each id, from an empty store on, with up to `steps_max` steps for each ([`STEPS_MAX`] does for most).
+/// Checks the calls on each ID, starting from an empty store, with up to `steps_max` steps per ID ([`STEPS_MAX`] is
+/// enough for most).
 pub fn check(history: &History, steps_max: u64) -> Verdict {
     let by_id = history.by_id();
     let mut undecided = None;
@@ -108,8 +108,8 @@ fn attempts(operations: &[&Operation], until: u64) -> Vec<Attempt> {
     known
 }
 
-/// The first answer after which no order explains what is known: what could be explained at a moment could also be at every earlier
-/// one, so that the first can be found by halving.
+/// The first answer after which no order explains what is known: what could be explained at a moment could also be at
+/// every earlier one, so that the first can be found by halving.
 fn locate(id: CommandId, operations: &[&Operation], steps_max: u64) -> Violation {
     let moments: BTreeSet<u64> =
         operations.iter().filter_map(|operation| operation.answer.map(|(at, _)| at)).collect();

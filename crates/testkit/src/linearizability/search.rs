@@ -1,7 +1,7 @@
 //! The search for an order: Wing and Gong's, with Lowe's memory of where it has been.
 //!
-//! What lives here: the store that does one thing at a time, and the walk through the orders that real time allows.
-//! What must never: recursion; a history can be as long as a disk.
+//! Contents: the store that does one thing at a time, and the walk through the orders that real time allows. Never
+//! here: recursion; a history can be as long as a disk.
 
 use crate::history::{Answer, Call, Value};
 use semel_core::store::Change;
@@ -22,10 +22,10 @@ pub(super) enum Outcome {
     GaveUp,
 }
 
-/// What stands under the id.
+/// What is under the id.
 type State = Option<Value>;
 
-/// What stands there after a write was applied.
+/// What is stored there after a write was applied.
 pub(super) fn result(change: Change<Value>) -> State {
     match change {
         Change::Insert(next) | Change::Replace(_, next) => Some(next),
@@ -34,7 +34,7 @@ pub(super) fn result(change: Change<Value>) -> State {
     }
 }
 
-/// Whether a write is applied to what stands there: what [`Change::is_met_by`] says.
+/// Whether a write is applied to what is stored there: what [`Change::is_met_by`] says.
 fn is_met(change: Change<Value>, state: State) -> bool {
     match change {
         Change::Insert(_) | Change::InsertMarker => state.is_none(),
@@ -50,7 +50,7 @@ impl Attempt {
         matches!(self.answer, Some((_, Answer::Read(_) | Answer::Refused(_))))
     }
 
-    /// What stands there after it took effect on `state`; nothing where it cannot have, with this answer.
+    /// What is stored there after it took effect on `state`; nothing if it cannot have, with this answer.
     pub(super) fn apply(&self, state: State) -> Option<State> {
         match (self.call, self.answer.map(|(_, answer)| answer)) {
             (Call::Get, Some(Answer::Read(shown))) => (shown == state).then_some(state),
@@ -64,7 +64,7 @@ impl Attempt {
     }
 }
 
-/// Where the search is: which calls have taken effect, and what stands there.
+/// Where the search is: which calls have taken effect, and what is stored there.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Place {
     taken: Box<[u64]>,
@@ -120,8 +120,8 @@ pub(super) fn explain(attempts: &[Attempt], steps_max: u64) -> Outcome {
     Outcome::Impossible
 }
 
-/// The calls that can be the next to take effect, and what stands there then: those that began before any other that has not
-/// taken effect yet was answered.
+/// The calls that can be the next to take effect, and what is stored there then: those that began before any other
+/// that has not taken effect yet was answered.
 fn candidates(attempts: &[Attempt], place: &Place) -> Vec<(usize, State)> {
     let left = || attempts.iter().enumerate().filter(|(call, _)| !place.has_taken(*call));
     let answers = left().filter_map(|(_, attempt)| attempt.answer.map(|(at, _)| at));

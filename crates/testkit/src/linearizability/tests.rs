@@ -265,8 +265,8 @@ impl Simple {
     }
 }
 
-/// The calls of some nodes at once, each of which takes effect at a moment between its beginning and its end. Some of the answers
-/// are lost, and some calls with them.
+/// The calls of some nodes at once, each of which takes effect at a moment between its beginning and its end. Some of
+/// the answers are lost, and some calls with them.
 fn concurrent(seed: u64, calls: usize) -> History {
     let mut dice = Dice(mixed(seed));
     let (mut store, mut operations) = (Simple::default(), Vec::new());

@@ -1,7 +1,7 @@
 //! One connection through the proxy, from both sides.
 //!
-//! What lives here: how bytes go on, are held, vanish or are cut. What must never: two tasks for one connection; whatever
-//! a fault does to one direction, the other has to see at once.
+//! Contents: how bytes go on, are held, vanish or are cut. Never here: two tasks for one connection; whatever a fault
+//! does to one direction, the other has to see at once.
 
 use super::plan::{Fault, Throttle};
 use super::protocol::Talk;
@@ -163,7 +163,7 @@ impl Connection<'_> {
         let mut arrived = BytesMut::with_capacity(8 << 10);
         match read(&self.client, &mut arrived)? {
             None => return Ok(None),
-            // Whoever let everything vanish has nothing more to say either.
+            // Anyone who let everything vanish has nothing more to say either.
             Some(0) if self.vanishes => return Ok(Some(End::Closed)),
             Some(0) => self.to_server.is_finished = true,
             Some(_) if self.vanishes => return Ok(None),
@@ -269,7 +269,7 @@ async fn over(pause: &mut Option<Pause>) {
     }
 }
 
-/// What can be read at once: `None` where nothing can, zero bytes at the end.
+/// What can be read at once: `None` if nothing can, zero bytes at the end.
 fn read(stream: &TcpStream, into: &mut BytesMut) -> io::Result<Option<usize>> {
     match stream.try_read_buf(into) {
         Ok(length) => Ok(Some(length)),

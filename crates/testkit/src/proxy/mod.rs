@@ -1,9 +1,9 @@
 //! A network that fails on demand: a TCP proxy in front of any server.
 //!
-//! What lives here: the proxy, and what a test can do to it while it runs. What must never: a fault that no [`Plan`] asked for.
+//! Contents: the proxy, and what a test can do to it while it runs. Never here: a fault that no [`Plan`] asked for.
 //!
-//! [`faults`](crate::faults) does the same to the calls of a store, in memory. This one does it to bytes, so that a driver's own
-//! handling of lost connections is tested too.
+//! [`faults`](crate::faults) does the same to the calls of a store, in memory. This one does it to bytes, so that a
+//! driver's own handling of lost connections is tested too.
 
 mod connection;
 mod plan;
@@ -25,8 +25,8 @@ use tokio::task::{JoinHandle, JoinSet};
 pub enum Existing {
     /// They stay with the server that they have.
     Keep,
-    /// They stay open, and their next request goes to the new server: what a pooler does, or an address that moves. Connections
-    /// of [`Protocol::Postgres`] are introduced to the new server as they were to the old one.
+    /// They stay open, and their next request goes to the new server: what a pooler does, or an address that moves.
+    /// Connections of [`Protocol::Postgres`] are introduced to the new server as they were to the old one.
     Follow,
     /// They are reset.
     Cut,

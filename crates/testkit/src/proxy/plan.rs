@@ -32,13 +32,14 @@ impl Request<'_> {
 pub enum Fault {
     /// Nothing.
     Pass,
-    /// It reaches the server once the pause is over, which begins now.
+    /// It reaches the server as soon as the pause is over, which begins now.
     DelayRequest(Pause),
-    /// Its response reaches the client once the pause is over, which begins now.
+    /// Its response reaches the client as soon as the pause is over, which begins now.
     DelayResponse(Pause),
     /// The connection is reset and the server never sees a byte of the request.
     CutBefore,
-    /// The server gets the request and answers it; the client gets no byte of the response, and its connection is reset.
+    /// The server gets the request and answers it; the client gets no byte of the response, and its connection is
+    /// reset.
     CutAfter,
     /// From here on bytes vanish in both directions. The connection stays open for as long as the client likes.
     HalfOpen,

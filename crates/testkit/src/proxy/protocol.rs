@@ -1,20 +1,21 @@
 //! Where a request ends, and where its response does.
 //!
-//! What lives here: as much of PostgreSQL's and Redis's framing as that takes. What must never: what a message means beyond it.
+//! Contents: as much of PostgreSQL's and Redis's framing as that takes. Never here: what a message means beyond it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 /// How the proxy tells requests and responses apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// By turns: a request is what a client sends until the server sends something, and its response has come with the first bytes.
+    /// By turns: a request is what a client sends until the server sends something, and its response has come with
+    /// the first bytes.
     Opaque,
-    /// PostgreSQL without TLS. A request is what a client sends before the server is ready for a query again; its response has
-    /// come when the server is. Under TLS the proxy goes by turns.
+    /// PostgreSQL without TLS. A request is what a client sends before the server is ready for a query again; its
+    /// response has come when the server is. Under TLS the proxy goes by turns.
     Postgres,
-    /// Redis without TLS. A request is what a client sends before the server has answered every command that came before; its
-    /// response has come when the server has answered all of it. `SUBSCRIBE` counts as one command; messages that come later answer
-    /// nothing.
+    /// Redis without TLS. A request is what a client sends before the server has answered every command that came
+    /// before; its response has come when the server has answered all of it. `SUBSCRIBE` counts as one command;
+    /// messages that come later answer nothing.
     Redis,
 }
 

@@ -19,12 +19,12 @@ pub struct Audit {
     pub absent: u64,
     /// Effects in the journals.
     pub effects: u64,
-    /// What must never happen, in words. Empty where everything is as it should be.
+    /// Violations, as text. Empty if there are none.
     pub violations: Vec<String>,
 }
 
-/// Compares the store with what every node noted. To be called when no node runs any more and no write is on its way; reads
-/// each key once.
+/// Compares the store with the journals. Call it when no node is running and no write is on its way. Reads each key
+/// once.
 pub async fn audit(workload: &Workload, store: &dyn Store, notes: &[Note]) -> Result<Audit, Error> {
     let mut by_key: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
     for note in notes {

@@ -1,4 +1,4 @@
-//! What the nodes say that they did, in a place that outlives them.
+//! Journals of what the nodes did, which survive the nodes.
 
 use semel_core::record::Token;
 use std::fs::{File, OpenOptions};
@@ -43,9 +43,9 @@ pub struct Note {
     pub event: Event,
 }
 
-/// Where nodes note what they did. An effect *is* its line.
+/// A journal of what nodes did. An effect *is* its line.
 pub trait Journal: Send + Sync + 'static {
-    /// Adds a line. It is there when this returns, also after the process was killed where others read the journal.
+    /// Adds a line. It is durable when this returns, also if the process is killed.
     fn note(&self, note: Note);
 }
 

@@ -1,15 +1,15 @@
-//! Several nodes that do to one store what engines do, with many duplicates.
+//! Several nodes that use one store like engines do, with many duplicates.
 //!
-//! What lives here: claim, effect and finish for each request, straight on a [`Store`], and the audit afterwards. What must never: an
-//! effect that was not claimed, or a claim that was guessed.
+//! Contents: claim, effect and finish for each request, directly on a [`Store`], and the audit afterwards. Every
+//! effect has a claim, and no claim is guessed.
 //!
-//! Each request wants the effect of its key to happen. It inserts a record with a token of its own; where that is done it applies the effect,
-//! which is a line in a [`Journal`], and replaces the record by one with the outcome. A claim or a finish whose answer was lost is
-//! looked for in the store and recognised by its token or its content, as in the engine. Nobody takes over a claim: where a node
-//! was killed, its keys stay unfinished.
+//! Each request inserts a record with its own token. If that succeeds, it applies the effect, which is a line in a
+//! [`Journal`], and replaces the record by one with the outcome. After a lost answer, a claim or a finish is looked
+//! up in the store and recognised by its token or content, as in the engine. Nobody takes over a claim: if a node was
+//! killed, its keys stay unfinished.
 //!
-//! Afterwards, [`audit`] compares the store with the journals of all nodes, those of killed ones included: at most one effect for each
-//! key, and nothing lost that was acknowledged.
+//! Afterwards, [`audit`] compares the store with the journals of all nodes, including those of killed ones: at most
+//! one effect per key, and no acknowledged write lost.
 
 mod audit;
 mod journal;
@@ -31,15 +31,15 @@ use tokio::task::JoinSet;
 /// What a node does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
-    /// How many keys there are. Every node comes to them in the same order.
+    /// The number of keys. Every node handles them in the same order.
     pub keys: u64,
     /// How many requests each node makes for each key.
     pub duplicates: u64,
-    /// How many requests of a node run at once.
+    /// The number of concurrent requests per node.
     pub concurrency: u64,
-    /// Where tokens come from, together with the node's name.
+    /// The seed of the tokens, together with the node's name.
     pub seed: u64,
-    /// How often a request asks a store that does not answer before it gives up.
+    /// How often a request retries before it gives up.
     pub tries_max: u32,
     /// How long it pauses between two tries.
     pub retry_pause: Duration,
@@ -59,12 +59,12 @@ impl Default for Workload {
     }
 }
 
-/// What a node, or several together, came to.
+/// The result of one or several nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Requests made.
     pub requests: u64,
-    /// Those that claimed their key, and applied its effect.
+    /// Requests that claimed their key and applied its effect.
     pub claimed: u64,
     /// Claims and finishes whose answer was lost, and that were found in the store.
     pub recognised: u64,
@@ -76,7 +76,7 @@ pub struct Report {
     pub in_progress: u64,
     /// Requests that gave up because the store did not answer, before the effect or after it.
     pub gave_up: u64,
-    /// What must never happen, in words.
+    /// Violations, as text.
     pub violations: Vec<String>,
 }
 
@@ -94,7 +94,8 @@ impl AddAssign for Report {
 }
 
 impl Workload {
-    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens are drawn from it.
+    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens
+    /// are drawn from it.
     pub async fn run_node(&self, node: &str, store: &Arc<dyn Store>, journal: &Arc<dyn Journal>) -> Report {
         let mut name = DefaultHasher::new();
         name.write(node.as_bytes());
@@ -115,7 +116,7 @@ impl Workload {
         report
     }
 
-    /// Runs several nodes at once, each with its own way to the same store, and yields what they came to together.
+    /// Runs several nodes concurrently, each with its own handle on the same store, and returns the combined result.
     pub async fn run(&self, nodes: &[(String, Arc<dyn Store>)], journal: &Arc<dyn Journal>) -> Report {
         let mut tasks = JoinSet::new();
         for (node, store) in nodes {

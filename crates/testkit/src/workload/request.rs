@@ -59,7 +59,7 @@ impl Requests {
         self.finish(key, &command, &record, report).await
     }
 
-    /// The record that this request owns now; nothing where another has the key.
+    /// The record that this request owns now; nothing if another has the key.
     async fn claim(&self, key: u64, command: &Ask, report: &mut Report) -> Result<Option<Record>, GaveUp> {
         // Claims that may be in the store although nobody could tell, or may still arrive.
         let mut loose: Vec<Write> = Vec::new();
@@ -125,7 +125,8 @@ impl Requests {
                 self.note_finish(key, own, report);
                 return Ok(());
             }
-            // Still as it was: the finish got lost, or is late. To send it again is harmless, since it names what it replaces.
+            // Still as it was: the finish got lost, or is late. To send it again is harmless, since it names what it
+            // replaces.
             if reading.record() != Some(own) {
                 let found = reading.record().map(|record| (record.state_name(), record.token()));
                 report.violations.push(format!(
@@ -153,7 +154,7 @@ impl Requests {
         Err(GaveUp)
     }
 
-    /// Waits before the next try, where there is any use in one.
+    /// Waits before the next try, if there is any use in one.
     async fn pause(&self, error: &Error) -> Result<(), GaveUp> {
         if !error.is_retryable() {
             return Err(GaveUp);

@@ -11,7 +11,7 @@ use semel_core::store::{Change, Error, Reading, Setting, Store as _, Written};
 use tokio::task::yield_now;
 
 impl Store {
-    /// Puts the record or the marker of `change` there, whatever stands there.
+    /// Puts the record or the marker of `change` there, whatever is there.
     async fn force(&self, id: CommandId, change: Change<&Record>) -> Result<Written, Error> {
         let reading = self.inner.get(id).await?;
         let bytes = match change.record() {
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// The change, on a condition of which what is ignored is taken from what stands there.
+    /// The change, on a condition of which what is ignored is taken from what is stored there.
     fn careless<'a>(&self, change: Change<&'a Record>, reading: &Reading) -> Change<&'a Record> {
         let Some(stands) = reading.record() else { return change };
         let looser = |unchanged: Unchanged| match self.wrong {

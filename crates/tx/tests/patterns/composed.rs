@@ -2,7 +2,9 @@
 
 use crate::world::{Lite, Pg, World, effect, effects, with_effects};
 use semel::core::outcome::Outcome;
-use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, Told, payload};
+use semel::{
+    Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, RequestOutcome, Scope, payload,
+};
 use semel_tx::LocalEnding;
 use semel_tx::patterns::{Binding, BusinessReferences, Counter};
 use semel_tx::postgres::{Database, transact};
@@ -16,7 +18,7 @@ fn intent(key: &str) -> Intent {
 }
 
 fn status(answer: &Answer) -> String {
-    let shown = format!("{:?}", answer.told);
+    let shown = format!("{:?}", answer.outcome);
     ["201", "409"].into_iter().find(|status| shown.contains(*status)).unwrap_or("none").to_owned()
 }
 
@@ -51,7 +53,7 @@ async fn on_postgres_a_new_key_with_the_same_reference_is_refused_for_good() {
     }
     let told: Vec<String> = answers.iter().map(status).collect();
     assert_eq!(told, ["201", "409", "201", "409"]);
-    assert!(matches!(answers[3].told, Told::Replayed(_)), "the refusal is kept under its key");
+    assert!(matches!(answers[3].outcome, RequestOutcome::Replayed(_)), "the refusal is kept under its key");
     assert_eq!(effects(&world).await, 1);
     assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, 500);
     let first = answers[0].operation_id.to_string();

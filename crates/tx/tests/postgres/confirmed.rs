@@ -1,7 +1,7 @@
 //! What is answered of a commit that the server's standby may not have.
 
 use crate::world::{body, intent, ran, work};
-use semel::{Answer, Engine, Settings, Told};
+use semel::{Answer, Engine, RequestOutcome, Settings};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_tx::Error;
@@ -69,6 +69,6 @@ async fn an_order_that_its_standby_may_lack_is_answered_once_a_commit_has_reache
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(matches!(told.told, Told::Replayed(_)) && body(&told) == "created", "{told:?}");
+    assert!(matches!(told.outcome, RequestOutcome::Replayed(_)) && body(&told) == "created", "{told:?}");
     assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2");
 }

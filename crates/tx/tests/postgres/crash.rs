@@ -5,7 +5,7 @@
 use crate::world::{World, address_in, created, insert_order, intent, intent_with, url, work};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Class, Ended, Engine, Told};
+use semel::{Attempt, Class, Ended, Engine, RequestOutcome};
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
 use semel_tx::LocalEnding;
 use semel_tx::postgres::{Database, finish_in, transact};
@@ -149,7 +149,7 @@ async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) ->
     for _ in 0..20 {
         let patient = intent(key).waiting(Duration::from_secs(5));
         match transact(engine, database, patient, work.clone()).await {
-            Ok(answer) if matches!(answer.told, Told::Ran(_) | Told::Replayed(_)) => {
+            Ok(answer) if matches!(answer.outcome, RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)) => {
                 return Some(answer.operation_id.to_string());
             }
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -181,9 +181,9 @@ async fn pay(engine: &Engine, database: &Database, schema: &str, key: &str) -> O
     };
     let intent = intent_with(key, "5", |policy| policy.class = Class::External);
     let answer = engine.execute(intent, work).await.ok()?;
-    let is_paid = match &answer.told {
-        Told::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
-        told => matches!(told, Told::Replayed(_)),
+    let is_paid = match &answer.outcome {
+        RequestOutcome::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
+        told => matches!(told, RequestOutcome::Replayed(_)),
     };
     is_paid.then(|| answer.operation_id.to_string())
 }

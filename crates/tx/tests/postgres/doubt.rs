@@ -81,7 +81,7 @@ async fn a_commit_that_hangs_is_in_doubt_and_a_retry_finds_out() {
     let told = loop {
         let patient = intent("order-1").waiting(Duration::from_secs(10));
         match transact(&engine, &holder, patient, world.ordering()).await {
-            Ok(told) if !matches!(told.told, semel::Told::InProgress { .. }) => break told,
+            Ok(told) if !matches!(told.outcome, semel::RequestOutcome::InProgress { .. }) => break told,
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     };

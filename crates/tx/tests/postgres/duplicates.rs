@@ -1,7 +1,7 @@
 //! Many of the same, at once.
 
 use crate::world::{World, body, created, insert_order, intent, ran, work};
-use semel::Told;
+use semel::RequestOutcome;
 use semel_tx::postgres::transact;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
     let hasty = intent("order-1").waiting(Duration::ZERO);
     let told = timeout(Duration::from_secs(5), transact(&second, &other, hasty, world.ordering())).await;
     let told = told.expect("a prompt answer").expect("an answer");
-    assert!(matches!(told.told, Told::InProgress { .. }), "{told:?}");
+    assert!(matches!(told.outcome, RequestOutcome::InProgress { .. }), "{told:?}");
     let waiting = tokio::spawn({
         let (second, other, ordering) = (second.clone(), other.clone(), world.ordering());
         let patient = intent("order-1").waiting(Duration::from_secs(30));

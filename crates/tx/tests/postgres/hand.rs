@@ -3,7 +3,7 @@
 use crate::world::{Events, World, body, insert_order, intent, ran};
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Answer, Engine, Told};
+use semel::{Answer, Engine, RequestOutcome};
 use semel_tx::Error;
 use semel_tx::postgres::{Database, Joined, Mine, join, transact};
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
         match joined(engine, database, key).await {
             Joined::Mine(mine) => return mine,
             Joined::Answered { answer, .. } => {
-                assert!(matches!(answer.told, Told::InProgress { .. }), "{answer:?}");
+                assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
             }
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
@@ -101,7 +101,7 @@ async fn while_it_is_open_twins_are_told_so_and_woken_by_its_commit() {
     let mine = mine(&engine, &database, "order-1").await;
     for engine in [&engine, &other] {
         let told = answered(engine, &database, "order-1").await;
-        assert!(matches!(told.told, Told::InProgress { .. }), "{told:?}");
+        assert!(matches!(told.outcome, RequestOutcome::InProgress { .. }), "{told:?}");
     }
     let waiting = |engine: &Engine| {
         let (engine, database, work) = (engine.clone(), database.clone(), world.ordering());

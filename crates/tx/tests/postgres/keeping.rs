@@ -5,7 +5,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::record::State;
 use semel::quota::{Quotas, Rate};
 use semel::sealing::{KeyRing, SealingKey};
-use semel::{Error as EngineError, Told};
+use semel::{Error as EngineError, RequestOutcome};
 use semel_tx::postgres::transact;
 use semel_tx::{Error, LocalEnding};
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn an_outcome_too_large_to_keep_is_committed_without_its_body() {
     let State::Succeeded { outcome, .. } = record.state() else { panic!("{record:?}") };
     assert_eq!(outcome.body, Body::NotRetained);
     let again = transact(&engine, &database, intent("order-1"), large).await.expect("an answer");
-    let Told::Replayed(replayed) = again.told else { panic!("{again:?}") };
+    let RequestOutcome::Replayed(replayed) = again.outcome else { panic!("{again:?}") };
     assert_eq!(replayed.outcome.body, Body::NotRetained);
 }
 
@@ -106,6 +106,9 @@ async fn a_record_past_its_time_is_not_run_again_before_its_tombstone_ends() {
     let late =
         transact(&world.engine().await, &database, short(), world.ordering()).await.expect("an answer");
     // Shortly after a start nobody says for sure that time is over.
-    assert!(matches!(late.told, Told::Expired | Told::ClockNotTrusted { .. }), "{late:?}");
+    assert!(
+        matches!(late.outcome, RequestOutcome::Expired | RequestOutcome::ClockNotTrusted { .. }),
+        "{late:?}"
+    );
     assert_eq!(world.orders().await, 1);
 }

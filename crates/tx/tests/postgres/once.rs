@@ -3,7 +3,7 @@
 use crate::world::{Events, World, body, intent, intent_with, ran, work};
 use semel::core::classify::Ending;
 use semel::core::record::StateName;
-use semel::{Class, Error as EngineError, Told};
+use semel::{Class, Error as EngineError, RequestOutcome};
 use semel_tx::Error;
 use semel_tx::postgres::transact;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ async fn effect_and_record_commit_together_and_once() {
     let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
     let database = world.database(4).await;
     let first = world.order(&engine, &database, "order-1").await.expect("it ran");
-    let Told::Ran(told) = &first.told else { panic!("{first:?}") };
+    let RequestOutcome::Ran(told) = &first.outcome else { panic!("{first:?}") };
     assert!(matches!(&told.ending, Ending::Succeeded(_)));
     let stored = told.stored.expect("it is durable");
     assert!(stored.state == StateName::Succeeded && stored.expires_at.is_some());
     let again = world.order(&engine, &database, "order-1").await.expect("an answer");
-    let Told::Replayed(replayed) = &again.told else { panic!("{again:?}") };
+    let RequestOutcome::Replayed(replayed) = &again.outcome else { panic!("{again:?}") };
     assert_eq!((again.operation_id, replayed.stored), (first.operation_id, stored));
     assert_eq!(body(&again), "created");
     assert_eq!(world.orders().await, 1);
@@ -53,7 +53,7 @@ async fn another_payload_under_the_key_is_refused() {
     for engine in [engine, world.engine().await] {
         let other = intent_with("order-1", "6", |_| {});
         let told = transact(&engine, &database, other, world.ordering()).await.expect("an answer");
-        assert!(matches!(told.told, Told::Mismatch), "{told:?}");
+        assert!(matches!(told.outcome, RequestOutcome::Mismatch), "{told:?}");
     }
     assert_eq!(world.orders().await, 1);
 }

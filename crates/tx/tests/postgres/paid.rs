@@ -4,7 +4,7 @@ use crate::world::{Events, World, address_in, body, intent_with, ran, url};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Answer, Attempt, Class, Ended, Engine, Intent, Told};
+use semel::{Answer, Attempt, Class, Ended, Engine, Intent, RequestOutcome};
 use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request, Script};
 use semel_tx::postgres::{Database, finish_in};
 use semel_tx::{Error, LocalEnding};
@@ -98,7 +98,7 @@ async fn given_up_it_ends_in_doubt_and_nothing_followed() {
     let (engine, database) = (world.engine().await, world.database_at(&through, 2).await);
     proxy.set_plan(Script::of(b"COMMIT\0", [Fault::CutBefore]));
     let told = charge_and_pay(&world, &engine, &database, "charge-1", 1).await;
-    let Told::Ran(told_ran) = &told.told else { panic!("{told:?}") };
+    let RequestOutcome::Ran(told_ran) = &told.outcome else { panic!("{told:?}") };
     assert!(matches!(told_ran.ending, Ending::InDoubt));
     assert_eq!(world.record(&engine, &told).await.state_name(), StateName::Unknown);
     assert_eq!(world.orders().await, 0);
@@ -139,7 +139,7 @@ async fn the_lease_is_not_renewed_while_the_transaction_is_open_and_is_again_aft
         Ended::new(Ending::InDoubt, (before, during, after))
     };
     let answer = engine.execute(short, work).await.expect("an answer");
-    let Told::Ran(told) = answer.told else { panic!("{answer:?}") };
+    let RequestOutcome::Ran(told) = answer.outcome else { panic!("{answer:?}") };
     assert!(matches!(told.ending, Ending::Succeeded(_)), "what was committed counts");
     let (before, during, after) = told.local;
     assert_eq!(before, during);
@@ -164,6 +164,6 @@ async fn an_attempt_that_was_settled_by_somebody_else_changes_nothing() {
         Ended::from(Ending::InDoubt)
     };
     let told = engine.execute(charge("charge-1"), work).await.expect("an answer");
-    assert!(!matches!(told.told, Told::Replayed(_)), "{told:?}");
+    assert!(!matches!(told.outcome, RequestOutcome::Replayed(_)), "{told:?}");
     assert_eq!(world.orders().await, 0);
 }

@@ -7,7 +7,7 @@ use semel::core::record::Record;
 use semel::{
     Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy, Scope,
 };
-use semel::{Told, payload};
+use semel::{RequestOutcome, payload};
 use semel_sql::postgres::{Options, Store};
 use semel_tx::postgres::{Database, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
@@ -199,18 +199,18 @@ pub(crate) fn intent_with(key: &str, body: &str, change: impl FnOnce(&mut Policy
 
 /// Whether this call ran the command.
 pub(crate) fn ran(answer: &Answer) -> bool {
-    matches!(answer.told, Told::Ran(_))
+    matches!(answer.outcome, RequestOutcome::Ran(_))
 }
 
 /// The body of the outcome that a caller was told.
 pub(crate) fn body(answer: &Answer) -> String {
     use semel::core::classify::Ending;
-    let outcome = match &answer.told {
-        Told::Ran(ran) => match &ran.ending {
+    let outcome = match &answer.outcome {
+        RequestOutcome::Ran(ran) => match &ran.ending {
             Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
             other => panic!("{other:?}"),
         },
-        Told::Replayed(replayed) => &replayed.outcome,
+        RequestOutcome::Replayed(replayed) => &replayed.outcome,
         other => panic!("no outcome: {other:?}"),
     };
     match &outcome.body {

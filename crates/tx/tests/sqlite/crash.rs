@@ -7,7 +7,7 @@ use crate::world::{Node, World, insert_order, intent, ordering};
 use rusqlite::Connection;
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Ended, Told};
+use semel::{Attempt, Ended, RequestOutcome};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::sqlite::rusqlite;
 use sqlx::SqlitePool;
@@ -126,7 +126,7 @@ async fn order(node: &Node, key: &str) -> Option<String> {
     for _ in 0..20 {
         let patient = intent(key).waiting(Duration::from_secs(5));
         match node.transact(patient, ordering).await {
-            Ok(answer) if matches!(answer.told, Told::Ran(_) | Told::Replayed(_)) => {
+            Ok(answer) if matches!(answer.outcome, RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)) => {
                 return Some(answer.operation_id.to_string());
             }
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -141,7 +141,8 @@ async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<Stri
     let mut mine = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
         Begun::Mine(mine) => mine,
         Begun::Answered(answer) => {
-            return matches!(answer.told, Told::Replayed(_)).then(|| answer.operation_id.to_string());
+            return matches!(answer.outcome, RequestOutcome::Replayed(_))
+                .then(|| answer.operation_id.to_string());
         }
     };
     let id = mine.local().operation_id.to_string();
@@ -163,9 +164,9 @@ async fn pay(node: &Node, way: Way, key: &str) -> Option<String> {
         Ended::from(Ending::InDoubt)
     };
     let answer = node.engine.execute(charge(key), work).await.ok()?;
-    let is_paid = match &answer.told {
-        Told::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
-        told => matches!(told, Told::Replayed(_)),
+    let is_paid = match &answer.outcome {
+        RequestOutcome::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
+        told => matches!(told, RequestOutcome::Replayed(_)),
     };
     is_paid.then(|| answer.operation_id.to_string())
 }

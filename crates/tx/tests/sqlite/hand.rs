@@ -2,7 +2,7 @@
 
 use crate::own::{pool, pool_of};
 use crate::world::{Events, Node, World, body, intent, ran};
-use semel::Told;
+use semel::RequestOutcome;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel_tx::Error;
@@ -102,7 +102,7 @@ async fn twins_are_told_so_while_it_is_open_and_woken_by_its_commit() {
     let (node, pool) = setup(&world).await;
     let mine = mine(&node, &pool, "order-1").await;
     let told = node.transact(intent("order-1").waiting(Duration::ZERO), crate::world::ordering).await;
-    assert!(matches!(told.expect("an answer").told, Told::InProgress { .. }));
+    assert!(matches!(told.expect("an answer").outcome, RequestOutcome::InProgress { .. }));
     let waiter = tokio::spawn({
         let node = node.clone();
         let patient = intent("order-1").waiting(Duration::from_secs(30));

@@ -3,7 +3,7 @@
 use crate::world::{Events, Node, World, body, insert_order, intent, intent_of, intent_with, ordering, ran};
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Class, Engine, Told, memory};
+use semel::{Class, Engine, RequestOutcome, memory};
 use semel_tx::{Error, LocalEnding};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ async fn an_order_and_its_record_are_committed_together_and_replayed() {
         "one write for the whole command"
     );
     let other = node.transact(intent_with("order-1", "6"), ordering).await.expect("an answer");
-    assert!(matches!(other.told, Told::Mismatch), "{other:?}");
+    assert!(matches!(other.outcome, RequestOutcome::Mismatch), "{other:?}");
     assert_eq!((world.orders(), world.records()), (1, 1));
     // Another process finds it there.
     let elsewhere = world.node().await.order("order-1").await.expect("it is replayed");

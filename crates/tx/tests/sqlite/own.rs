@@ -1,7 +1,7 @@
 //! Local commands on a connection of the application's own.
 
 use crate::world::{Events, Node, World, body, intent, ran};
-use semel::Told;
+use semel::RequestOutcome;
 use semel::core::outcome::Outcome;
 use semel_tx::Error;
 use semel_tx::sqlite::own::{Begun, Mine, begin};
@@ -60,7 +60,7 @@ async fn an_order_on_an_own_connection_is_committed_with_its_record() {
     let elsewhere = world.node().await;
     let answered = begin(&elsewhere.engine, &mut other, intent("order-1")).await.expect("an answer");
     assert!(
-        matches!(&answered, Begun::Answered(answer) if matches!(answer.told, Told::Replayed(_))),
+        matches!(&answered, Begun::Answered(answer) if matches!(answer.outcome, RequestOutcome::Replayed(_))),
         "{answered:?}"
     );
     drop(answered);
@@ -203,7 +203,12 @@ async fn own_connections_and_the_stores_thread_run_each_command_once() {
                         }
                     };
                     match told {
-                        Ok(answer) if matches!(answer.told, Told::Ran(_) | Told::Replayed(_)) => {
+                        Ok(answer)
+                            if matches!(
+                                answer.outcome,
+                                RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)
+                            ) =>
+                        {
                             return (ran(&answer), body(&answer));
                         }
                         _ => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -9,7 +9,7 @@ use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Answer, Attempt, Ended, Identity, Intent, Key, Operation, Scope, Told, payload};
+use semel::{Answer, Attempt, Ended, Identity, Intent, Key, Operation, RequestOutcome, Scope, payload};
 use semel_tx::sqlite::rusqlite;
 use semel_tx::sqlite::{finish_in, own};
 use semel_tx::{BoxError, Error, LocalEnding};
@@ -121,7 +121,7 @@ async fn given_up_it_ends_in_doubt_and_nothing_followed() {
         let world = World::new();
         let (node, way) = (world.node().await, &ways(&world).await[way]);
         let told = way.charge_and_pay(&node, "charge-1", 2, 2).await;
-        let Told::Ran(told_ran) = &told.told else { panic!("{way:?}: {told:?}") };
+        let RequestOutcome::Ran(told_ran) = &told.outcome else { panic!("{way:?}: {told:?}") };
         assert!(matches!(told_ran.ending, Ending::InDoubt), "{way:?}");
         assert_eq!(world.record(&node.engine, &told).await.state_name(), StateName::Unknown, "{way:?}");
         assert_eq!(world.orders(), 0, "{way:?}");
@@ -187,7 +187,7 @@ async fn an_attempt_that_was_settled_by_somebody_else_changes_nothing() {
             Ended::from(Ending::InDoubt)
         };
         let told = node.engine.execute(charge("charge-1"), work).await.expect("an answer");
-        assert!(!matches!(told.told, Told::Replayed(_)), "{told:?}");
+        assert!(!matches!(told.outcome, RequestOutcome::Replayed(_)), "{told:?}");
         assert_eq!(world.orders(), 0);
     }
 }

@@ -4,8 +4,8 @@ use rusqlite::Connection;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::Record;
 use semel::{
-    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy, Scope, Told,
-    payload,
+    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy,
+    RequestOutcome, Scope, payload,
 };
 use semel_sql::sqlite::{Options, Store};
 use semel_test_support::ScratchDir;
@@ -136,18 +136,18 @@ pub(crate) fn intent_of(class: Class, key: &str, body: &str) -> Intent {
 
 /// Whether this call ran the command.
 pub(crate) fn ran(answer: &Answer) -> bool {
-    matches!(answer.told, Told::Ran(_))
+    matches!(answer.outcome, RequestOutcome::Ran(_))
 }
 
 /// The body of the outcome that a caller was told.
 pub(crate) fn body(answer: &Answer) -> String {
     use semel::core::classify::Ending;
-    let outcome = match &answer.told {
-        Told::Ran(ran) => match &ran.ending {
+    let outcome = match &answer.outcome {
+        RequestOutcome::Ran(ran) => match &ran.ending {
             Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
             other => panic!("{other:?}"),
         },
-        Told::Replayed(replayed) => &replayed.outcome,
+        RequestOutcome::Replayed(replayed) => &replayed.outcome,
         other => panic!("no outcome: {other:?}"),
     };
     match &outcome.body {

@@ -1,4 +1,4 @@
-//! Records of every state with whatever may stand in their fields.
+//! Records of every state with whatever may be in their fields.
 
 use crate::codec::write;
 use crate::fingerprint::{Fingerprint, Selection};

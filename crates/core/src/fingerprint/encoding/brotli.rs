@@ -4,7 +4,7 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 
 use super::{Error, Output, PIECE_BYTES, corrupt};
 
-/// The largest window that the format has.
+/// The largest window of the format.
 pub(super) const WINDOW_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
@@ -30,7 +30,9 @@ pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> 
         output.extend(&piece[..written])?;
         match result {
             BrotliResult::ResultSuccess if available == 0 => return Ok(()),
-            BrotliResult::ResultSuccess => return Err(corrupt("something follows the brotli stream", read)),
+            BrotliResult::ResultSuccess => {
+                return Err(corrupt("unexpected data after the brotli stream", read));
+            }
             BrotliResult::NeedsMoreInput => {
                 return Err(corrupt("the brotli stream is cut short", body.len()));
             }

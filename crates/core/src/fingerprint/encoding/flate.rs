@@ -7,10 +7,10 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt};
 
-/// The window of the format, and what its decoder holds besides.
+/// The window of the format, and the other memory of its decoder.
 pub(super) const WINDOW_BYTES: usize = 64 * 1024;
 
-/// One gzip member after the other, to the end of the body. Check sums and lengths are verified.
+/// All gzip members up to the end of the body. Checksums and lengths are verified.
 pub(super) fn gzip(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let mut rest = body;
     let mut piece = vec![0; PIECE_BYTES];
@@ -34,13 +34,13 @@ pub(super) fn gzip(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     Err(corrupt("too many gzip members", body.len() - rest.len()))
 }
 
-/// The zlib format, as the standard has it, or the bare stream that some senders make of it.
+/// The zlib format of the standard, or the raw deflate stream that some senders use.
 pub(super) fn deflate(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let zlib = matches!(body, [cmf, flg, ..]
         if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)).is_multiple_of(31));
     if zlib {
         match inflate(Decompress::new(true), body, output) {
-            // A bare stream may happen to start like a zlib header; what does not decode as one is tried bare.
+            // A raw stream may start like a zlib header; if it does not decode as zlib, try it as raw.
             Err(error) if error.kind() == super::ErrorKind::Malformed => {
                 output.restart();
                 inflate(Decompress::new(false), body, output).map_err(|_| error)
@@ -65,7 +65,7 @@ fn inflate(mut state: Decompress, body: &[u8], output: &mut Output<'_>) -> Resul
         let now = position(state.total_in());
         match status {
             Status::StreamEnd if now == body.len() => return Ok(()),
-            Status::StreamEnd => return Err(corrupt("something follows the deflate stream", now)),
+            Status::StreamEnd => return Err(corrupt("unexpected data after the deflate stream", now)),
             _ if written == 0 && now == read => return Err(corrupt("the deflate stream is cut short", now)),
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! Content encodings, undone.
+//! Decoding of content encodings.
 //!
-//! What lives here: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. What must
-//! never: an allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own
-//! window is bounded by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
+//! Contents: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. Never here: an
+//! allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own window is bounded
+//! by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
 
 mod brotli;
 mod flate;
@@ -13,48 +13,47 @@ use super::error::{Error, ErrorKind};
 
 const SUBJECT: &str = "Content-Encoding";
 
-/// A list with more names than this has no honest use.
+/// Longer lists have no legitimate use.
 const CODINGS_MAX: usize = 4;
 
-/// More gzip members or zstd frames in one body than this have no honest use either, and each of them sets a
-/// decoder up anew.
+/// More gzip members or zstd frames have no legitimate use either, and each one needs a new decoder.
 const MEMBERS_MAX: usize = 4096;
 
-/// So many bytes may come of however few.
+/// Decoded bodies up to this size may have any expansion.
 const EXPANDED_FREELY: usize = 1 << 20;
 
-/// Beyond that, a body that expands more than so many times has no honest use: JSON and forms come to a tenth of it.
+/// Beyond that size, the largest expansion. JSON and forms typically reach a tenth of it.
 const EXPANSION_MAX: usize = 100;
 
-/// The most bytes that come of a body of `encoded` bytes, where `bytes_max` are allowed.
+/// The largest decoded size of a body of `encoded` bytes, if `bytes_max` are allowed.
 pub(super) fn decoded_max(encoded: usize, bytes_max: usize) -> usize {
     encoded.saturating_mul(EXPANSION_MAX).max(EXPANDED_FREELY).min(bytes_max)
 }
 
-/// What the `Content-Encoding` of a body comes to.
+/// The content encoding of a body.
 pub(super) enum Coding {
-    /// Nothing is to be undone.
+    /// Nothing to decode.
     None,
-    /// One of those named is unknown: all of them stay on the body.
+    /// At least one coding is unknown: the body is not decoded at all.
     Unknown(Vec<Vec<u8>>),
-    /// One that is undone.
+    /// One known coding.
     Known(Decoder),
 }
 
-/// What the `lines` of the header say about `body`.
+/// Reads the header `lines` for `body`.
 ///
-/// Several known ones on top of one another are refused: each multiplies what a few bytes can ask for.
+/// Several known codings are refused: each multiplies what a few bytes can expand to.
 pub(super) fn coding(lines: &[&[u8]], body: &[u8], bytes_max: usize) -> Result<Coding, Error> {
     if body.len() > bytes_max {
         return Err(too_large(bytes_max));
     }
-    // An empty body is just empty, whatever is said about it.
+    // An empty body is empty under any coding.
     if body.is_empty() {
         return Ok(Coding::None);
     }
     let names = names(lines);
     if names.len() > CODINGS_MAX {
-        return Err(Error::new(ErrorKind::Malformed, SUBJECT, "more than four codings on one body"));
+        return Err(Error::new(ErrorKind::Malformed, SUBJECT, "more than four content codings"));
     }
     let decoders: Option<Vec<Decoder>> = names.iter().map(|name| Decoder::by_name(name)).collect();
     match decoders.as_deref() {
@@ -62,18 +61,18 @@ pub(super) fn coding(lines: &[&[u8]], body: &[u8], bytes_max: usize) -> Result<C
         Some([]) => Ok(Coding::None),
         Some([decoder]) => Ok(Coding::Known(*decoder)),
         Some(_) => {
-            let problem = "more than one coding on one body; send it with one of gzip, deflate, br and zstd";
+            let problem = "more than one content coding; use only one of gzip, deflate, br and zstd";
             Err(Error::new(ErrorKind::Malformed, SUBJECT, problem))
         }
     }
 }
 
-/// Takes what is decoded, piece by piece.
+/// Receives the decoded body in pieces.
 pub(super) trait Pieces {
     /// A piece that is not empty.
     fn piece(&mut self, bytes: &[u8]);
 
-    /// What came so far was read as what it is not: it comes again from the beginning.
+    /// The pieces so far were decoded in the wrong format: decoding starts again from the beginning.
     fn restart(&mut self);
 }
 
@@ -81,7 +80,7 @@ pub(super) trait Pieces {
 #[derive(Clone, Copy)]
 pub(super) struct Decoder {
     decode: Decode,
-    /// The most that it holds besides what it is given and what it hands over.
+    /// The most memory that it needs, besides input and output.
     held_bytes_max: usize,
 }
 
@@ -99,14 +98,14 @@ impl Decoder {
         Some(Self { decode, held_bytes_max })
     }
 
-    /// The most bytes that decoding a body of `encoded` bytes takes where its pieces are not kept.
+    /// The most memory that decoding a body of `encoded` bytes needs if its pieces are not kept.
     pub(super) fn bytes_max(self, encoded: usize, bytes_max: usize) -> usize {
-        // A window that is never filled takes no more memory than what came.
+        // A window that is never filled uses only as much memory as was decoded.
         let filled = decoded_max(encoded, bytes_max).saturating_mul(2).max(flate::WINDOW_BYTES);
         self.held_bytes_max.min(filled) + PIECE_BYTES
     }
 
-    /// Undoes the coding of `body`, of which at most `bytes_max` may come, and hands it over as it comes.
+    /// Decodes `body`, at most `bytes_max` bytes, and passes the pieces to `to`.
     pub(super) fn stream(self, body: &[u8], bytes_max: usize, to: &mut dyn Pieces) -> Result<(), Error> {
         let decoded_max = decoded_max(body.len(), bytes_max);
         let mut output = Output { to, count: 0, bytes_max: decoded_max };
@@ -116,7 +115,7 @@ impl Decoder {
         })
     }
 
-    /// The same, kept as a whole.
+    /// Decodes `body` into one buffer.
     pub(super) fn whole(self, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut kept = Kept { bytes: Vec::new(), bytes_max: decoded_max(body.len(), bytes_max) };
         self.stream(body, bytes_max, &mut kept)?;
@@ -124,7 +123,7 @@ impl Decoder {
     }
 }
 
-/// The codings in the order they were applied: lower case, without `identity`, and at most one too many.
+/// The codings in the order they were applied: lower case, without `identity`, and at most one more than allowed.
 fn names(lines: &[&[u8]]) -> Vec<Vec<u8>> {
     lines
         .iter()
@@ -140,7 +139,7 @@ fn too_large(bytes_max: usize) -> Error {
 }
 
 fn expanded(decoded_max: usize) -> Error {
-    Error::new(ErrorKind::TooLarge, "body", "decoded, it is more than a hundred times as long")
+    Error::new(ErrorKind::TooLarge, "body", "the decoded body is more than a hundred times as long")
         .at(decoded_max)
 }
 
@@ -148,7 +147,7 @@ fn corrupt(problem: &'static str, position: usize) -> Error {
     Error::malformed(SUBJECT, problem, position)
 }
 
-/// Where decoded bytes go, up to the limit.
+/// The output of a decoder, up to the limit.
 struct Output<'a> {
     to: &'a mut dyn Pieces,
     count: usize,
@@ -156,7 +155,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Hands a piece over, or refuses it where it would pass the limit.
+    /// Passes on a piece, or fails if it would exceed the limit.
     fn extend(&mut self, piece: &[u8]) -> Result<(), Error> {
         if piece.len() > self.bytes_max - self.count {
             return Err(too_large(self.bytes_max));
@@ -168,14 +167,14 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// What came so far is taken back.
+    /// Discards the output so far.
     fn restart(&mut self) {
         self.count = 0;
         self.to.restart();
     }
 }
 
-/// Decoded bytes, all of them.
+/// All decoded bytes.
 struct Kept {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -186,7 +185,8 @@ impl Pieces for Kept {
         let needed = self.bytes.len() + piece.len();
         if needed > self.bytes.capacity() {
             let doubled = needed.max(self.bytes.capacity() * 2);
-            // Near the limit one step goes all the way: old and new memory together stay below 1.25 times it.
+            // Near the limit, grow to the limit in one step: the old and the new buffer together stay below 1.25
+            // times the limit.
             let capacity = if doubled > self.bytes_max / 4 { self.bytes_max.max(needed) } else { doubled };
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
@@ -198,7 +198,7 @@ impl Pieces for Kept {
     }
 }
 
-/// Pieces that a decoder hands over: small beside its window.
+/// The size of a decoder's pieces: small compared to its window.
 const PIECE_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! XXH64 with seed zero, whose low 32 bits are the check sum of a zstd frame.
+//! XXH64 with seed zero, whose low 32 bits are the checksum of a zstd frame.
 //!
-//! Here only to notice damage; nothing of a fingerprint rests on it.
+//! Only detects damage; fingerprints do not depend on it.
 
 const P1: u64 = 0x9e37_79b1_85eb_ca87;
 const P2: u64 = 0xc2b2_ae3d_27d4_eb4f;
@@ -14,10 +14,10 @@ fn round(lane: u64, word: u64) -> u64 {
 
 const STRIPE_BYTES: usize = 32;
 
-/// The sum of what came so far.
+/// The hash of the input so far.
 pub(super) struct Xxh64 {
     lanes: [u64; 4],
-    /// What came since the last whole stripe.
+    /// The input since the last complete stripe.
     rest: [u8; STRIPE_BYTES],
     rest_len: usize,
     total: u64,

@@ -8,9 +8,9 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use super::xxh64::Xxh64;
 use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt, too_large};
 
-/// The largest window that the standard lets a sender of this coding ask for.
+/// The largest window that the standard allows for this content encoding.
 const WINDOW_BYTES_MAX: usize = 8 << 20;
-/// The window stands in a ring of the next power of two.
+/// The decoder keeps the window in a ring buffer of the next power of two.
 pub(super) const HELD_BYTES_MAX: usize = 2 * WINDOW_BYTES_MAX;
 
 pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
@@ -28,7 +28,7 @@ pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> 
                 rest = skipped.ok_or_else(|| corrupt("a zstd frame is cut short", start))?;
             }
             Err(FrameDecoderError::WindowSizeTooBig { .. }) => {
-                return Err(corrupt("a zstd frame asks for a window of more than 8 MiB", start));
+                return Err(corrupt("a zstd frame requires a window of more than 8 MiB", start));
             }
             Err(_) => return Err(corrupt("not zstd, or damaged", start)),
         }
@@ -39,7 +39,7 @@ pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> 
     Err(corrupt("too many zstd frames", body.len() - rest.len()))
 }
 
-/// Decodes the frame that starts at `start` and whose head the decoder has read; `rest` is what follows the head.
+/// Decodes the frame that starts at `start` after the decoder has read its header; `rest` follows the header.
 fn frame(
     decoder: &mut FrameDecoder,
     body: &[u8],
@@ -72,21 +72,21 @@ fn frame(
             }
         }
     }
-    // A frame keeps the low half of the sum.
+    // A frame contains the low half of the checksum.
     let sum = sum.map(|sum| sum.finish() & u64::from(u32::MAX));
     let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| Some(u64::from(found)) == sum);
     if !sum_matches || declared.is_some_and(|size| size != (output.count - before) as u64) {
-        return Err(corrupt("a zstd frame does not match its check sum or size", start));
+        return Err(corrupt("a zstd frame does not match its checksum or size", start));
     }
     Ok(())
 }
 
-/// Whether the head of a frame states the size of its content: by a field of its own, or as a single segment.
+/// Whether the header of a frame states the content size, in its own field or as a single segment.
 fn declares_size(frame: &[u8]) -> bool {
     frame.get(4).is_some_and(|descriptor| descriptor >> 6 != 0 || descriptor & 0x20 != 0)
 }
 
-/// Whether a sum follows the frame.
+/// Whether a checksum follows the frame.
 fn has_sum(frame: &[u8]) -> bool {
     frame.get(4).is_some_and(|descriptor| descriptor & 0x04 != 0)
 }

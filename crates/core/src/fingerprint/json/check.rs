@@ -1,7 +1,7 @@
-//! The first pass over a JSON body: is it JSON, and in which order do its members go?
+//! The first pass over a JSON body: check the syntax and find the order of members.
 //!
-//! What lives here: the grammar, and an [`Order`] that holds, for each object whose members do not already stand
-//! in order, where they start. What must never: values. A member is four bytes here, whatever is in it.
+//! Contents: the grammar, and an [`Order`] with the start of each member of every object whose members are not
+//! sorted. A member takes four bytes, whatever its size.
 //!
 //! Memory: both tables are allocated once, at a size that the body itself bounds. A member takes at least four
 //! bytes of body and has a colon, so the members' table takes at most as many bytes as the body; an object with
@@ -16,7 +16,7 @@ const LAST: u32 = 1 << 31;
 /// Positions are held in 31 bits.
 const BODY_BYTES_END: usize = LAST as usize;
 
-/// In which order the members of a checked body go.
+/// The canonical order of the members of a checked body.
 pub(super) struct Order {
     /// Positions of member names, object by object; [`LAST`] is set on the last of each.
     members: Vec<u32>,
@@ -25,8 +25,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The place of the object that starts at `start`, if it has one. `hint` is where the search begins, and is
-    /// moved on: objects are mostly asked for one after the other.
+    /// The place of the object that starts at `start`, if it is in the table. The search begins at `hint` and
+    /// advances it, because objects are mostly looked up in order.
     #[inline]
     pub(super) fn find(&self, start: usize, hint: &mut usize) -> Option<usize> {
         let key = narrow(start);
@@ -65,15 +65,15 @@ fn narrow(position: usize) -> u32 {
 /// Checks a whole body and returns the order of its members.
 pub(super) fn check(body: &[u8]) -> Result<Order, Error> {
     if body.len() >= BODY_BYTES_END {
-        return Err(Error::new(ErrorKind::TooLarge, SUBJECT, "2 GiB or more cannot be put in order"));
+        return Err(Error::new(ErrorKind::TooLarge, SUBJECT, "bodies of 2 GiB or more are not supported"));
     }
     if let Err(error) = std::str::from_utf8(body) {
-        return Err(Error::malformed(SUBJECT, "this is not UTF-8", error.valid_up_to()));
+        return Err(Error::malformed(SUBJECT, "invalid UTF-8", error.valid_up_to()));
     }
     Checker::new(body).document().map_err(|Problem(problem, at)| Error::malformed(SUBJECT, problem, at))
 }
 
-/// How often `byte` occurs. Summed up in bytes, piece by piece, so that the compiler counts many at a time.
+/// How often `byte` occurs. Summed in small chunks, so that the compiler can vectorise it.
 fn count(bytes: &[u8], byte: u8) -> usize {
     let pieces = bytes.chunks(usize::from(u8::MAX));
     pieces.map(|piece| usize::from(piece.iter().map(|b| u8::from(*b == byte)).sum::<u8>())).sum()
@@ -83,8 +83,8 @@ struct Checker<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    /// Finished objects fill this table from its start, `done` of them; the members of objects that are still
-    /// open stand at its end, from `open` on, the newest first. Together they never outnumber the colons.
+    /// The first `done` entries are of finished objects; members of objects that are still open are at the end, from
+    /// `open` on, the newest first. There are never more entries than colons.
     members: Vec<u32>,
     done: usize,
     open: usize,
@@ -111,9 +111,9 @@ impl<'a> Checker<'a> {
         self.value()?;
         self.white_space();
         if self.at < self.bytes.len() {
-            return Err(Problem("something follows the value", self.at));
+            return Err(Problem("unexpected data after the value", self.at));
         }
-        // Inner objects end first; the second pass looks objects up by where they start.
+        // Inner objects end first, but the second pass looks up objects by their start.
         self.objects.sort_unstable();
         Ok(Order { members: self.members, objects: self.objects })
     }
@@ -139,15 +139,15 @@ impl<'a> Checker<'a> {
             Some(b't') => self.word(b"true")?,
             Some(b'f') => self.word(b"false")?,
             Some(b'n') => self.word(b"null")?,
-            Some(_) => return Err(Problem("no JSON value starts like this", self.at)),
-            None => return Err(Problem("the body ends where a value should stand", self.at)),
+            Some(_) => return Err(Problem("expected a JSON value", self.at)),
+            None => return Err(Problem("expected a JSON value, found the end of the body", self.at)),
         }
         Ok(())
     }
 
     fn word(&mut self, word: &[u8]) -> Result<(), Problem> {
         if !self.bytes[self.at..].starts_with(word) {
-            return Err(Problem("no JSON value starts like this", self.at));
+            return Err(Problem("expected a JSON value", self.at));
         }
         self.at += word.len();
         Ok(())
@@ -155,7 +155,7 @@ impl<'a> Checker<'a> {
 
     fn nested(&mut self, inside: fn(&mut Self) -> Result<(), Problem>) -> Result<(), Problem> {
         if self.depth == DEPTH_MAX {
-            return Err(Problem("more than 128 arrays and objects inside one another", self.at));
+            return Err(Problem("more than 128 nested arrays and objects", self.at));
         }
         self.depth += 1;
         inside(self)?;
@@ -176,7 +176,7 @@ impl<'a> Checker<'a> {
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => break,
-                _ => return Err(Problem("an array goes on with a comma or a closing bracket", self.at)),
+                _ => return Err(Problem("expected a comma or a closing bracket", self.at)),
             }
             self.white_space();
         }
@@ -196,16 +196,16 @@ impl<'a> Checker<'a> {
         }
         loop {
             if self.peek() != Some(b'"') {
-                return Err(Problem("a member name in quotation marks should stand here", self.at));
+                return Err(Problem("expected a member name in quotation marks", self.at));
             }
             let name = self.at;
             self.at = string::check(self.bytes, name)?;
             self.white_space();
             if self.peek() != Some(b':') {
-                return Err(Problem("a colon should follow the member name", self.at));
+                return Err(Problem("expected a colon after the member name", self.at));
             }
             self.at += 1;
-            // Only now, since the table has room for as many members as there are colons.
+            // Only now, because the table has room for as many members as there are colons.
             if in_order && self.open < base {
                 let before = self.members[self.open] as usize;
                 in_order = string::compare(self.bytes, before, name).is_lt();
@@ -218,7 +218,7 @@ impl<'a> Checker<'a> {
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => break,
-                _ => return Err(Problem("an object goes on with a comma or a closing brace", self.at)),
+                _ => return Err(Problem("expected a comma or a closing brace", self.at)),
             }
             self.white_space();
         }

@@ -1,7 +1,7 @@
-//! The second pass over a JSON body: write it in its one spelling.
+//! The second pass over a JSON body: write its canonical form.
 //!
-//! What lives here: walking a checked body in canonical order, leaving out what is excluded. What must never:
-//! errors. Everything that can be wrong with a body is found by the first pass.
+//! Contents: walking a checked body in canonical order, without excluded values. It cannot fail: the first pass finds
+//! every error.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use super::check::Order;
 use super::find::{find, next, skip, white_space};
 use super::{number, string};
 
-/// What is left of the pointers to exclude on the way down: those from `range` whose first `depth` steps led here.
+/// The excluded pointers that still apply at this depth: those in `range` whose first `depth` steps match.
 #[derive(Clone)]
 struct Excluded {
     range: Range<usize>,
     depth: usize,
 }
 
-/// What excluding has to say about one member or element.
-enum Verdict {
+/// Whether a member or element is excluded.
+enum Exclusion {
     Out,
     In(Excluded),
 }
@@ -28,7 +28,7 @@ pub(super) struct Emitter<'a, S> {
     bytes: &'a [u8],
     order: &'a Order,
     hint: usize,
-    /// Sorted step by step, so that those below one place are neighbours.
+    /// Sorted step by step, so that pointers into one value are neighbours.
     exclude: &'a [Pointer],
     sink: &'a mut S,
 }
@@ -50,8 +50,8 @@ impl<'a, S: Sink> Emitter<'a, S> {
         let mut excluded = self.everything();
         for step in pointer.steps() {
             match self.judge(&excluded, |candidate| candidate.cmp(step.as_str())) {
-                Verdict::Out => return false,
-                Verdict::In(below) => excluded = below,
+                Exclusion::Out => return false,
+                Exclusion::In(below) => excluded = below,
             }
         }
         self.value(at, &excluded);
@@ -63,7 +63,7 @@ impl<'a, S: Sink> Emitter<'a, S> {
     }
 
     /// Narrows `excluded` by one step. `compare` orders a candidate step against the one taken.
-    fn judge(&self, excluded: &Excluded, compare: impl Fn(&str) -> std::cmp::Ordering) -> Verdict {
+    fn judge(&self, excluded: &Excluded, compare: impl Fn(&str) -> std::cmp::Ordering) -> Exclusion {
         let depth = excluded.depth;
         let Range { start, end } = excluded.range;
         let candidates = &self.exclude[start..end];
@@ -71,9 +71,9 @@ impl<'a, S: Sink> Emitter<'a, S> {
         let low = start + candidates.partition_point(|pointer| step(pointer).is_lt());
         let high = start + candidates.partition_point(|pointer| step(pointer).is_le());
         match self.exclude[low..high].first() {
-            // The shortest of them sorts first, and it may end here.
-            Some(pointer) if pointer.steps().len() == depth + 1 => Verdict::Out,
-            _ => Verdict::In(Excluded { range: low..high, depth: depth + 1 }),
+            // The shortest one sorts first, and may end here.
+            Some(pointer) if pointer.steps().len() == depth + 1 => Exclusion::Out,
+            _ => Exclusion::In(Excluded { range: low..high, depth: depth + 1 }),
         }
     }
 
@@ -102,15 +102,15 @@ impl<'a, S: Sink> Emitter<'a, S> {
         let mut index = 0_usize;
         while self.bytes[at] != b']' {
             let verdict = if excluded.range.is_empty() {
-                Verdict::In(excluded.clone())
+                Exclusion::In(excluded.clone())
             } else {
                 let text = index.to_string();
                 self.judge(excluded, |candidate| candidate.cmp(text.as_str()))
             };
             index += 1;
             at = match verdict {
-                Verdict::Out => skip(self.bytes, at),
-                Verdict::In(below) => {
+                Exclusion::Out => skip(self.bytes, at),
+                Exclusion::In(below) => {
                     if !first {
                         self.sink.push(b',');
                     }
@@ -129,7 +129,7 @@ impl<'a, S: Sink> Emitter<'a, S> {
         let mut first = true;
         let mut at = white_space(self.bytes, start + 1);
         if let Some(mut place) = self.order.find(start, &mut self.hint) {
-            // The member that stands last in the body may come at any time; the object ends behind it.
+            // Members are not in body order; the object ends after the one that is last in the body.
             let mut end = at;
             loop {
                 let (name, last) = self.order.member(place);
@@ -157,8 +157,8 @@ impl<'a, S: Sink> Emitter<'a, S> {
             excluded.clone()
         } else {
             match self.judge(excluded, |candidate| string::compare_with(bytes, name, candidate).reverse()) {
-                Verdict::In(below) => below,
-                Verdict::Out => {
+                Exclusion::In(below) => below,
+                Exclusion::Out => {
                     let colon = white_space(bytes, string::end(bytes, name));
                     return skip(bytes, white_space(bytes, colon + 1));
                 }

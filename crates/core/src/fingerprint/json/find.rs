@@ -1,6 +1,6 @@
-//! Finding a place in a checked JSON body.
+//! Finding a value in a checked JSON body.
 //!
-//! What lives here: stepping over values, and following a pointer. What must never: bodies that were not checked.
+//! Contents: skipping values and following a pointer. Only for bodies that were checked.
 
 use super::super::pointer::Pointer;
 use super::string;
@@ -13,7 +13,7 @@ pub(super) fn white_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The position behind the value at `at`.
+/// The position after the value at `at`.
 pub(super) fn skip(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {
@@ -81,7 +81,7 @@ fn element(bytes: &[u8], array: usize, step: &str) -> Option<usize> {
     None
 }
 
-/// From behind a value to the next member or element, or to the closing bracket.
+/// From the end of a value to the next member or element, or to the closing bracket.
 pub(super) fn next(bytes: &[u8], at: usize) -> usize {
     let at = white_space(bytes, at);
     if bytes[at] == b',' { white_space(bytes, at + 1) } else { at }

@@ -1,13 +1,12 @@
-//! JSON bodies, by what they say rather than how they are spelled.
+//! JSON bodies, compared by meaning instead of spelling.
 //!
-//! What lives here: a lexer of our own that passes over the body twice and never builds a tree. The first pass
-//! checks and sorts, the second writes. What must never: floating point, or an answer for a body that two readers
-//! could understand differently.
+//! Contents: a lexer that passes over the body twice and never builds a tree. The first pass checks and sorts, the
+//! second writes. Never here: floating point. A body that two parsers could understand differently is refused.
 //!
-//! The canonical text has no white space; members by the UTF-8 bytes of their names; strings with only the
-//! escapes they need; and numbers as sign, digits and exponent, by exact decimal value. Members that occur twice,
-//! lone surrogates, anything that is not UTF-8, and more than 128 arrays and objects inside one another are
-//! refused. Beside the body, at most twice its size is ever allocated.
+//! The canonical text has no white space. Members are sorted by the UTF-8 bytes of their names, strings have only the
+//! escapes they need, and numbers are sign, digits and exponent by exact decimal value. Duplicate members, lone
+//! surrogates, invalid UTF-8 and more than 128 nested arrays and objects are refused. At most twice the size of the
+//! body is allocated.
 
 mod check;
 mod emit;
@@ -21,7 +20,7 @@ use super::sink::Sink;
 use emit::Emitter;
 use std::fmt;
 
-/// How many arrays and objects may stand inside one another.
+/// The deepest nesting of arrays and objects.
 const DEPTH_MAX: usize = 128;
 
 const SUBJECT: &str = "JSON body";
@@ -30,7 +29,7 @@ const SUBJECT: &str = "JSON body";
 #[derive(Debug, PartialEq, Eq)]
 struct Problem(&'static str, usize);
 
-/// The canonical text of a JSON document: equal for two documents exactly when they say the same.
+/// The canonical text of a JSON document: two documents have the same canonical text exactly if they mean the same.
 ///
 /// ```
 /// use semel_core::fingerprint::json;
@@ -42,21 +41,21 @@ struct Problem(&'static str, usize);
 pub fn canonical(body: &[u8]) -> Result<String, Error> {
     let mut text = Vec::with_capacity(body.len());
     write(body, &Places::default(), &mut text)?;
-    // Canonical text is put together from parts of a body that was checked to be UTF-8.
-    String::from_utf8(text).map_err(|_| Error::new(ErrorKind::Malformed, SUBJECT, "this is not UTF-8"))
+    // Canonical text consists of parts of a body that is valid UTF-8.
+    String::from_utf8(text).map_err(|_| Error::new(ErrorKind::Malformed, SUBJECT, "invalid UTF-8"))
 }
 
-/// What stands at one place of a JSON body, as far as a key can be made of it.
+/// The value at one place of a JSON body, for use in a key.
 ///
-/// A string and a number are told apart, so that `100` and `"1e2"` do not become one key. Debug output tells how long it is, never what it
-/// is: it may become a key.
+/// Strings and numbers are distinguished, so that `100` and `"1e2"` are different keys. Debug output shows only the
+/// length, because the value may become a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Scalar {
-    /// Nothing stands there.
+    /// No value.
     Absent,
-    /// `null`, a truth value, an array or an object: no one text to make a key of.
+    /// `null`, a boolean, an array or an object: not usable in a key.
     Unusable,
-    /// A string, by what it spells.
+    /// A string, unescaped.
     Text(String),
     /// A number, by its canonical text: `1e2` for `100`.
     Number(String),
@@ -73,7 +72,7 @@ impl fmt::Debug for Scalar {
     }
 }
 
-/// What stands at the place that `pointer` names.
+/// The value at the place that `pointer` names.
 ///
 /// The whole body is checked, so a body that cannot be fingerprinted has no scalars either.
 ///
@@ -102,17 +101,17 @@ pub fn scalar_at(body: &[u8], pointer: &Pointer) -> Result<Scalar, Error> {
     })
 }
 
-/// The pointers of a selection, taken apart.
+/// The parsed pointers of a selection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Places {
-    /// By the bytes of their text.
+    /// Sorted by the bytes of their text.
     pub(super) include: Vec<Pointer>,
-    /// Step by step.
+    /// Sorted step by step.
     pub(super) exclude: Vec<Pointer>,
 }
 
-/// Writes what is selected of a body: the canonical text, or, where places are included, one object that names
-/// each of them with its value or with the bare word `absent`, which no JSON value is.
+/// Writes the selected part of a body: the canonical text or, if pointers are included, one object with each pointer
+/// and its value, or the word `absent`, which is not a JSON value.
 pub(super) fn write<S: Sink>(body: &[u8], places: &Places, sink: &mut S) -> Result<(), Error> {
     let order = check::check(body)?;
     if places.include.is_empty() {

@@ -1,7 +1,7 @@
 //! JSON numbers, written by their exact decimal value.
 //!
-//! What lives here: one spelling per value, made from the digits as they stand. What must never: a binary number
-//! for the mantissa, or writing out zeros that the exponent stands for.
+//! Contents: one canonical form per value, computed from the decimal digits. Never here: a binary number for the
+//! mantissa, or expanded zeros.
 //!
 //! A number is its digits, without the zeros at either end, times a power of ten. So `100` is `1e2`, `0.50` is
 //! `5e-1`, and every zero is `0`. The exponent may have any number of digits; it is then added up as text.
@@ -9,7 +9,7 @@
 use super::super::sink::Sink;
 use super::Problem;
 
-/// Checks the number at `start` and returns the position behind it.
+/// Checks the number at `start` and returns the position after it.
 #[inline]
 pub(super) fn check(bytes: &[u8], start: usize) -> Result<usize, Problem> {
     let mut at = start;
@@ -23,7 +23,7 @@ pub(super) fn check(bytes: &[u8], start: usize) -> Result<usize, Problem> {
     }
     match bytes.get(at) {
         Some(b'.') => at = some_digits(bytes, at + 1)?,
-        Some(b'0'..=b'9') => return Err(Problem("a number has no leading zeros", at)),
+        Some(b'0'..=b'9') => return Err(Problem("a number must not have leading zeros", at)),
         Some(b'e' | b'E') => {}
         _ => return Ok(at),
     }
@@ -52,12 +52,12 @@ fn some_digits(bytes: &[u8], at: usize) -> Result<usize, Problem> {
     }
 }
 
-/// Writes the checked number at `start` and returns the position behind it.
+/// Writes the checked number at `start` and returns the position after it.
 #[inline]
 pub(super) fn write<S: Sink>(bytes: &[u8], start: usize, sink: &mut S) -> usize {
     let first = start + usize::from(bytes[start] == b'-');
     let end = digits_end(bytes, first + 1);
-    // Most numbers are short integers that end in another digit than zero: they are written as they stand.
+    // Most numbers are short integers that end in another digit than zero: they are written unchanged.
     if !matches!(bytes.get(end), Some(b'.' | b'e' | b'E')) && bytes[end - 1] != b'0' {
         sink.write(&bytes[start..end]);
         return end;
@@ -85,10 +85,10 @@ fn write_any<S: Sink>(bytes: &[u8], start: usize, whole_end: usize, sink: &mut S
         _ => (Exponent { negative: false, digits: b"" }, fraction_end),
     };
 
-    // Take the zeros off both ends of the digits, across the point.
+    // Remove zeros from both ends of the digits, across the point.
     let mut whole = trim_start(whole);
     let mut fraction = trim_end(fraction);
-    // How far the last remaining digit is from the units: what is added to the exponent.
+    // The distance of the last remaining digit from the units: added to the exponent.
     let mut shift = -to_i64(fraction.len());
     if fraction.is_empty() {
         let trimmed = trim_end(whole);
@@ -125,7 +125,7 @@ fn to_i64(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 
-/// An exponent as it stands: its digits without leading zeros.
+/// The digits of an exponent, without leading zeros.
 struct Exponent<'a> {
     negative: bool,
     digits: &'a [u8],
@@ -136,7 +136,7 @@ const WORD_DIGITS: usize = 18;
 const WORD_END: i64 = 1_000_000_000_000_000_000;
 
 impl Exponent<'_> {
-    /// Writes `e` and the sum of exponent and shift, or nothing where that is zero.
+    /// Writes `e` and the sum of exponent and shift, or nothing if that is zero.
     fn write_shifted<S: Sink>(&self, shift: i64, sink: &mut S) {
         if self.digits.len() > WORD_DIGITS {
             return self.write_shifted_long(shift, sink);

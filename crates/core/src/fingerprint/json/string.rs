@@ -1,7 +1,7 @@
-//! JSON strings: checking them, comparing them by what they spell, writing them in one spelling.
+//! JSON strings: checking, comparing by content, and writing in canonical form.
 //!
-//! What lives here: everything between two quotation marks. Positions are those of bytes in the body; a string is
-//! named by the position of its opening quotation mark. What must never: values other than strings.
+//! Contents: everything between two quotation marks. Positions are byte offsets in the body; a string is identified
+//! by the position of its opening quotation mark.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use super::Problem;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
 
-/// The first byte from `at` on that is a quotation mark, a backslash or a control character.
+/// The first quotation mark, backslash or control character from `at` on.
 ///
-/// Looks at eight bytes at a time. Subtracting from each byte borrows into its high bit where the byte is small
-/// enough; borrows only reach later bytes, so the first hit is always a true one.
+/// Looks at eight bytes at a time. Subtracting from a byte sets its high bit if the byte is small enough; borrows
+/// only affect later bytes, so the first hit is always correct.
 #[inline]
 pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
@@ -36,7 +36,7 @@ pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Checks the string at `start` and returns the position behind it.
+/// Checks the string at `start` and returns the position after it.
 #[inline]
 pub(super) fn check(bytes: &[u8], start: usize) -> Result<usize, Problem> {
     let mut at = start + 1;
@@ -46,7 +46,7 @@ pub(super) fn check(bytes: &[u8], start: usize) -> Result<usize, Problem> {
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => at = check_escape(bytes, at)?,
             Some(_) => return Err(Problem("a control character in a string must be escaped", at)),
-            None => return Err(Problem("a string does not end", start)),
+            None => return Err(Problem("unterminated string", start)),
         }
     }
 }
@@ -56,19 +56,19 @@ fn check_escape(bytes: &[u8], at: usize) -> Result<usize, Problem> {
     match bytes.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => match code_unit(bytes, at) {
-            None => Err(Problem("\\u is followed by four hexadecimal digits", at)),
+            None => Err(Problem("\\u must be followed by four hexadecimal digits", at)),
             Some(0xd800..0xdc00) => match low_surrogate(bytes, at + 6) {
                 Some(_) => Ok(at + 12),
-                None => Err(Problem("a lone surrogate is no character", at)),
+                None => Err(Problem("lone surrogate", at)),
             },
-            Some(0xdc00..0xe000) => Err(Problem("a lone surrogate is no character", at)),
+            Some(0xdc00..0xe000) => Err(Problem("lone surrogate", at)),
             Some(_) => Ok(at + 6),
         },
-        _ => Err(Problem("no such escape in a string", at)),
+        _ => Err(Problem("invalid escape in a string", at)),
     }
 }
 
-/// The 16 bits that `\uXXXX` at `at` stands for.
+/// The code unit of `\uXXXX` at `at`.
 fn code_unit(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at + 2..at + 6)?.iter().try_fold(0, |unit, byte| {
         let digit = char::from(*byte).to_digit(16)?;
@@ -81,7 +81,7 @@ fn low_surrogate(bytes: &[u8], at: usize) -> Option<u32> {
     (0xdc00..0xe000).contains(&unit).then_some(unit)
 }
 
-/// What the checked escape at `at` stands for, and the position behind it.
+/// The character of the checked escape at `at`, and the position after it.
 fn unescape(bytes: &[u8], at: usize) -> (char, usize) {
     let c = match bytes[at + 1] {
         b'b' => '\u{8}',
@@ -106,7 +106,7 @@ fn unescape(bytes: &[u8], at: usize) -> (char, usize) {
 struct Spelled<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What is left of the last escape's character.
+    /// The remaining bytes of the last escape's character.
     rest: [u8; 4],
     rest_at: usize,
 }
@@ -144,7 +144,7 @@ impl Iterator for Spelled<'_> {
     }
 }
 
-/// Compares two checked strings by the UTF-8 bytes of what they spell.
+/// Compares two checked strings by their unescaped UTF-8 bytes.
 #[inline]
 pub(super) fn compare(bytes: &[u8], one: usize, two: usize) -> Ordering {
     let (mut a, mut b) = (one + 1, two + 1);
@@ -165,13 +165,13 @@ pub(super) fn compare_with(bytes: &[u8], start: usize, text: &str) -> Ordering {
     Spelled::from(bytes, start + 1).cmp(text.bytes())
 }
 
-/// The text that a checked string spells.
+/// The unescaped text of a checked string.
 pub(super) fn text(bytes: &[u8], start: usize) -> String {
     let spelled: Vec<u8> = Spelled::from(bytes, start + 1).collect();
     String::from_utf8(spelled).unwrap_or_default()
 }
 
-/// The position behind a checked string.
+/// The position after a checked string.
 #[inline]
 pub(super) fn end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
@@ -184,7 +184,7 @@ pub(super) fn end(bytes: &[u8], start: usize) -> usize {
     }
 }
 
-/// Writes a checked string with only the escapes it needs, and returns the position behind it.
+/// Writes a checked string with only the escapes it needs, and returns the position after it.
 #[inline]
 pub(super) fn write<S: Sink>(bytes: &[u8], start: usize, sink: &mut S) -> usize {
     let quote = plain_end(bytes, start + 1);
@@ -196,7 +196,7 @@ pub(super) fn write<S: Sink>(bytes: &[u8], start: usize, sink: &mut S) -> usize 
     write_escaped(bytes, quote, sink)
 }
 
-/// Goes on from the first backslash.
+/// Continues from the first backslash.
 fn write_escaped<S: Sink>(bytes: &[u8], mut at: usize, sink: &mut S) -> usize {
     loop {
         let plain = plain_end(bytes, at);

@@ -382,7 +382,8 @@ fn a_released_key_takes_the_next_requests_selection_too() {
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
     let next = next_attempt(&released, &request, 3000).next;
     assert_eq!(next.policy.selection, today.selection);
-    // The fingerprint and the selection that it was made under go together: the retry is recognised, and nothing else is.
+    // The fingerprint and the selection that it was made under go together: the retry is recognised, and nothing else
+    // is.
     let done = finish(&next, OTHER, Ending::Succeeded(paid()), at(3500)).unwrap().next;
     assert_eq!(answer(&done, &request, 4000), Reply::Replay(&paid()));
     assert_eq!(answer(&done, &command(Class::External), 4000), Reply::Mismatch);

@@ -212,7 +212,7 @@ fn a_refusal_says_what_stands_in_the_way() {
         Refusal::InDoubt,
         Refusal::NotBefore(time),
     ];
-    let told: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), all.len(), "each has a sentence of its own");
+    let texts: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), all.len(), "each has a sentence of its own");
     assert!(Refusal::QuietUntil(time).to_string().contains("5ms"));
 }

@@ -117,7 +117,7 @@ fn a_refusal_names_the_first_moment_that_changes_it() {
 }
 
 #[test]
-fn a_lease_from_before_a_gap_is_said_to_be_alive_until_its_length_from_the_gap() {
+fn a_lease_from_before_a_gap_lives_one_lease_period_from_it() {
     let (record, gap) = (processing(Class::External), Time::from_millis(HOUR));
     let now = Now { steady_since: Some(gap), skew: Duration::from_secs(5), ..at(HOUR + 10).now };
     let dead_from = Time::from_millis(HOUR + LEASE + 5000);

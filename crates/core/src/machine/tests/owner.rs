@@ -133,10 +133,10 @@ fn peer_bug_an_owner_is_refused_over_the_unknown_made_of_its_own_attempt() {
         assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
     }
     // It could not tell either: that is news where others only supposed it, and no news a second time.
-    let told = finish(&lapsed(Class::External), OWNER, Ending::InDoubt, at(50_000)).unwrap().next;
-    assert!(matches!(told.state, State::Unknown { doubt: Doubt::Owner, .. }));
-    assert_eq!(told.owner_wrote_at, Time::from_millis(50_000));
-    assert_eq!(ended(&told, Ending::InDoubt), Err(Refusal::Settled));
+    let doubted = finish(&lapsed(Class::External), OWNER, Ending::InDoubt, at(50_000)).unwrap().next;
+    assert!(matches!(doubted.state, State::Unknown { doubt: Doubt::Owner, .. }));
+    assert_eq!(doubted.owner_wrote_at, Time::from_millis(50_000));
+    assert_eq!(ended(&doubted, Ending::InDoubt), Err(Refusal::Settled));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() 
 }
 
 #[test]
-fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer() {
+fn an_owner_whose_finish_is_refused_returns_the_stored_answer() {
     let own = processing(Class::External);
     let refused = Outcome::http(422, [("a", "b")], "no");
     let failed =
@@ -230,11 +230,15 @@ fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer
     let failed = failed.unwrap().next;
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
     let gone = expire(&succeeded(), at(u64::MAX / 2)).unwrap().next;
-    let told = |record: &Record| overtaken(&own, Found::Record(record)) == Reply::InProgress;
+    let is_in_progress = |record: &Record| overtaken(&own, Found::Record(record)) == Reply::InProgress;
     assert_eq!(overtaken(&own, Found::Record(&succeeded())), Reply::Replay(&paid()));
     assert_eq!(overtaken(&own, Found::Record(&failed)), Reply::Replay(&refused));
     assert_eq!(overtaken(&own, Found::Record(&not_applied(Class::External))), Reply::Replay(&busy()));
-    assert!(told(&released) && told(&processing(Class::External)) && told(&claimed(Class::External)));
+    assert!(
+        is_in_progress(&released)
+            && is_in_progress(&processing(Class::External))
+            && is_in_progress(&claimed(Class::External))
+    );
     assert_eq!(overtaken(&own, Found::Record(&lapsed(Class::External))), Reply::Unknown);
     assert_eq!(overtaken(&own, Found::Record(&gone)), Reply::Expired);
     assert_eq!(overtaken(&own, Found::Nothing), Reply::Unknown, "a finish never inserts");
@@ -287,7 +291,7 @@ fn an_owner_is_never_told_the_outcome_of_another_payload() {
 }
 
 #[test]
-fn an_owner_holds_its_record_until_its_lease_ends_and_nobody_holds_what_was_dated_ahead() {
+fn an_owner_holds_its_record_until_its_lease_ends() {
     for record in [claimed(Class::External), processing(Class::External)] {
         let time = Time::from_millis;
         assert!(is_held(&record, time(1000 + LEASE - 1)), "{record:?}");

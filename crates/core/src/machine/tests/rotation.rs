@@ -23,7 +23,7 @@ fn a_record_says_for_life_which_secret_made_its_id() {
 
     let refused = abandon(&later, OWNER, at(2000)).unwrap().next;
     assert_eq!(refused.generation(), 3);
-    // Whoever makes the next attempt stands where the record stands, whatever it thinks the generation is.
+    // Anyone who makes the next attempt stands where the record stands, whatever it thinks the generation is.
     let again = decide(
         Found::Record(&refused),
         &self::command(Class::External),

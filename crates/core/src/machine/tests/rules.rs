@@ -4,7 +4,7 @@ use super::super::rules::{Rule, broken_rule, swap};
 use super::*;
 use crate::record::{Proof, State, StateName};
 
-/// What stands there, a legal successor, and what spoils it.
+/// What is stored there, a legal successor, and what spoils it.
 fn spoilt(old: &Record, next: &Record, spoil: impl FnOnce(&mut Record)) -> Option<Rule> {
     assert_eq!(broken_rule(old, next), None, "legal before it is spoilt");
     let mut next = next.clone();
@@ -204,10 +204,10 @@ fn no_legal_transition_breaks_a_rule() {
 }
 
 #[test]
-fn each_rule_says_what_it_demands() {
+fn each_rule_has_its_own_text() {
     let rules = [Rule::VersionGrowsByOne, Rule::TokenNamesAttempt, Rule::DoubtIsKept, Rule::FinalStaysFinal];
-    let told: std::collections::BTreeSet<String> =
+    let texts: std::collections::BTreeSet<String> =
         rules.iter().map(|rule| Refusal::Inconsistent(*rule).to_string()).collect();
-    assert_eq!(told.len(), rules.len(), "each has a sentence of its own");
-    assert!(told.iter().all(|sentence| sentence.contains("nothing was written")));
+    assert_eq!(texts.len(), rules.len(), "each has a sentence of its own");
+    assert!(texts.iter().all(|sentence| sentence.contains("nothing was written")));
 }

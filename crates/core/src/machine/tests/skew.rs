@@ -1,5 +1,5 @@
-//! Clocks that may disagree by up to the policy's skew: whoever judges an owner waits that much longer, and the owner itself
-//! gains nothing by it.
+//! Clocks that may disagree by up to the policy's skew: anyone who judges an owner waits that much longer, and the
+//! owner itself gains nothing by it.
 
 use super::*;
 use crate::record::{State, StateName};

@@ -23,9 +23,9 @@ fn an_operation_is_held_by_its_own_rate_while_the_callers_others_are_not() {
     let keeper = keeper(&Quotas { new_per_caller: rate(10, 60), ..Quotas::default() });
     let (exports, payments) = (rates(rate(2, 60), None), rates(rate(5, 60), None));
     assert_eq!(minted_under(&keeper, &exports, caller(1), S(1)), 2);
-    let told = refused(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
-    assert_eq!(told, Exceeded { is_of_operation: true, ..exceeded(Limit::NewPerCaller, S(30)) });
-    assert!(told.to_string().contains("of this operation (new_per_caller)"), "{told}");
+    let refusal = refused(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
+    assert_eq!(refusal, Exceeded { is_of_operation: true, ..exceeded(Limit::NewPerCaller, S(30)) });
+    assert!(refusal.to_string().contains("of this operation (new_per_caller)"), "{refusal}");
     assert_eq!(minted_under(&keeper, &payments, caller(1), S(1)), 5);
     assert_eq!(minted(&keeper, caller(1), None, S(1)), 3, "of the ten, the seven that were let in are gone");
     assert_eq!(minted_under(&keeper, &exports, caller(2), S(1)), 2, "another caller's are its own");
@@ -63,8 +63,8 @@ fn what_one_of_the_two_refuses_uses_up_nothing_of_the_other() {
     let exports = rates(rate(10, 3600), None);
     assert_eq!(minted_under(&all, &exports, caller(1), S(1)), 2);
     for _ in 0..100 {
-        let told = refused(all.admit_under(Some(&exports), caller(1), None, S(1), &[]));
-        assert!(!told.is_of_operation, "{told:?}");
+        let refusal = refused(all.admit_under(Some(&exports), caller(1), None, S(1), &[]));
+        assert!(!refusal.is_of_operation, "{refusal:?}");
     }
     let unlimited = keeper(&Quotas::default());
     assert_eq!(minted_under(&unlimited, &exports, caller(1), S(1)), 8);
@@ -77,8 +77,8 @@ fn the_longer_of_the_two_waits_is_the_one_told() {
         let keeper = keeper(&Quotas { new_per_caller: rate(1, own), ..Quotas::default() });
         let exports = rates(rate(1, further), None);
         drop(granted(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[])));
-        let told = refused(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
-        assert_eq!((told.retry_after, told.is_of_operation), waits);
+        let refusal = refused(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
+        assert_eq!((refusal.retry_after, refusal.is_of_operation), waits);
     }
 }
 

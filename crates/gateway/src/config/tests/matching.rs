@@ -6,13 +6,13 @@ use http::Method;
 #[test]
 fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
     for (path, found, remedy) in [
-        ("a/b", "a path begins with a slash", "write `/a/b`"),
-        ("/users/:id", "`:id` is compared letter by letter", "write `/users/{id}`"),
-        ("/users/*", "`*` is compared letter by letter", "write `/users/{*rest}`"),
-        ("/users/<id>", "`<id>` is compared letter by letter", "write `/users/{id}`"),
+        ("a/b", "a path must begin with a slash", "write `/a/b`"),
+        ("/users/:id", "`:id` matches only itself", "write `/users/{id}`"),
+        ("/users/*", "`*` matches only itself", "write `/users/{*rest}`"),
+        ("/users/<id>", "`<id>` matches only itself", "write `/users/{id}`"),
         ("/pay?now", "`?now` is a query", "write `/pay`"),
         ("/c#d", "`#d` is a fragment", "write `/c`"),
-        ("/x y", "a blank", "write `/x%20y`"),
+        ("/x y", "white space", "write `/x%20y`"),
         ("/x/{a}{b}", "`{a}{b}` is not one parameter", "write `/x/{a}`"),
     ] {
         let told = [&format!("`{path}` is not a route pattern"), found, &format!(" / {remedy}")];

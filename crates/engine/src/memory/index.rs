@@ -1,7 +1,7 @@
-//! Entries and the orders that they are asked for in.
+//! Entries and their indexes.
 //!
-//! What lives here: the map, and one index for each question, kept in step with it. What must never: a condition; by
-//! the time something is put here, it has been decided.
+//! Contents: the map, and one index for each query. Never here: conditions; they are checked before a write gets
+//! here.
 
 use bytes::Bytes;
 use semel_core::codec;
@@ -12,17 +12,17 @@ use semel_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Where a walk through one of the orders has come to.
+/// A position in an index.
 pub(super) type Position = (u64, CommandId);
 
-/// What the indexes hold of an entry, beside its bytes.
+/// The indexed fields of an entry.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum IndexKeys {
     Marker,
     Record { operation_id: OperationId, caller: CallerHash, state: StateName, due_at: Option<Time> },
 }
 
-impl Place {
+impl IndexKeys {
     pub(super) fn of(record: &Record) -> Self {
         Self::Record {
             operation_id: record.operation_id(),
@@ -34,15 +34,15 @@ impl Place {
 }
 
 struct Stored {
-    /// Grows with every entry that is put where nothing stood, and stays through every swap: a walk by it meets each
-    /// entry once, whatever is written meanwhile.
+    /// Increases with every insert, and does not change with swaps: a listing by it contains each entry once,
+    /// whatever is written meanwhile.
     arrival: u64,
-    place: Place,
+    place: IndexKeys,
     bytes: Bytes,
 }
 
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct Index {
     entries: BTreeMap<CommandId, Stored>,
     arrivals: u64,
     by_arrival: BTreeSet<Position>,
@@ -53,17 +53,17 @@ pub(super) struct Shelf {
     in_state: BTreeMap<StateName, u64>,
 }
 
-impl Shelf {
+impl Index {
     pub(super) fn bytes(&self, id: CommandId) -> Option<&Bytes> {
         self.entries.get(&id).map(|stored| &stored.bytes)
     }
 
-    /// What stands under an id that one of the indexes named.
+    /// The entry under an ID from an index.
     pub(super) fn item(&self, id: CommandId) -> Item {
         Item { id, entry: codec::decode(&self.entries[&id].bytes) }
     }
 
-    pub(super) fn put(&mut self, id: CommandId, place: Place, bytes: Bytes) {
+    pub(super) fn put(&mut self, id: CommandId, place: IndexKeys, bytes: Bytes) {
         let arrival = if let Some(old) = self.entries.remove(&id) {
             self.unlist(id, &old);
             old.arrival
@@ -89,10 +89,10 @@ impl Shelf {
 
     fn list(&mut self, id: CommandId, stored: &Stored) {
         match stored.place {
-            Place::Marker => {
+            IndexKeys::Marker => {
                 self.markers.insert((stored.arrival, id));
             }
-            Place::Record { operation_id, caller, state, due_at } => {
+            IndexKeys::Record { operation_id, caller, state, due_at } => {
                 self.by_arrival.insert((stored.arrival, id));
                 self.by_operation_id.insert((operation_id, id));
                 self.by_due.extend(due_at.map(|due_at| (due_at.as_millis(), id)));
@@ -104,10 +104,10 @@ impl Shelf {
 
     fn unlist(&mut self, id: CommandId, stored: &Stored) {
         match stored.place {
-            Place::Marker => {
+            IndexKeys::Marker => {
                 self.markers.remove(&(stored.arrival, id));
             }
-            Place::Record { operation_id, caller, state, due_at } => {
+            IndexKeys::Record { operation_id, caller, state, due_at } => {
                 self.by_arrival.remove(&(stored.arrival, id));
                 self.by_operation_id.remove(&(operation_id, id));
                 if let Some(due_at) = due_at {
@@ -134,7 +134,7 @@ impl Shelf {
         }
     }
 
-    /// The oldest first, or the newest.
+    /// By age, the oldest or the newest first.
     pub(super) fn by_age(
         &self,
         after: Option<Position>,
@@ -158,7 +158,7 @@ impl Shelf {
         walk(&self.markers, after)
     }
 
-    /// The first `limit` of a walk.
+    /// The first `limit` entries of an index.
     pub(super) fn chunk(&self, now: Time, walk: impl Iterator<Item = Position>, limit: usize) -> Page {
         let mut walk = walk.peekable();
         let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
@@ -192,7 +192,7 @@ pub(super) fn cursor((rank, id): Position) -> Cursor {
     Cursor::from_bytes([&rank.to_be_bytes()[..], id.as_bytes()].concat())
 }
 
-/// A cursor may have been through a client's hands.
+/// A cursor may come from a client.
 pub(super) fn read_cursor(cursor: &Cursor) -> Result<Position, Error> {
     let parts = cursor.as_bytes().split_first_chunk::<8>();
     let position = parts

@@ -1,13 +1,13 @@
-//! Which headers of a response are kept.
+//! Which headers of a response are stored.
 //!
-//! What lives here: what is true of one delivery only, and must not be said again. What must never: a header dropped that
-//! describes the outcome.
+//! Contents: headers that belong to one delivery and must not be replayed. Headers that describe the outcome are
+//! never dropped.
 
 use crate::names;
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName};
 
-/// What belongs to one moment, one session or one trace.
+/// Headers of one moment, one session or one trace.
 const DROPPED: &[&str] = &[
     "b3",
     "baggage",
@@ -44,17 +44,17 @@ const DROPPED_PREFIXES: &[&str] = &[
     "x-rate-limit",
 ];
 
-/// Which headers of a response are kept with it. All but what belongs to one delivery: hop-by-hop headers, `Date`,
+/// Which headers of a response are stored. Default: all except those of one delivery: hop-by-hop headers, `Date`,
 /// `Set-Cookie`, `WWW-Authenticate`, rate limits, traces.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
-    /// Kept although the default drops them. Hop-by-hop headers and Semel's own never are.
+    /// Stored although the default drops them. Hop-by-hop headers and Semel's own are never stored.
     pub also: Vec<HeaderName>,
-    /// Dropped although the default keeps them.
+    /// Dropped although the default stores them.
     pub but: Vec<HeaderName>,
 }
 
-/// What is about the connection; no setting keeps it.
+/// Headers of the connection; no setting stores them.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -67,10 +67,10 @@ const HOP_BY_HOP: &[&str] = &[
 ];
 
 impl Kept {
-    /// The headers of a response that are stored with its body of so many bytes, in order.
+    /// The stored headers of a response with a body of this length, in order.
     ///
-    /// A `Content-Length` that is not the body's would make every replay a lie; it is kept where it is right, and where the
-    /// response has no body because of its method or status (`bodiless`).
+    /// A wrong `Content-Length` would break every replay. It is stored if it is right, or if the response has no body
+    /// because of its method or status (`bodiless`).
     pub fn of<'h>(
         &self,
         headers: &'h HeaderMap,
@@ -98,7 +98,7 @@ impl Kept {
     }
 }
 
-/// What `Connection` names, besides what is hop-by-hop anyway.
+/// The headers that `Connection` names.
 fn hops(headers: &HeaderMap) -> Vec<HeaderName> {
     let values =
         headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));

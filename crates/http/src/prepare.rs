@@ -1,12 +1,11 @@
 //! From a request to an intent.
 //!
-//! What lives here: everything that is found out about a request before the engine is asked. What must never: a call of the
-//! inner service.
+//! Contents: everything about a request before the engine is called. Never here: a call of the inner service.
 
 use crate::body::{self, Body, BoxError, Read, Whole};
 use crate::layer::Shared;
 use crate::malformed::Malformed;
-use crate::observe::What;
+use crate::observe::EventKind;
 use crate::payload::{Asked, Known, Taken};
 use crate::problem::{Code, Form, Problem};
 use crate::room::NoRoom;
@@ -15,7 +14,7 @@ use crate::source::NoKey;
 use crate::target::Target;
 use crate::terms::KeyRule;
 use crate::unread::{TooSlow, Unread};
-use crate::{prefer, request, telling};
+use crate::{answer, prefer, request};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;
@@ -27,40 +26,40 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A request on a route that protects it, as soon as it has a key.
-pub(crate) struct Asking {
+/// A request on a protected route.
+pub(crate) struct ProtectedRequest {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ready: Arc<Ready>,
     pub(crate) target: Target,
     pub(crate) form: Form,
 }
 
-/// A request that is ready to be done once.
+/// A request that is ready for the engine.
 pub(crate) struct Prepared {
     pub(crate) intent: Intent,
     pub(crate) scope: Arc<Scope>,
     pub(crate) operation: Operation,
     pub(crate) key: Key,
     pub(crate) whole: Whole,
-    /// The client would rather not wait.
+    /// The client prefers an asynchronous response.
     pub(crate) is_async: bool,
 }
 
-/// What the head of a request tells of its key.
+/// What the head of a request says about its key.
 pub(crate) enum Early {
     Key(Parsed),
-    /// Only the body tells.
+    /// The key is in the body.
     InBody,
-    /// There is none, and need not be.
+    /// There is none, and none is required.
     Unkeyed,
 }
 
-/// Why nothing is to be done once.
+/// Why the engine is not called.
 pub(crate) enum Stop {
     Refused(Problem),
-    /// Its body did not come, or there was no room for it.
+    /// Its body did not arrive, or there was no memory for it.
     Unread(Unread),
-    /// It has no key and needs none; its body, as far as it has not been read.
+    /// It has no key and needs none; contains the unread part of its body.
     Unprotected(Body),
 }
 
@@ -70,8 +69,8 @@ impl From<Problem> for Stop {
     }
 }
 
-impl Asking {
-    /// Finds out what is asked for, and by whom.
+impl ProtectedRequest {
+    /// Determines operation, caller, key and payload.
     pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<Prepared, Stop>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -86,7 +85,7 @@ impl Asking {
         let mut scope = None;
         if early.is_some() {
             request::refuse_streams(parts)?;
-            // Before its body is read: who cannot be told from others need not send it.
+            // Before its body is read: a caller that cannot be identified need not send it.
             scope = Some(Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?));
         } else {
             request::refuse_tunnels(parts)?;
@@ -102,7 +101,7 @@ impl Asking {
         };
         let Some(Parsed { key, warning }) = key else { return Err(Stop::Unprotected(Body::whole(whole))) };
         if let Some(weakness) = warning {
-            self.shared.tell(&self.ready, What::WeakKey(weakness));
+            self.shared.tell(&self.ready, EventKind::WeakKey(weakness));
         }
         request::refuse_streams(parts)?;
         let is_async = is_async || self.takes_async(parts);
@@ -114,7 +113,7 @@ impl Asking {
         Ok(Prepared { intent, scope, operation, key, whole, is_async })
     }
 
-    /// What the head tells of the key.
+    /// What the head says about the key.
     pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
         let terms = &self.ready.terms;
         if terms.key_source.reads_body() {
@@ -126,24 +125,24 @@ impl Asking {
         }
     }
 
-    /// Refuses a request without a key, unless it is merely absent and need not be there.
+    /// Refuses a request without a key, unless the key is optional and simply absent.
     pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
         let terms = &self.ready.terms;
         match no_key {
             NoKey::Absent if terms.key == KeyRule::Optional => Ok(()),
             NoKey::Absent => {
                 let detail = format!(
-                    "Nothing was run. Send a key with each intent, the same on its retries: {}.",
+                    "Nothing was run. Send one key per operation, and the same key on retries: {}.",
                     terms.key_source
                 );
                 Err(Problem::new(Code::Missing, detail))
             }
             NoKey::Invalid(error) => Err(Problem::new(Code::Invalid, error.to_string())),
             NoKey::NoText => {
-                let detail = format!("The key has to be a string or a number: {}.", terms.key_source);
+                let detail = format!("The key must be a string or a number: {}.", terms.key_source);
                 Err(Problem::new(Code::Invalid, detail))
             }
-            NoKey::Unreadable(error) => Err(telling::fingerprint(&error)),
+            NoKey::Unreadable(error) => Err(answer::fingerprint(&error)),
         }
     }
 
@@ -163,13 +162,13 @@ impl Asking {
             }
             None => None,
         };
-        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| telling::fingerprint(&error))
+        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| answer::fingerprint(&error))
     }
 
     fn takes_async(&self, parts: &mut Parts) -> bool {
-        // gRPC knows no answer that says "later".
+        // gRPC has no response for "later".
         let may_defer = self.shared.published.is_some() && self.form == Form::Json;
-        // Nor does a handler that answers by what it has committed.
+        // The response of a local handler is what it commits.
         let may_defer = may_defer && self.ready.policy.class != Class::Local;
         may_defer && prefer::takes_async(&mut parts.headers)
     }
@@ -180,7 +179,7 @@ impl Asking {
         B::Error: Into<BoxError>,
     {
         let max = self.ready.terms.request_bytes_max;
-        // By what it says about itself, where that is enough: nothing of it need be read.
+        // If the declared length is too large, nothing has to be read.
         if body.size_hint().lower() > max as u64 {
             return Err(too_large(max).into());
         }
@@ -202,7 +201,7 @@ impl Asking {
                     let detail = format!("{what} Nothing was run.");
                     return Err(Problem::new(Code::Malformed, detail).into());
                 }
-                let detail = "The request's body broke off before its end. Nothing was run.";
+                let detail = "The request's body is incomplete. Nothing was run.";
                 Problem::new(Code::Unfingerprintable, detail).into()
             }
         })
@@ -225,17 +224,17 @@ impl Asking {
     }
 }
 
-/// That a second is enough is a guess, and a better one than none.
+/// An estimate.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
 fn busy() -> Problem {
-    let detail = "Too many requests are being read at once, and there was no room for the body of this one. Nothing was run; \
-                  retry later, with the same key.";
+    let detail = "Too many requests are being read at the moment, and there was no memory for the body of this one. Nothing was run; \
+                  retry later with the same key.";
     Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
 }
 
 fn too_large(max: usize) -> Problem {
     let detail =
-        format!("Nothing was run. With an idempotency key a body may have at most {max} bytes here.");
+        format!("Nothing was run. With an idempotency key, a body may have at most {max} bytes here.");
     Problem::new(Code::TooLarge, detail)
 }

@@ -1,7 +1,7 @@
-//! From what the engine tells to what the client is told.
+//! From the engine's answer to the response for the client.
 //!
-//! What lives here: one response or problem for every answer and every error of the engine. What must never: a word that
-//! depends on anything but that answer and the route's terms.
+//! Contents: one response or problem for every answer and every error of the engine. It depends only on that answer
+//! and the route's terms.
 
 use crate::body::Body;
 use crate::failure::Failure;
@@ -17,23 +17,23 @@ use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ended, Error, Ran, Replayed, Told};
+use semel::{Ended, Error, Ran, Replayed, RequestOutcome};
 use std::time::Duration;
 
-/// When a client should come back that could not be served for want of the store.
+/// When a client should retry if the store is unavailable.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How one request is spoken with.
-pub(crate) struct Speaker<'a> {
+/// Builds the responses to one request.
+pub(crate) struct Responder<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) ready: &'a Ready,
     pub(crate) form: Form,
-    /// The operation's name, as reconcilers know it.
+    /// The operation's name, for finding its reconciler.
     pub(crate) operation: Operation,
 }
 
-impl Speaker<'_> {
-    /// The response to what this call ran itself.
+impl Responder<'_> {
+    /// The response if this call ran the attempt.
     pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
         let mut response = match ran.local {
             Local::Response(response) => *response,
@@ -44,43 +44,43 @@ impl Speaker<'_> {
         response
     }
 
-    /// Why there is no outcome, where the engine says so.
-    pub(crate) fn refusal<L>(&self, id: OperationId, told: &Told<L>) -> Problem {
-        match told {
-            Told::InProgress { retry_after } => {
+    /// The problem for an answer without an outcome.
+    pub(crate) fn refusal<L>(&self, id: OperationId, request_outcome: &RequestOutcome<L>) -> Problem {
+        match request_outcome {
+            RequestOutcome::InProgress { retry_after } => {
                 let detail =
-                    "A request with this idempotency key is being processed. Retry later, with the same key.";
+                    "A request with this idempotency key is being processed. Retry later with the same key.";
                 let problem = Problem::new(Code::InProgress, detail).retryable_after(*retry_after);
                 problem.about(id).with_status_at(self.shared.status_at(id))
             }
-            Told::Mismatch => {
-                let detail = "This idempotency key was used for a request that is not the same. Nothing was run; send \
-                              a different intent with a key of its own.";
+            RequestOutcome::Mismatch => {
+                let detail = "This idempotency key was used for a different request. Nothing was run; use \
+                              a new key for a new request.";
                 let problem = Problem::new(Code::Mismatch, detail).about(id);
                 match self.ready.terms.mismatch {
                     MismatchStatus::UnprocessableContent => problem,
                     MismatchStatus::Conflict => problem.with_status(409),
                 }
             }
-            Told::Expired => {
-                let detail = "The original request was processed, so long ago that its outcome is no longer kept. \
+            RequestOutcome::Expired => {
+                let detail = "The original request was processed, but its outcome has expired. \
                               Nothing was run.";
                 Problem::new(Code::Expired, detail).about(id)
             }
-            Told::AttemptsExhausted => {
-                let detail =
-                    "Every attempt that is allowed for this idempotency key was made, and none took effect.";
+            RequestOutcome::AttemptsExhausted => {
+                let detail = "All allowed attempts for this idempotency key were made, and none took effect.";
                 Problem::new(Code::AttemptsExhausted, detail).about(id)
             }
-            Told::ClockNotTrusted { retry_after } => {
-                let detail = "Nothing was run: the clock of the service that keeps the outcomes is not trusted at the moment. \
-                              Retry later, with the same key.";
+            RequestOutcome::ClockNotTrusted { retry_after } => {
+                let detail = "Nothing was run: the clock of the idempotency store is not trusted at the moment. \
+                              Retry later with the same key.";
                 Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
             }
-            Told::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
-            // What cannot be read is nothing that anybody is asked about. What ran or was replayed is no refusal: whoever asks
-            // all the same learns nothing.
-            Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id, false),
+            RequestOutcome::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
+            // An unreadable record cannot be probed. The other two are not refusals and do not get here.
+            RequestOutcome::Unreadable | RequestOutcome::Ran(_) | RequestOutcome::Replayed(_) => {
+                self.unknown(id, false)
+            }
         }
     }
 
@@ -89,7 +89,7 @@ impl Speaker<'_> {
         problem.into_response(self.form, self.shared.prefix())
     }
 
-    /// How an attempt ended whose service could not be reached: its twins are told the same.
+    /// The ending of an attempt whose service could not be reached. Its duplicates get the same response.
     pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
         let response = self.say(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
@@ -100,26 +100,27 @@ impl Speaker<'_> {
         Ended::new(ending, Local::Failed(failure)).because(failure.why())
     }
 
-    /// How an attempt ended that had nothing to send.
+    /// The ending of an attempt that had nothing to send.
     pub(crate) fn unsent(&self, id: OperationId) -> Ended<Local> {
         self.unreachable(Failure::Unreachable, id)
     }
 
-    /// What is said where a response was not kept.
+    /// The response if the original one was not retained.
     pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        let detail = "The original request was processed, and its response was not kept. Nothing was run.";
+        let detail =
+            "The original request was processed, but its response was not retained. Nothing was run.";
         let response = self.say(Problem::new(Code::NotRetained, detail).about(id));
         marked(id, replayed, response)
     }
 
     fn unknown(&self, id: OperationId, retryable: bool) -> Problem {
-        let detail = "Whether the original request took effect cannot be told. Nothing more was run under this key; \
-                      whoever runs the service can find out by the operation id.";
+        let detail = "The original request may have taken effect. Nothing more was run under this key. Report the \
+                      operation ID to the service's operators, who can find out.";
         let problem = Problem::new(Code::Unknown, detail).about(id).retryable(retryable);
         problem.with_status_at(self.shared.status_at(id))
     }
 
-    /// `repeatable`: whether a retry may be the next attempt where this one is in doubt.
+    /// `repeatable`: whether a retry may be the next attempt if this one is in doubt.
     fn failure(&self, failure: Failure, id: OperationId, repeatable: bool) -> Problem {
         let problem = match failure {
             Failure::Unreachable => Problem::new(
@@ -135,12 +136,12 @@ impl Speaker<'_> {
             .retryable(true),
             Failure::Broken => Problem::new(
                 Code::UpstreamFailed,
-                "The service failed while it processed the request. Whether that took effect cannot be told.",
+                "The service failed while it processed the request. The request may have taken effect.",
             )
             .retryable(self.doubt_ends(repeatable)),
             Failure::TimedOut => Problem::new(
                 Code::UpstreamTimeout,
-                "The service did not answer in time. Whether the request took effect cannot be told.",
+                "The service did not answer in time. The request may have taken effect.",
             )
             .retryable(self.doubt_ends(repeatable)),
         };
@@ -148,56 +149,56 @@ impl Speaker<'_> {
         problem.about(id).with_status_at(status_at)
     }
 
-    /// Whether a doubt may be settled without anybody's hand: by a retry, where the record lets another attempt follow, or by
-    /// a reconciler. The route's class says nothing about it; a record keeps the one that it was claimed under.
+    /// Whether a doubt can be resolved without an operator: by a retry, if the record allows another attempt, or by a
+    /// reconciler. The record's own class decides, not the route's.
     fn doubt_ends(&self, repeatable: bool) -> bool {
         repeatable || self.shared.engine.has_reconciler(self.operation.as_str())
     }
 }
 
-/// Why a request has no fingerprint.
+/// The problem for a request that cannot be fingerprinted.
 pub(crate) fn fingerprint(error: &semel::core::fingerprint::Error) -> Problem {
     match error.kind() {
         ErrorKind::TooLarge => Problem::new(Code::TooLarge, format!("Nothing was run. {error}")),
         _ => Problem::new(
             Code::Unfingerprintable,
-            format!("The body cannot be compared with that of a retry, so nothing was run. {error}"),
+            format!("The body cannot be compared with a retry, so nothing was run. {error}"),
         ),
     }
 }
 
-/// Why there is no outcome, where the engine had no answer.
+/// The problem for an error of the engine.
 pub(crate) fn error(error: &Error) -> Problem {
     match error {
         Error::Fingerprint(error) => fingerprint(error),
         Error::Quota(exceeded) => {
-            let detail = "Too many requests with new idempotency keys. Nothing was run; retry later, with the same key.";
+            let detail = "Too many requests with new idempotency keys. Nothing was run; retry later with the same key.";
             Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
         }
-        // No store and no waiting mends how the process was set up.
+        // Waiting does not fix a configuration.
         Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
-            tracing::error!(%error, "a request cannot be protected as this process is set up");
-            let detail = "Requests like this one cannot be protected as the service is set up. Nothing was run; whoever runs the \
-                          service has to mend it.";
+            tracing::error!(%error, "a request cannot be protected with this configuration");
+            let detail = "This service is not configured to protect requests like this one. Nothing was run; the operators of the \
+                          service have to fix it.";
             Problem::new(Code::StoreUnavailable, detail).with_status(500)
         }
-        // Whatever it was: without a claim nothing runs, and nothing was.
+        // In all other cases nothing was run: without a claim, nothing runs.
         _ => {
-            let detail = "Whether this request was processed before cannot be told just now. Nothing was run; retry \
-                          later, with the same key.";
+            let detail = "The idempotency store is unavailable, so nothing was run. Retry \
+                          later with the same key.";
             Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
         }
     }
 }
 
-/// Says which operation it is, and until when it is replayed.
+/// Adds the operation ID and the expiry.
 fn marked(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
     replay::mark(response.headers_mut(), Some(replayed.stored));
     response
 }
 
-/// The response that was stored, unless it cannot be given again.
+/// The stored response, unless it cannot be replayed.
 pub(crate) fn replayed(id: OperationId, replayed: &Replayed) -> Option<Response<Body>> {
     let mut response = replay::response(&replayed.outcome)?;
     let how = if rebuild::is_found(&replayed.outcome) { "rebuilt" } else { "true" };
@@ -205,7 +206,7 @@ pub(crate) fn replayed(id: OperationId, replayed: &Replayed) -> Option<Response<
     Some(marked(id, replayed, response))
 }
 
-/// A response that was made of what was kept.
+/// A response that was rebuilt.
 pub(crate) fn rebuilt(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
     names::strip(response.headers_mut());
     response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("rebuilt"));
@@ -220,12 +221,19 @@ mod tests {
     fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
         let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
         for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
-            let told = error(&set_up).into_response(Form::Json, "");
-            assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
-            let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
+            let request_outcome = error(&set_up).into_response(Form::Json, "");
+            assert_eq!(
+                (request_outcome.status().as_u16(), request_outcome.headers().get("retry-after")),
+                (500, None)
+            );
+            let document =
+                String::from_utf8_lossy(&request_outcome.body().data().unwrap_or_default()).into_owned();
             assert!(document.contains("\"retryable\":false"), "{document}");
         }
-        let told = error(&Error::Closing).into_response(Form::Json, "");
-        assert_eq!((told.status().as_u16(), told.headers().contains_key("retry-after")), (503, true));
+        let request_outcome = error(&Error::Closing).into_response(Form::Json, "");
+        assert_eq!(
+            (request_outcome.status().as_u16(), request_outcome.headers().contains_key("retry-after")),
+            (503, true)
+        );
     }
 }

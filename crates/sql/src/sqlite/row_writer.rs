@@ -1,12 +1,12 @@
 //! Writes one thing after another into an open transaction.
 //!
-//! What lives here: the prepared statements of the writer, and each write as a condition and a change. What must never:
-//! a change where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
+//! Contents: the prepared statements of the writer, and each write as a condition and a change. Never here: a change
+//! where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
 
 use super::fault::Fault;
 use super::recent::{Known, Recent};
 use super::row::{self, Row};
-use super::write::{Place, Said, Standing, Work};
+use super::write::{EntryLocation, FoundEntry, Work, WriteAnswer};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use semel_core::codec;
@@ -18,10 +18,11 @@ use std::collections::BTreeMap;
 
 /// Every state, and the marker.
 const STATES: usize = 8;
-/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them at once.
+/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them
+/// at once.
 const LARGE_BYTES: i64 = 16 * 1024;
 
-pub(super) struct Pen<'c> {
+pub(super) struct RowWriter<'c> {
     connection: &'c Connection,
     select: Statement<'c>,
     select_length: Statement<'c>,
@@ -46,7 +47,7 @@ struct Stored {
     bytes: Bytes,
 }
 
-impl<'c> Pen<'c> {
+impl<'c> RowWriter<'c> {
     pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
@@ -109,7 +110,7 @@ impl<'c> Pen<'c> {
     }
 
     /// Applies one write. An error leaves the transaction in doubt: it has to be rolled back.
-    pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<Said> {
+    pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<WriteAnswer> {
         match work {
             Work::Change { place, change } => self.write(*place, change, now),
             Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
@@ -118,8 +119,12 @@ impl<'c> Pen<'c> {
         }
     }
 
-    /// Whether what is expected stands there; a fault where that cannot be said.
-    pub(super) fn meets(&mut self, place: Place, expect: &Expect) -> rusqlite::Result<Result<bool, Fault>> {
+    /// Whether what is expected is there; a fault where that cannot be said.
+    pub(super) fn meets(
+        &mut self,
+        place: EntryLocation,
+        expect: &Expect,
+    ) -> rusqlite::Result<Result<bool, Fault>> {
         let stored = match self.standing(place)? {
             Ok(stored) => stored,
             Err(fault) => return Ok(Err(fault)),
@@ -128,7 +133,12 @@ impl<'c> Pen<'c> {
         Ok(Ok(expect.met_by(entry.as_ref().map_or(Found::Nothing, codec::found))))
     }
 
-    pub(super) fn write(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
+    pub(super) fn write(
+        &mut self,
+        place: EntryLocation,
+        change: &Change<Row>,
+        now: Time,
+    ) -> rusqlite::Result<WriteAnswer> {
         match change {
             Change::Insert(row) => self.insert(place, row, now),
             Change::InsertMarker => self.insert(place, &Row::marker(), now),
@@ -136,7 +146,7 @@ impl<'c> Pen<'c> {
                 if let Some(known) = self.recent.take(&place.id, unchanged)
                     && self.put_over(place, &known, next)?
                 {
-                    return Ok(Said::Done(now));
+                    return Ok(WriteAnswer::Done(now));
                 }
                 self.change(place, change, now)
             }
@@ -144,7 +154,7 @@ impl<'c> Pen<'c> {
         }
     }
 
-    fn insert(&mut self, place: Place, row: &Row, now: Time) -> rusqlite::Result<Said> {
+    fn insert(&mut self, place: EntryLocation, row: &Row, now: Time) -> rusqlite::Result<WriteAnswer> {
         let Row { state, due_at, updated_at, caller, key, operation, entry, unchanged: _ } = row;
         let inserted = self.insert.execute(params![
             place.operation_id.as_bytes(),
@@ -161,32 +171,39 @@ impl<'c> Pen<'c> {
             self.count(*state, 1);
             self.count_caller(*caller, 1);
             self.recent.note(place.id, self.connection.last_insert_rowid(), row);
-            return Ok(Said::Done(now));
+            return Ok(WriteAnswer::Done(now));
         }
         let length = self.select_length.query_row([place.operation_id.as_bytes()], |row| row.get(0));
         if length.optional()?.is_some_and(|bytes: i64| bytes > LARGE_BYTES) {
-            return Ok(Said::Refused(now, Standing::Large));
+            return Ok(WriteAnswer::Refused(now, FoundEntry::Large));
         }
         Ok(match self.standing(place)? {
-            Ok(Some(standing)) => Said::Refused(now, Standing::Bytes(standing.bytes)),
+            Ok(Some(standing)) => WriteAnswer::Refused(now, FoundEntry::Bytes(standing.bytes)),
             // Within one transaction what refused the insert cannot be gone.
-            Ok(None) => {
-                Said::Failed(Fault::new(Kind::Unfit, "inserting into the SQLite store", "an index lies"))
-            }
-            Err(fault) => Said::Failed(fault),
+            Ok(None) => WriteAnswer::Failed(Fault::new(
+                Kind::Unfit,
+                "inserting into the SQLite store",
+                "an index lies",
+            )),
+            Err(fault) => WriteAnswer::Failed(fault),
         })
     }
 
-    /// Changes or removes what stands there, where it is what the change expects.
-    fn change(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
+    /// Changes or removes what is stored there, where it is what the change expects.
+    fn change(
+        &mut self,
+        place: EntryLocation,
+        change: &Change<Row>,
+        now: Time,
+    ) -> rusqlite::Result<WriteAnswer> {
         let standing = match self.standing(place)? {
             Ok(Some(standing)) => standing,
-            Ok(None) => return Ok(Said::Refused(now, Standing::Nothing)),
-            Err(fault) => return Ok(Said::Failed(fault)),
+            Ok(None) => return Ok(WriteAnswer::Refused(now, FoundEntry::Nothing)),
+            Err(fault) => return Ok(WriteAnswer::Failed(fault)),
         };
         let entry = codec::decode(&standing.bytes);
         if !change.is_met_by(codec::found(&entry)) {
-            return Ok(Said::Refused(now, Standing::Read(entry)));
+            return Ok(WriteAnswer::Refused(now, FoundEntry::Read(entry)));
         }
         match (change.record(), &entry) {
             (Some(next), Ok(Entry::Record(record))) => {
@@ -194,9 +211,9 @@ impl<'c> Pen<'c> {
                 self.recent.note(place.id, standing.row, next);
             }
             // What cannot be read meets no condition, and a marker none that a swap can have.
-            (Some(_), _) => return Ok(Said::Refused(now, Standing::Read(entry))),
-            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that this
-            // very transaction has added.
+            (Some(_), _) => return Ok(WriteAnswer::Refused(now, FoundEntry::Read(entry))),
+            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that
+            // this very transaction has added.
             (None, entry) => {
                 if let Ok(Entry::Record(record)) = entry {
                     self.settle_caller(row::caller(&record.caller_hash()))?;
@@ -204,12 +221,12 @@ impl<'c> Pen<'c> {
                 self.delete.execute([standing.row])?;
             }
         }
-        Ok(Said::Done(now))
+        Ok(WriteAnswer::Done(now))
     }
 
-    /// Puts `next` over what this store wrote, where that still stands there to the last byte. `false` where it does not, or
+    /// Puts `next` over what this store wrote, where that still is there to the last byte. `false` if it does not, or
     /// where that cannot be said by one statement; nothing was changed then.
-    fn put_over(&mut self, place: Place, known: &Known, next: &Row) -> rusqlite::Result<bool> {
+    fn put_over(&mut self, place: EntryLocation, known: &Known, next: &Row) -> rusqlite::Result<bool> {
         if !next.same_command_as(&known.row) {
             return Ok(false);
         }
@@ -257,7 +274,7 @@ impl<'c> Pen<'c> {
         Ok(())
     }
 
-    fn standing(&mut self, place: Place) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
+    fn standing(&mut self, place: EntryLocation) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
         let mut rows = self.select.query([place.operation_id.as_bytes()])?;
         let Some(found) = rows.next()? else { return Ok(Ok(None)) };
         if row::command_id(found.get_ref(1)?) != Some(place.id) {
@@ -285,14 +302,19 @@ impl<'c> Pen<'c> {
         self.count_of_caller.execute([caller, delta]).map(drop)
     }
 
-    fn set(&mut self, name: &str, expect: Option<&[u8]>, next: Option<&[u8]>) -> rusqlite::Result<Said> {
+    fn set(
+        &mut self,
+        name: &str,
+        expect: Option<&[u8]>,
+        next: Option<&[u8]>,
+    ) -> rusqlite::Result<WriteAnswer> {
         let found: Option<Vec<u8>> = self
             .connection
             .prepare_cached("SELECT value FROM semel_settings WHERE name = ?1")?
             .query_row([name], |row| row.get(0))
             .optional()?;
         if found.as_deref() != expect {
-            return Ok(Said::Set(Setting::Refused(found.map(Bytes::from))));
+            return Ok(WriteAnswer::Set(Setting::Refused(found.map(Bytes::from))));
         }
         match next {
             Some(value) => self
@@ -304,11 +326,11 @@ impl<'c> Pen<'c> {
                 .prepare_cached("DELETE FROM semel_settings WHERE name = ?1")?
                 .execute([name])?,
         };
-        Ok(Said::Set(Setting::Done))
+        Ok(WriteAnswer::Set(Setting::Done))
     }
 
-    fn inspect(&self) -> rusqlite::Result<Said> {
-        Ok(Said::Settings {
+    fn inspect(&self) -> rusqlite::Result<WriteAnswer> {
+        Ok(WriteAnswer::Settings {
             synchronous: self.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?,
             journal_mode: self.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
         })

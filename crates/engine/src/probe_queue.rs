@@ -1,7 +1,7 @@
-//! Which doubts it is time to ask about, and whose turn it is.
+//! The queue of probes.
 //!
-//! What lives here: a queue for each of those who can be asked, and how many questions to one of them and to all are under way.
-//! What must never: one doubt asked about twice at once, or somebody who never answers in the way of a question to somebody else.
+//! Contents: one queue per reconciler, and limits on concurrent probes per reconciler and in total. A record is never
+//! probed twice at the same time, and a reconciler that never answers does not block others.
 
 use crate::reconcile::Reconcile;
 use crate::settings::Probe;
@@ -9,37 +9,37 @@ use semel_core::id::CommandId;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many questions wait for one of those who are asked; more are left to the next round of the sweeper.
+/// The most waiting probes per reconciler; more are left to the next sweep.
 const WAITING_MAX: usize = 10_000;
 
-/// How many wait for all of them together. The first one to somebody still finds room for as long as it is not twice that.
+/// The most waiting probes in total. The first probe of a reconciler may exceed it, up to twice this number.
 const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
 
-/// What is to be asked, the oldest first, and what is waited for.
+/// Waiting probes, the oldest first, and running probes.
 #[derive(Default)]
-pub(crate) struct Questions {
+pub(crate) struct ProbeQueue {
     open: BTreeSet<CommandId>,
-    /// In the order of their turns.
+    /// In round-robin order.
     shares: VecDeque<Share>,
     under_way: usize,
 }
 
-/// The questions to one of those who are asked.
+/// The probes of one reconciler.
 struct Share {
     asked: Arc<dyn Reconcile>,
     waiting: VecDeque<CommandId>,
     under_way: usize,
 }
 
-/// A question that has a place. It keeps that until it is [answered](Questions::answered).
-pub(crate) struct Question {
+/// A running probe. It counts until it is [answered](ProbeQueue::answered).
+pub(crate) struct Probing {
     pub(crate) id: CommandId,
-    /// Whose place it has.
+    /// Its reconciler.
     asked: Arc<dyn Reconcile>,
 }
 
-impl Questions {
-    /// Puts a question to `asked`, unless it is put already or too many wait, for the same or in total.
+impl ProbeQueue {
+    /// Queues a probe for `asked`, unless it is already queued or too many are waiting.
     pub(crate) fn put(&mut self, id: CommandId, asked: Arc<dyn Reconcile>) {
         if self.open.contains(&id) {
             return;
@@ -59,11 +59,11 @@ impl Questions {
         self.open.insert(id);
     }
 
-    /// The next question that finds a place: of those to whom none is under way one always does, up to twice as many as all may
-    /// have together; others where there is one both of their own and among all. Who was asked last has to wait for the others.
+    /// The next probe that may run. A reconciler without a running probe may always start one, up to twice the total
+    /// limit; others need room in their own limit and in the total. Reconcilers take turns.
     ///
-    /// A directory that hands out somebody new for each question has no other bound than the first.
-    pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {
+    /// If every probe has a new reconciler, only twice the total limit applies.
+    pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Probing> {
         if self.under_way >= bounds.at_once_total_max.saturating_mul(2).max(1) {
             return None;
         }
@@ -77,11 +77,11 @@ impl Questions {
         share.under_way += 1;
         self.under_way += 1;
         self.shares.push_back(share);
-        Some(Question { id, asked })
+        Some(Probing { id, asked })
     }
 
-    /// It needs its place no more, and can be put again.
-    pub(crate) fn answered(&mut self, question: &Question) {
+    /// The probe has ended, and can be queued again.
+    pub(crate) fn answered(&mut self, question: &Probing) {
         self.open.remove(&question.id);
         let at = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &question.asked));
         let Some(at) = at else { return };
@@ -110,11 +110,11 @@ mod tests {
     }
 
     /// Gives out all places that there are, and tells whose they are.
-    fn given(questions: &mut Questions, bounds: &Probe) -> Vec<Question> {
+    fn given(questions: &mut ProbeQueue, bounds: &Probe) -> Vec<Probing> {
         std::iter::from_fn(|| questions.next(bounds)).collect()
     }
 
-    fn of(asked: &Arc<dyn Reconcile>, given: &[Question]) -> Vec<CommandId> {
+    fn of(asked: &Arc<dyn Reconcile>, given: &[Probing]) -> Vec<CommandId> {
         given.iter().filter(|one| Arc::ptr_eq(&one.asked, asked)).map(|one| one.id).collect()
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn one_who_never_answers_has_its_own_share_and_no_more() {
         let (slow, quick) = (somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..100).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
         assert_eq!(given(&mut questions, &BOUNDS).len(), 4);
         (100..110).for_each(|which| questions.put(id(which), Arc::clone(&quick)));
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn where_all_places_are_taken_somebody_else_is_still_asked_one_question_after_another() {
+    fn at_the_total_limit_each_reconciler_still_gets_one_probe() {
         let (slow, slower, quick) = (somebody(), somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..50).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
         (50..100).for_each(|which| questions.put(id(which), Arc::clone(&slower)));
         let taken = given(&mut questions, &BOUNDS);
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_asked_is_somebody_new_no_more_than_twice_the_total_are_under_way_or_wait() {
-        let mut questions = Questions::default();
+    fn new_reconcilers_for_every_probe_stay_within_twice_the_total() {
+        let mut questions = ProbeQueue::default();
         (0..u16::MAX).for_each(|which| questions.put(id(which), somebody()));
         assert_eq!(questions.open.len(), 2 * WAITING_TOTAL_MAX);
         let mut taken = given(&mut questions, &BOUNDS);
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_doubt_is_asked_about_once_at_a_time_and_again_after_that() {
         let asked = somebody();
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         questions.put(id(1), Arc::clone(&asked));
         questions.put(id(1), Arc::clone(&asked));
         let first = given(&mut questions, &BOUNDS);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn too_many_questions_to_one_keep_none_to_another_from_being_put() {
         let (many, one) = (somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..u16::MAX).for_each(|which| questions.put(id(which), Arc::clone(&many)));
         assert_eq!(questions.open.len(), WAITING_MAX);
         questions.put(id(u16::MAX), Arc::clone(&one));

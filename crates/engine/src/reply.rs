@@ -1,15 +1,15 @@
-//! From what the machine says to what a caller is told.
+//! From the machine's reply to the answer for the caller.
 //!
-//! What lives here: the owned form of a reply, with whatever the record adds to it. What must never: a judgement.
+//! Contents: the owned form of a reply, with data from the record. Never here: a decision.
 
-use crate::answer::{Answer, Replayed, Stored, Told};
+use crate::answer::{Answer, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
 
-/// Whom an answer is about.
+/// The command that an answer is about.
 pub(crate) struct Subject<'a> {
     pub(crate) id: CommandId,
     pub(crate) operation_id: OperationId,
@@ -18,20 +18,25 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A command whose record stands under `id`.
+    /// A command whose record is under `id`.
     pub(crate) fn under(id: CommandId, command: &'a Command<'_>) -> Self {
         let operation_id = if id == command.id { command.operation_id } else { OperationId::of(&id) };
         Self { id, operation_id, operation: &command.operation, caller: command.caller_hash }
     }
 }
 
-/// The answer that `reply` makes, which was judged from `found`.
+/// The answer for `reply`, which was judged from `found`.
 pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
-    Answer { operation_id: subject.operation_id, told: told(node, subject, found, reply) }
+    Answer { operation_id: subject.operation_id, outcome: request_outcome(node, subject, found, reply) }
 }
 
-/// What the caller is told of `reply`, which was judged from `found`.
-pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Told<L> {
+/// The outcome for the caller of `reply`, which was judged from `found`.
+pub(crate) fn request_outcome<L>(
+    node: &Node,
+    subject: &Subject<'_>,
+    found: Found<'_>,
+    reply: Reply<'_>,
+) -> RequestOutcome<L> {
     let refused = |what| {
         let (operation, caller) = (subject.operation, subject.caller);
         node.observe(&Event::Refused { operation, caller, what });
@@ -40,56 +45,56 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
             let outcome = node.opened(subject.id, subject.operation_id, outcome);
-            Told::Replayed(Replayed { outcome, stored: stored(node, record) })
+            RequestOutcome::Replayed(Replayed { outcome, stored: stored(node, record) })
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
             refused(Refused::InProgress);
-            Told::InProgress { retry_after: node.settings.retry_after }
+            RequestOutcome::InProgress { retry_after: node.settings.retry_after }
         }
         (Reply::Unknown, found) => {
             refused(Refused::Unknown);
             node.reconcilers.take_up(subject.id, subject.operation);
             let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
-            Told::Unknown { repeatable }
+            RequestOutcome::Unknown { repeatable }
         }
         (Reply::Mismatch, _) => {
             refused(Refused::Mismatch);
-            Told::Mismatch
+            RequestOutcome::Mismatch
         }
         (Reply::Expired, _) => {
             refused(Refused::Expired);
-            Told::Expired
+            RequestOutcome::Expired
         }
         (Reply::AttemptsExhausted, _) => {
             refused(Refused::AttemptsExhausted);
-            Told::AttemptsExhausted
+            RequestOutcome::AttemptsExhausted
         }
         (Reply::ClockNotTrusted, _) => {
             refused(Refused::ClockNotTrusted);
             let retry_after = node.time.retry_after(node.clock.uptime());
-            Told::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
+            RequestOutcome::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
         }
         (Reply::Unreadable, _) => {
             refused(Refused::Unreadable);
             node.observe(&Event::Unreadable { operation_id: subject.operation_id });
-            Told::Unreadable
+            RequestOutcome::Unreadable
         }
     }
 }
 
-/// Whether a retry may settle a doubt about this record's effect, at the latest that it can be by now.
+/// Whether a retry can resolve a doubt about this record, at the latest possible time.
 pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
     machine::may_repeat(record, node.now_at_the_latest())
 }
 
-/// What the record says about its outcome.
+/// The record's state and expiry.
 pub(crate) fn stored(node: &Node, record: &Record) -> Stored {
     let expires_at = machine::expires_at(record, node.now_at_the_latest());
     Stored { state: record.state_name(), expires_at }
 }
 
-/// Whether a record is one that the cache may hold.
+/// Whether the cache may hold this record.
 pub(crate) fn is_kept(record: &Record) -> bool {
     matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. })
 }

@@ -1,7 +1,7 @@
 //! The bytes of a response that wait for its client.
 //!
-//! What lives here: handing them out in pieces, each with the room that it takes. What must never: room given back while the
-//! bytes are still there, also where a server has taken them and its client has not.
+//! Contents: sending them in pieces, each with its memory. Memory is freed only when the bytes are gone, also if a
+//! server has taken them and its client has not.
 
 use crate::response_room::ResponsePlace;
 use crate::unread_responses::Registered;
@@ -10,18 +10,18 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is handed out at once.
+/// The size of a piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes that wait.
-pub(crate) enum Held {
-    /// That nobody counts.
+/// Waiting bytes.
+pub(crate) enum WaitingBytes {
+    /// Not counted.
     Uncounted(Pieces),
-    /// That are counted, and may have to give way to others'.
+    /// Counted, and may be dropped in favour of others.
     Counted { pieces: Arc<Mutex<Pieces>>, _registered: Registered },
 }
 
-/// What waits, and the room that it takes until it is gone.
+/// The waiting bytes and their memory.
 #[derive(Default)]
 pub(crate) struct Pieces {
     queue: VecDeque<Bytes>,
@@ -30,21 +30,21 @@ pub(crate) struct Pieces {
     was_given_up: bool,
 }
 
-/// The rest of a response was given up: others need its room, and its client has not read it.
+/// The rest of a response was dropped: others need the memory, and its client has not read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GivenUp;
 
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the rest of a response was given up, since others need its room and its client has not read it",
+            "the rest of a response was dropped, because its client did not read it and others need the memory",
         )
     }
 }
 
 impl std::error::Error for GivenUp {}
 
-/// A piece and its room. Both go when the last part of it has been written or dropped.
+/// A piece and its memory. Both are freed when the last part of it has been written or dropped.
 struct Piece {
     data: Bytes,
     _place: ResponsePlace,
@@ -68,7 +68,7 @@ impl Pieces {
         self.left
     }
 
-    /// Gives up what is left, and its room.
+    /// Drops what is left, and frees its memory.
     pub(crate) fn give_up(&mut self) {
         *self = Self { was_given_up: true, ..Self::default() };
     }
@@ -80,7 +80,7 @@ impl Pieces {
         let mut data = self.queue.pop_front()?;
         if let Some(place) = &mut self.place {
             if data.len() > PIECE_BYTES {
-                // In memory of their own: of one long buffer nothing would be free before its last byte is gone.
+                // Copied: a single long buffer would be freed only after its last byte.
                 let pieces: Vec<_> = data.chunks(PIECE_BYTES).map(Bytes::copy_from_slice).collect();
                 drop(data);
                 pieces.into_iter().rev().for_each(|piece| self.queue.push_front(piece));
@@ -95,8 +95,8 @@ impl Pieces {
     }
 }
 
-impl Held {
-    /// Bytes in `place`. `is_stored`: a retry gets them again.
+impl WaitingBytes {
+    /// Bytes in `place`. `is_stored`: a retry can get them again.
     pub(crate) fn counted(
         pieces: impl IntoIterator<Item = Bytes>,
         place: ResponsePlace,
@@ -127,12 +127,12 @@ impl Held {
         self.look(Pieces::len)
     }
 
-    /// Whether nothing more comes, and nothing was given up.
+    /// Whether nothing is left, and nothing was dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.look(|pieces| pieces.left == 0 && !pieces.was_given_up)
     }
 
-    /// All of them, where nothing was handed out yet.
+    /// All of them, if no piece was taken yet.
     pub(crate) fn data(&self) -> Option<Bytes> {
         self.look(|pieces| match pieces.queue.len() {
             0 => Some(Bytes::new()),
@@ -147,14 +147,14 @@ impl Held {
     }
 }
 
-impl From<Bytes> for Held {
+impl From<Bytes> for WaitingBytes {
     fn from(data: Bytes) -> Self {
         Self::Uncounted(Pieces::new([data], None))
     }
 }
 
 pub(crate) fn lock(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
-    // Nothing can panic half-way through a change.
+    // Nothing can panic in the middle of a change.
     pieces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let mut place = room.place(None);
         assert_eq!(place.try_grow_to(700 << 10), Ok(()));
         let data: Vec<u8> = (0..700 << 10).map(|at: u32| at.to_le_bytes()[1]).collect();
-        let mut held = Held::counted([Bytes::from(data.clone())], place, true);
+        let mut held = WaitingBytes::counted([Bytes::from(data.clone())], place, true);
         let (mut came, mut taken) = (Vec::new(), Vec::new());
         while let Some(Ok(piece)) = held.next_piece() {
             assert!(piece.len() <= PIECE_BYTES);
