@@ -5,6 +5,7 @@
 
 mod census;
 mod family;
+mod inboxes;
 mod watching;
 
 pub(crate) use census::Census;
@@ -75,6 +76,7 @@ struct Counted {
     unknown: Gauges,
     records: Gauges,
     hazards: Gauges,
+    inboxes: inboxes::Inboxes,
 }
 
 impl Metrics {
@@ -300,6 +302,7 @@ impl Metrics {
         for (family, name, help) in families {
             family.write(name, help, text);
         }
+        counted.inboxes.write(text);
     }
 }
 
