@@ -22,7 +22,10 @@ fn assert_counted(ran: &Ran, overdue: u64) {
     let billing = &counted["inboxes"][0];
     assert_eq!((&billing["group"], &billing["topic"]), (&"billing".into(), &"payments".into()));
     assert_eq!((&billing["marks"], &billing["overdue"]), (&3.into(), &overdue.into()));
-    assert_eq!((&counted["inboxes"][1]["group"], &counted["inboxes"][1]["marks"]), (&"mail".into(), &1.into()));
+    assert_eq!(
+        (&counted["inboxes"][1]["group"], &counted["inboxes"][1]["marks"]),
+        (&"mail".into(), &1.into())
+    );
 }
 
 #[test]
@@ -38,7 +41,11 @@ fn marks_are_counted_at_a_gateway_and_in_its_store() {
         let table = ask(&[]).out;
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["GROUP", "TOPIC", "MARKS", "OLDEST", "NEWEST", "OVERDUE"], "{table}");
-        assert_eq!((rows[1][0], rows[1][2], rows[1][3], rows[1].last()), ("billing", "3", "9d", Some(&"1")), "{table}");
+        assert_eq!(
+            (rows[1][0], rows[1][2], rows[1][3], rows[1].last()),
+            ("billing", "3", "9d", Some(&"1")),
+            "{table}"
+        );
         assert!(table.contains("1 marks are older than 7d"), "{table}");
     }
 }
@@ -57,7 +64,8 @@ fn a_store_without_inboxes_is_an_error_and_not_an_empty_table() {
     let refused = semel(&["inbox", "stats", "--store", &scratch.store()]).exits(1);
     assert!(refused.err.contains("semel schema apply"), "{refused:?}");
     let upstream = crate::upstream::Upstream::start();
-    let (upstream, flags) = (format!("http://{}", upstream.address), ["--admin", "127.0.0.1:0", "--store", "memory:"]);
+    let (upstream, flags) =
+        (format!("http://{}", upstream.address), ["--admin", "127.0.0.1:0", "--store", "memory:"]);
     let gateway = crate::world::Gateway::start(&[&flags[..], &["--upstream", &upstream]].concat());
     let admin = format!("http://{}", gateway.admin.expect("it has one"));
     let refused = semel(&["inbox", "stats", "--admin", &admin]).exits(1);

@@ -9,10 +9,7 @@ use std::time::Duration;
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
 /// The store as a node has it, and as somebody who only looks.
-async fn stores(
-    backend: &dyn Backend,
-    address: &str,
-) -> (Arc<dyn Store>, Box<dyn Inspection>) {
+async fn stores(backend: &dyn Backend, address: &str) -> (Arc<dyn Store>, Box<dyn Inspection>) {
     let node = backend.open(address, &OpenOptions::default()).await.expect("it opens");
     (node, backend.inspect(address).await.expect("it is there"))
 }
