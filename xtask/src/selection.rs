@@ -18,6 +18,7 @@ const WITH_SERVERS: &[(&str, &str)] = &[
     ("postgres", "the store on PostgreSQL"),
     ("redis", "the store on Redis and Valkey"),
     ("patterns", "the patterns in the caller's transaction"),
+    ("patterns_faults", "the same where something is in the way"),
 ];
 
 /// The tests of one run.

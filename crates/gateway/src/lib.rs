@@ -14,6 +14,7 @@ pub mod difference;
 pub mod doctor;
 pub mod forward;
 pub mod identity;
+pub mod inboxes;
 mod json;
 pub mod listen;
 pub mod logging;

@@ -1,14 +1,15 @@
 //! A store in front of another one.
 
 use super::{
-    Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, Item, Page, Pending, Reading,
-    Setting, Store, Tally, Written,
+    Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, InboxCensus, Item, Page, Pending,
+    Reading, Setting, Store, Tally, Written,
 };
 use crate::id::{CommandId, OperationId};
 use crate::record::{Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
 use std::pin::Pin;
+use std::time::Duration;
 
 /// A store that wraps another one and changes some of its calls. Calls that are not overridden are passed on. Every
 /// implementor is a [`Store`].
@@ -68,6 +69,10 @@ pub trait Delegate: Send + Sync + 'static {
         limit: usize,
     ) -> Pending<'a, Tally> {
         self.inner().tally(state, after, limit)
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        self.inner().inboxes(window)
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
@@ -156,6 +161,10 @@ impl<D: Delegate> Store for D {
         limit: usize,
     ) -> Pending<'a, Tally> {
         Delegate::tally(self, state, after, limit)
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        Delegate::inboxes(self, window)
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

@@ -31,6 +31,7 @@ mod backend;
 mod change;
 mod delegate;
 mod error;
+mod inbox;
 mod query;
 mod traits;
 
@@ -38,6 +39,7 @@ pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
 pub use change::Change;
 pub use delegate::Delegate;
 pub use error::{Error, Kind};
+pub use inbox::{INBOXES_MAX, InboxCensus, InboxMarks};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Severity, Sharing};
 
@@ -49,6 +51,7 @@ use crate::time::Time;
 use bytes::Bytes;
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 /// The most bytes of entries on one page of [`Store::page`], [`Store::due`] or [`Store::markers`], plus one more
 /// entry.
@@ -201,6 +204,13 @@ pub trait Store: Send + Sync + 'static {
             let filter = Filter { state, ..Filter::default() };
             Ok(Tally::of(&self.page(&filter, after, limit).await?))
         })
+    }
+
+    /// What the inboxes of applications in the store's database hold; a mark is overdue where it is older than `window`. `None` where this
+    /// kind of store has no inboxes. Reads every mark: seconds where there are millions.
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        let _ = window;
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Every setting, by name.

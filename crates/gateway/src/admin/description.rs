@@ -19,6 +19,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
         (name = "health", description = "For probes and scrapers"),
         (name = "records", description = "For operators"),
         (name = "shadow", description = "What would have become of requests in shadow mode"),
+        (name = "inboxes", description = "What the inboxes of applications hold"),
         (name = "claims", description = "For workers: one attempt for each command"),
         (name = "description", description = "What this address says about itself")
     )

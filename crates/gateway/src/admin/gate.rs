@@ -48,7 +48,9 @@ impl Need {
             "/healthz" | "/readyz" => Self::Nothing,
             "/metrics" => Self::Role(Role::Read),
             _ if under("/v1/claims") => Self::Role(Role::Claim),
-            _ if (under("/v1/records") || under("/v1/shadow")) && is_read => Self::Role(Role::Read),
+            _ if ["/v1/records", "/v1/shadow", "/v1/inboxes"].into_iter().any(under) && is_read => {
+                Self::Role(Role::Read)
+            }
             _ if under("/v1") => Self::Role(Role::Operate),
             _ => Self::Somebody,
         }
@@ -164,6 +166,7 @@ mod tests {
         assert_eq!(need("HEAD", "/v1/records/x"), Need::Role(Role::Read));
         assert_eq!(need("GET", "/v1/shadow"), Need::Role(Role::Read));
         assert_eq!(need("POST", "/v1/shadow"), Need::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1/inboxes"), Need::Role(Role::Read));
         assert_eq!(need("POST", "/v1/records/x/resolve"), Need::Role(Role::Operate));
         assert_eq!(need("DELETE", "/v1/records/x"), Need::Role(Role::Operate));
         assert_eq!(need("GET", "/v1/claims/x"), Need::Role(Role::Claim));

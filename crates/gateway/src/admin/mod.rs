@@ -9,7 +9,7 @@
 //! | `GET /metrics` | `read` |
 //! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
 //! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
-//! | `GET /v1/shadow` | `read` |
+//! | `GET /v1/shadow`, `GET /v1/inboxes` | `read` |
 //! | `POST /v1/records/{id}/resolve`, `POST /v1/records/{id}/release`, `POST /v1/clock/confirm` | `operate` |
 //! | `POST /v1/claims`, `GET /v1/claims/{id}`, `POST /v1/claims/{id}/renew`, `POST /v1/claims/{id}/outcome` | `claim` |
 //!
@@ -26,6 +26,7 @@ mod digits;
 mod gate;
 mod health;
 mod host;
+mod inboxes;
 mod input;
 mod limiter;
 mod options;
@@ -158,6 +159,7 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(settle::release))
         .routes(routes!(clock::confirm))
         .routes(routes!(shadow::show))
+        .routes(routes!(inboxes::count))
         .routes(routes!(claims::claim))
         .routes(routes!(attempts::show))
         .routes(routes!(attempts::renew))

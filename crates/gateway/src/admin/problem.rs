@@ -51,6 +51,8 @@ situations! {
     Forbidden = "FORBIDDEN", 403, "The token does not allow this";
     /// No such page.
     NoSuchPath = "PATH_NOT_FOUND", 404, "There is nothing at this path";
+    /// The store has none.
+    NoInboxes = "NO_INBOXES", 404, "The store has no inboxes";
     /// Not by this method.
     Method = "METHOD_NOT_ALLOWED", 405, "The method is not allowed at this path";
     /// The record does not allow it, now or ever.

@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod doctor;
 mod fingerprint;
+mod inbox;
 mod key;
 pub(crate) mod moment;
 mod place;
@@ -61,6 +62,9 @@ enum Command {
     Doctor(doctor::Args),
     /// What shadow mode has seen, and what to enforce.
     Shadow(shadow::Args),
+    /// What consumers have processed by an inbox.
+    #[command(subcommand)]
+    Inbox(inbox::Command),
     /// The tables of a store: print them, or bring a store to them.
     #[command(subcommand)]
     Schema(schema::Command),
@@ -95,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Records(arguments) => records::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Shadow(arguments) => shadow::main(&arguments),
+        Command::Inbox(command) => inbox::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
         Command::Key(command) => key::main(&command).map_err(Stop::from),

@@ -66,7 +66,9 @@ impl Census {
                 self.clock.sleep(HAZARDS_EVERY).await;
             }
         };
-        let (never, _, _): (Infallible, Infallible, Infallible) = tokio::join!(looking, walking, asking);
+        let counting = self.metrics.0.census.inboxes.run(&*self.store, &*self.clock);
+        let (never, ..): (Infallible, Infallible, Infallible, Infallible) =
+            tokio::join!(looking, walking, asking, counting);
         never
     }
 

@@ -5,6 +5,7 @@
 
 mod census;
 mod family;
+mod inboxes;
 mod watching;
 
 pub(crate) use census::Census;
@@ -84,6 +85,7 @@ struct Counted {
     unknown: Gauges,
     records: Gauges,
     hazards: Gauges,
+    inboxes: inboxes::Inboxes,
 }
 
 impl Metrics {
@@ -369,6 +371,7 @@ impl Metrics {
         for (family, name, help) in families {
             family.write(name, help, text);
         }
+        counted.inboxes.write(text);
     }
 }
 

@@ -31,6 +31,7 @@ async fn the_description_names_every_path_of_the_contract() {
         ("get", "/readyz"),
         ("get", "/metrics"),
         ("get", "/v1/records"),
+        ("get", "/v1/inboxes"),
         ("get", "/v1/records/{id}"),
         ("post", "/v1/records/{id}/resolve"),
         ("post", "/v1/records/{id}/release"),

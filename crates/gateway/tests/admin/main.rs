@@ -7,6 +7,7 @@ mod client;
 mod described;
 mod gate;
 mod health;
+mod inboxes;
 mod records;
 mod settle;
 mod trail;

@@ -3,6 +3,7 @@
 mod copy;
 mod database;
 mod doctor;
+mod inbox;
 mod network;
 mod paper;
 mod records;

@@ -14,11 +14,12 @@ use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::store::{
-    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind,
-    Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
+    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, InboxCensus, Inspection,
+    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -126,6 +127,10 @@ impl Store for Inspected {
 
     fn census(&self) -> Pending<'_, Census> {
         Box::pin(self.scanner.census())
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        Box::pin(async move { self.scanner.inboxes(window).await.map(Some) })
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

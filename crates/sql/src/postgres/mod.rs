@@ -24,6 +24,7 @@ mod changes;
 mod doubts;
 mod fault;
 mod hazards;
+mod inboxes;
 mod inspection;
 mod job;
 mod queue;

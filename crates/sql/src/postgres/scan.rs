@@ -354,7 +354,10 @@ fn item(row: &Row) -> Result<(Item, i64), Error> {
     Ok((item, state.into()))
 }
 
-fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, Error> {
+pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    column: usize,
+) -> Result<T, Error> {
     row.try_get(column).map_err(|error| unreadable(&error))
 }
 

@@ -9,10 +9,11 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
+use std::time::Duration;
 
 impl store::Store for Store {
     fn name(&self) -> String {
@@ -92,6 +93,10 @@ impl store::Store for Store {
 
     fn census(&self) -> Pending<'_, Census> {
         self.ask(self.scanner.census())
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        self.ask(async move { self.scanner.inboxes(window).await.map(Some) })
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

@@ -12,6 +12,15 @@ use std::time::Duration;
 
 /// After how many VM steps to check the time: a fraction of a millisecond.
 const STEPS: i32 = 2_000;
+/// What the patterns of `semel-tx` write to in the work of a local command, and what they call their savepoint.
+const PATTERN_TABLES: [&str; 5] = [
+    "semel_inbox_marks",
+    "semel_operation_fences",
+    "semel_business_references",
+    "semel_counter_sums",
+    "semel_counter_operations",
+];
+const PATTERN_SAVEPOINT: &str = "semel_pattern";
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -89,8 +98,9 @@ impl Drop for Watch<'_> {
 /// touch the store's own tables.
 fn is_denied(action: &AuthAction<'_>) -> bool {
     match action {
+        // The patterns' own, inside of the work's: whatever becomes of it, the work can still be undone.
+        AuthAction::Savepoint { savepoint_name, .. } => *savepoint_name != PATTERN_SAVEPOINT,
         AuthAction::Transaction { .. }
-        | AuthAction::Savepoint { .. }
         | AuthAction::Attach { .. }
         | AuthAction::Detach { .. }
         | AuthAction::Pragma { .. }
@@ -100,8 +110,8 @@ fn is_denied(action: &AuthAction<'_>) -> bool {
         | AuthAction::CreateTempView { .. } => true,
         AuthAction::Insert { table_name }
         | AuthAction::Update { table_name, .. }
-        | AuthAction::Delete { table_name }
-        | AuthAction::CreateTable { table_name }
+        | AuthAction::Delete { table_name } => is_ours(table_name) && !is_of_patterns(table_name),
+        AuthAction::CreateTable { table_name }
         | AuthAction::DropTable { table_name }
         | AuthAction::AlterTable { table_name, .. }
         | AuthAction::CreateIndex { table_name, .. }
@@ -110,6 +120,11 @@ fn is_denied(action: &AuthAction<'_>) -> bool {
         | AuthAction::DropTrigger { table_name, .. } => is_ours(table_name),
         _ => false,
     }
+}
+
+/// Their rows are the application's, in the transaction of its work.
+fn is_of_patterns(table: &str) -> bool {
+    PATTERN_TABLES.iter().any(|name| table.eq_ignore_ascii_case(name))
 }
 
 /// Names of tables are compared without case.
@@ -165,6 +180,33 @@ mod tests {
         };
         assert_eq!((count("orders"), count("semel_records")), (0, 1));
         connection.execute_batch("INSERT INTO orders VALUES (1)").expect("free again");
+    }
+
+    #[test]
+    fn the_work_may_use_the_patterns_and_not_change_their_tables() {
+        let connection = Connection::open_in_memory().expect("a database");
+        for table in PATTERN_TABLES {
+            connection.execute_batch(&format!("CREATE TABLE {table} (id)")).expect("a table");
+        }
+        let guard = Guard::on(&connection).expect("a guard");
+        connection.execute_batch("BEGIN; SAVEPOINT semel_work").expect("free");
+        let watch = guard.watch(Duration::from_mins(1));
+        for table in PATTERN_TABLES {
+            let writes =
+                format!("INSERT INTO {table} VALUES (1); UPDATE {table} SET id = 2; DELETE FROM {table}");
+            connection.execute_batch(&writes).unwrap_or_else(|error| panic!("{table}: {error}"));
+            for denied in [format!("DROP TABLE {table}"), format!("ALTER TABLE {table} ADD COLUMN b")] {
+                assert!(connection.execute_batch(&denied).is_err(), "{denied}");
+            }
+        }
+        connection
+            .execute_batch("SAVEPOINT semel_pattern; ROLLBACK TO semel_pattern; RELEASE semel_pattern")
+            .expect("the patterns' own savepoint");
+        for denied in ["RELEASE semel_work", "ROLLBACK TO semel_work", "SAVEPOINT semel_patterns"] {
+            assert!(connection.execute_batch(denied).is_err(), "{denied}");
+        }
+        drop(watch);
+        connection.execute_batch("RELEASE semel_work; COMMIT").expect("free again");
     }
 
     #[test]

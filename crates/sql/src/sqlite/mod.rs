@@ -30,6 +30,7 @@ mod fault;
 mod files;
 mod guard;
 mod hazards;
+mod inboxes;
 mod local;
 mod open;
 mod options;

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::Record;
 use semel_core::store::{
-    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind,
-    Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
+    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, InboxCensus, Inspection,
+    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
 };
 use semel_core::time::Time;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A store in a file that is only read. Other processes may have it open and write to it.
 ///
@@ -103,6 +104,10 @@ impl Store for ReadOnlyStore {
 
     fn census(&self) -> Pending<'_, Census> {
         self.ask(Reader::census)
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        self.ask(move |reader| reader.inboxes(window).map(Some))
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

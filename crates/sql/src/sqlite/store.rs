@@ -11,10 +11,11 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
+use std::time::Duration;
 
 impl store::Store for Store {
     fn name(&self) -> String {
@@ -96,6 +97,11 @@ impl store::Store for Store {
 
     fn census(&self) -> Pending<'_, Census> {
         Box::pin(self.ask(Reader::census))
+    }
+
+    fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
+        // On the thread for what reads much: no request waits for it.
+        Box::pin(self.put(&self.long_questions, move |reader| reader.inboxes(window).map(Some)))
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

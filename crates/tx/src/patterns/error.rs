@@ -18,9 +18,9 @@ pub enum PatternError {
     /// An argument is not allowed. Nothing was written.
     Invalid(String),
     /// Another transaction holds the same message, operation or reference, and did not end in time. Nothing was written; try again.
-    Busy(sqlx::Error),
+    Busy(BoxError),
     /// A deadlock or a serialization failure. Roll the whole transaction back and run it again.
-    Conflict(sqlx::Error),
+    Conflict(BoxError),
     /// The work failed. What it wrote was undone, and nothing is marked.
     Work(BoxError),
     /// The same id was used with another content: an amount, or a body.
@@ -28,11 +28,11 @@ pub enum PatternError {
     /// The attempt was overtaken while it ran: its operation is done, or belongs to a newer fence. Roll the transaction back.
     Overtaken,
     /// The tables are missing.
-    MissingTables(sqlx::Error),
+    MissingTables(BoxError),
     /// Nobody can tell whether the transaction has committed. Run the same again with the same ids: what has committed is not repeated.
-    CommitInDoubt(sqlx::Error),
+    CommitInDoubt(BoxError),
     /// The database refused a statement, or the connection failed. Roll the transaction back.
-    Database(sqlx::Error),
+    Database(BoxError),
 }
 
 impl PatternError {
@@ -100,10 +100,10 @@ impl std::error::Error for PatternError {
         match self {
             Self::Busy(error)
             | Self::Conflict(error)
+            | Self::Work(error)
             | Self::MissingTables(error)
             | Self::CommitInDoubt(error)
-            | Self::Database(error) => Some(error),
-            Self::Work(error) => Some(&**error),
+            | Self::Database(error) => Some(&**error),
             _ => None,
         }
     }
@@ -112,7 +112,7 @@ impl std::error::Error for PatternError {
 /// What an error of the database means for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A lock was not had in time.
+    /// A lock was not had in time, or the whole statement took too long.
     Busy,
     /// The whole transaction has to be run again.
     Conflict,
@@ -124,13 +124,26 @@ pub enum Fault {
     Unknown,
 }
 
-pub(super) fn failed<C: Dialect>(error: sqlx::Error) -> PatternError {
-    match C::fault(&error) {
-        Fault::Busy => PatternError::Busy(error),
-        Fault::Conflict => PatternError::Conflict(error),
-        Fault::MissingTables => PatternError::MissingTables(error),
-        Fault::Refused | Fault::Unknown => PatternError::Database(error),
+impl Fault {
+    /// What a statement of ours has failed with.
+    pub(super) fn of_statement(self, error: impl Into<BoxError>) -> PatternError {
+        let error = error.into();
+        match self {
+            Self::Busy => PatternError::Busy(error),
+            Self::Conflict => PatternError::Conflict(error),
+            Self::MissingTables => PatternError::MissingTables(error),
+            Self::Refused | Self::Unknown => PatternError::Database(error),
+        }
     }
+}
+
+pub(super) fn failed<C: Dialect>(error: sqlx::Error) -> PatternError {
+    C::fault(&error).of_statement(error)
+}
+
+/// The row that was in the way is gone each time that it is looked at.
+pub(super) fn unsettled() -> PatternError {
+    PatternError::Busy("its row changed each time that it was looked at".into())
 }
 
 /// The first error of the database in the chain of `error`, and what it means.

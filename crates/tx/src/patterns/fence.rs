@@ -1,7 +1,7 @@
 //! A service behind the gateway that refuses attempts which were overtaken.
 
-use super::connection::{PatternConnection, WorkFuture, close, needs_transaction, remove_chunk, savepoint};
-use super::error::{PatternError, failed};
+use super::connection::{PatternConnection, WorkFuture, close, remove_chunk, savepoint};
+use super::error::{PatternError, failed, unsettled};
 use super::tables::{Tables, text_of};
 use super::value::Bind;
 use crate::error::BoxError;
@@ -143,10 +143,13 @@ impl FenceGuard {
         C: PatternConnection,
         W: for<'c> FnOnce(&'c mut C) -> WorkFuture<'c, Result<Vec<u8>, BoxError>> + Send,
     {
+        let fence = checked(fence)?;
         let mut savepoint = savepoint(connection).await?;
-        let guarded = match self.enter(&mut *savepoint, operation_id, fence).await {
+        let guarded = match self.enter_in(&mut *savepoint, operation_id, fence).await {
             Ok(Fenced::Run(pass)) => match work(&mut savepoint).await {
-                Ok(result) => self.done(&mut *savepoint, pass, &result).await.map(|()| Guarded::Ran(result)),
+                Ok(result) => {
+                    self.done_in(&mut *savepoint, pass, &result).await.map(|()| Guarded::Ran(result))
+                }
                 Err(error) => Err(PatternError::Work(error)),
             },
             Ok(Fenced::AlreadyDone(result)) => Ok(Guarded::AlreadyDone(result)),
@@ -159,20 +162,29 @@ impl FenceGuard {
     /// Begins an attempt. From the commit on, older fences are refused.
     ///
     /// For work that needs two transactions: commit this one, do what takes long, then write the effect and call [`done`](Self::done) in another.
-    /// Where everything is in one transaction, [`run`](Self::run) does both.
+    /// Where everything is in one transaction, [`run`](Self::run) does both. An error leaves the transaction as it was.
     pub async fn enter<C: PatternConnection>(
         &self,
         connection: &mut C,
         operation_id: OperationId,
         fence: u64,
     ) -> Result<Fenced, PatternError> {
-        needs_transaction(connection)?;
-        let fence =
-            i64::try_from(fence).map_err(|_| PatternError::Invalid("the fence is too large".to_owned()))?;
+        let fence = checked(fence)?;
+        let mut savepoint = savepoint(connection).await?;
+        let entered = self.enter_in(&mut *savepoint, operation_id, fence).await;
+        close::<C, _>(savepoint, entered).await
+    }
+
+    async fn enter_in<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: OperationId,
+        fence: i64,
+    ) -> Result<Fenced, PatternError> {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let insert = format!(
             "INSERT INTO {fences} AS held (operation_id, fence, is_done, updated_at) SELECT $1, $2, FALSE, {now} \
-             FROM settings WHERE settings.wait IS NOT NULL AND $2 >= {now} - $3 \
+             WHERE $2 >= {now} - $3 \
              ON CONFLICT (operation_id) DO UPDATE SET fence = excluded.fence, updated_at = excluded.updated_at \
              WHERE NOT held.is_done AND held.fence <= excluded.fence"
         );
@@ -186,7 +198,7 @@ impl FenceGuard {
                 return Ok(fenced);
             }
         }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Err(unsettled())
     }
 
     /// Why an attempt could not enter; `None` where it now can.
@@ -218,20 +230,32 @@ impl FenceGuard {
     }
 
     /// Keeps what the operation is answered with from now on. Where another attempt was faster, this is [`PatternError::Overtaken`]: roll back.
+    ///
+    /// On PostgreSQL this transaction's commit waits for the disk, and for the standby if there is a synchronous one, whatever the session says.
     pub async fn done<C: PatternConnection>(
         &self,
         connection: &mut C,
         pass: FencePass,
         result: &[u8],
     ) -> Result<(), PatternError> {
-        needs_transaction(connection)?;
+        let mut savepoint = savepoint(connection).await?;
+        let done = self.done_in(&mut *savepoint, pass, result).await;
+        close::<C, _>(savepoint, done).await
+    }
+
+    async fn done_in<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        pass: FencePass,
+        result: &[u8],
+    ) -> Result<(), PatternError> {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let sql = format!(
             "UPDATE {fences} SET is_done = TRUE, result = $3, updated_at = {now} \
              WHERE operation_id = $1 AND fence = $2 AND NOT is_done"
         );
         let binds = vec![text_of(&pass.operation_id).into(), pass.fence.into(), result.into()];
-        match connection.run(sql, binds).await.map_err(failed::<C>)? {
+        match connection.run_durably(sql, binds).await.map_err(failed::<C>)? {
             1 => Ok(()),
             _ => Err(PatternError::Overtaken),
         }
@@ -257,4 +281,8 @@ impl FenceGuard {
     fn retention_ms(&self) -> i64 {
         i64::try_from(self.retention.as_millis()).unwrap_or(i64::MAX / 2)
     }
+}
+
+fn checked(fence: u64) -> Result<i64, PatternError> {
+    i64::try_from(fence).map_err(|_| PatternError::Invalid("the fence is too large".to_owned()))
 }

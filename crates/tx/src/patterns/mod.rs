@@ -12,11 +12,16 @@
 //! transaction that was opened with `sqlx` (`pool.begin()`, `connection.begin()`, the work of `postgres::transact`, or
 //! `sqlite::own::begin`). What they write is committed or rolled back together with the caller's own changes.
 //!
+//! The work of `sqlite::transact` has a `rusqlite` connection instead. For that there are [`Inbox::once_blocking`], [`Counter::add_blocking`] and
+//! [`BusinessReferences::bind_blocking`].
+//!
 //! Their tables are part of the store's schema: opening the store creates them, and so does `semel schema apply`. On PostgreSQL the role
 //! of the connection needs `USAGE` on that schema, `EXECUTE` on `now_ms`, and `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the tables it uses.
 //!
 //! **What must never be here**: a commit of the caller's transaction, or SQL of one database outside of its own file in `dialect`.
 
+#[cfg(feature = "sqlite")]
+mod blocking;
 mod connection;
 mod counter;
 mod dialect;
@@ -32,7 +37,9 @@ pub use connection::{PatternConnection, PatternRow, WorkFuture};
 pub use counter::{BucketCounter, Counted, Counter, EventCounter};
 pub use error::PatternError;
 pub use fence::{FenceGuard, FencePass, FenceRefusal, Fenced, Guarded};
-pub use inbox::{BatchResult, Inbox, InboxResult, Message, MessageId};
+pub use inbox::{
+    BatchResult, Inbox, InboxAnswer, InboxCounts, InboxEvent, InboxObserver, InboxResult, Message, MessageId,
+};
 pub use natural::{CompareAndSet, InsertOrGet, NaturalTable, Transition, TransitionResult, Version};
 pub use reference::{Binding, BusinessReferences};
 pub use tables::Tables;

@@ -18,7 +18,10 @@ const PLACE: &str = "SEMEL_TX_TEST_PLACE";
 const THROUGH: &str = "SEMEL_TX_TEST_URL";
 const ROUND: &str = "SEMEL_TX_TEST_ROUND";
 /// How many messages and operations each round has; both processes get every one of them.
-const IDS: u32 = 40;
+const IDS: u32 = 120;
+/// What the processes of a round acknowledge before they are killed: at least this, and up to so many more.
+const ACKNOWLEDGED_MIN: u32 = 40;
+const ACKNOWLEDGED_MORE: u32 = 160;
 
 /// What one process does: the patterns on a connection, with the application's own tables.
 struct Node<W: World> {
@@ -207,17 +210,21 @@ async fn campaign<W: World>(world: W, kind: &str, place: &str, through: &str, ro
     let mut acknowledged = Vec::new();
     for round in 0..rounds {
         let processes = [0, 1].map(|_| Process::start(kind, place, through, round));
-        for _ in 0..600 {
-            if processes.iter().all(|process| !process.told().is_empty()) {
+        // Another point each time, by what was done and not by the time: a start through a bad network takes as long as it takes.
+        let wanted = usize::try_from(ACKNOWLEDGED_MIN + round * 37 % ACKNOWLEDGED_MORE).expect("few");
+        let count = |process: &Process| process.1.lock().expect("whole").len();
+        for _ in 0..12_000 {
+            if processes.iter().all(|process| count(process) > 0)
+                && processes.iter().map(count).sum::<usize>() >= wanted
+            {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // Another point each time.
-        tokio::time::sleep(Duration::from_millis(u64::from(round * 37 % 190))).await;
+        tokio::time::sleep(Duration::from_millis(u64::from(round * 7 % 20))).await;
         let told: Vec<String> = processes.iter().flat_map(Process::told).collect();
         drop(processes);
-        assert!(!told.is_empty(), "round {round}: nobody did anything");
+        assert!(told.len() >= wanted, "round {round}: {} of {wanted} were acknowledged", told.len());
         acknowledged.extend(told);
         audit(&node, &acknowledged, round).await;
     }
@@ -234,7 +241,15 @@ async fn campaign<W: World>(world: W, kind: &str, place: &str, through: &str, ro
     let total: u64 = (0..u64::from(rounds * IDS)).sum();
     let total = i64::try_from(total).expect("small");
     assert_eq!(node.world.ask("SELECT value FROM {t:totals}").await, total);
-    println!("{rounds} rounds on {kind}, {} acknowledged, a balance of {total}", acknowledged.len());
+    let repeated = acknowledged.len();
+    acknowledged.sort_unstable();
+    acknowledged.dedup();
+    let different = acknowledged.len();
+    println!(
+        "{rounds} rounds on {kind}: {repeated} acknowledgements of {different} messages and operations before a kill; at the end {} \
+         effects, each once, and a balance of {total}",
+        2 * rounds * IDS
+    );
 }
 
 async fn patient(mut call: impl AsyncFnMut() -> Option<String>) -> bool {

@@ -1,6 +1,6 @@
 //! Messages, one at a time.
 
-use crate::world::{World, effect, effects, message, race, with_effects};
+use crate::world::{World, effect, effects, message, process, race, with_effects};
 use semel_tx::BoxError;
 use semel_tx::patterns::{Inbox, InboxResult, Message, MessageId, PatternError};
 use std::sync::Arc;
@@ -20,26 +20,6 @@ on_both!(
 
 fn inbox<W: World>(world: &W) -> Inbox {
     Inbox::new("billing").tables(world.tables())
-}
-
-/// Processes a message in a transaction of its own.
-pub(crate) async fn process<W: World>(
-    world: &W,
-    inbox: &Inbox,
-    message: &Message,
-) -> Result<InboxResult<()>, PatternError> {
-    let mut transaction = world.begin().await;
-    let sql = effect(world, message.id().as_str());
-    let result = inbox
-        .once(&mut *transaction, message, |tx, _| {
-            Box::pin(async move {
-                W::run(tx, sql).await?;
-                Ok(())
-            })
-        })
-        .await;
-    W::commit(transaction).await.expect("committed");
-    result
 }
 
 async fn a_message_is_processed_once_and_its_copies_are_duplicates<W: World>() {

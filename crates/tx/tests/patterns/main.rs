@@ -14,5 +14,4 @@ mod languages;
 mod natural;
 mod reference;
 mod schema;
-mod waiting;
 mod wrong;

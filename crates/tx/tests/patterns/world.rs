@@ -2,7 +2,9 @@
 
 use semel_test_support::ScratchDir;
 use semel_tx::BoxError;
-use semel_tx::patterns::{Message, MessageId, PatternConnection, Tables, WorkFuture};
+use semel_tx::patterns::{
+    Inbox, InboxResult, Message, MessageId, PatternConnection, PatternError, Tables, WorkFuture,
+};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{
@@ -275,6 +277,26 @@ pub(crate) async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'stat
 
 pub(crate) fn message(id: &str, body: &str) -> Message {
     Message::raw("payments", MessageId::new(id).expect("an id"), body.as_bytes().to_vec()).expect("a message")
+}
+
+/// Processes a message in a transaction of its own.
+pub(crate) async fn process<W: World>(
+    world: &W,
+    inbox: &Inbox,
+    message: &Message,
+) -> Result<InboxResult<()>, PatternError> {
+    let mut transaction = world.begin().await;
+    let sql = effect(world, message.id().as_str());
+    let result = inbox
+        .once(&mut *transaction, message, |tx, _| {
+            Box::pin(async move {
+                W::run(tx, sql).await?;
+                Ok(())
+            })
+        })
+        .await;
+    W::commit(transaction).await.expect("committed");
+    result
 }
 
 /// Each of the named tests on both databases.

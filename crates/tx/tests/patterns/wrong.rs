@@ -1,7 +1,6 @@
 //! The wrong ways, each beside the right one: what the guide warns of is shown to do damage.
 
-use crate::inbox::process;
-use crate::world::{Lite, World, effect, effects, message, with_effects};
+use crate::world::{Lite, World, effect, effects, message, process, with_effects};
 use semel_core::id::OperationId;
 use semel_tx::patterns::{
     Binding, BusinessReferences, Counter, Inbox, InboxResult, InsertOrGet, Message, MessageId, NaturalTable,

@@ -2,7 +2,7 @@
 
 use super::exact::BUCKET;
 use super::operations::{Operation, Operations, first_integer, settings};
-use crate::patterns::connection::{PatternConnection, needs_none, needs_transaction};
+use crate::patterns::connection::{PatternConnection, close, needs_none, savepoint};
 use crate::patterns::error::{Fault, PatternError, failed};
 use std::sync::Arc;
 
@@ -42,16 +42,17 @@ impl EventCounter {
     }
 
     /// Enters an operation with its amount, once, and answers with whether it is new. The same operation with another amount is
-    /// [`PatternError::Mismatch`].
+    /// [`PatternError::Mismatch`]. An error leaves the transaction as it was.
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
         operation_id: &str,
         amount: i64,
     ) -> Result<bool, PatternError> {
-        needs_transaction(connection)?;
         let operation = Operation { id: operation_id, amount, bucket: BUCKET, is_folded: false };
-        self.operations.enter(connection, operation).await
+        let mut savepoint = savepoint(connection).await?;
+        let entered = self.operations.enter(&mut *savepoint, operation).await;
+        close::<C, _>(savepoint, entered).await
     }
 
     /// The sum of everything that was counted.
@@ -79,7 +80,9 @@ impl EventCounter {
         let folded = self.fold(&mut *transaction, chunk).await?;
         match transaction.commit().await {
             Ok(()) => Ok(folded),
-            Err(error) if C::fault(&error) == Fault::Unknown => Err(PatternError::CommitInDoubt(error)),
+            Err(error) if C::fault(&error) == Fault::Unknown => {
+                Err(PatternError::CommitInDoubt(error.into()))
+            }
             Err(error) => Err(failed::<C>(error)),
         }
     }

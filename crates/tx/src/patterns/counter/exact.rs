@@ -28,7 +28,7 @@ pub(super) const BUCKET: i64 = 0;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Counter {
-    operations: Operations,
+    pub(super) operations: Operations,
 }
 
 settings!(Counter);

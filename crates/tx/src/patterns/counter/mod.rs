@@ -1,5 +1,7 @@
 //! Numbers that count every operation once.
 
+#[cfg(feature = "sqlite")]
+mod blocking;
 mod bucket;
 mod event;
 mod exact;

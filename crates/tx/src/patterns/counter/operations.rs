@@ -1,7 +1,8 @@
 //! Which operations were counted, and the sums.
 
 use crate::patterns::connection::{PatternConnection, remove_chunk};
-use crate::patterns::error::{PatternError, failed};
+use crate::patterns::dialect::Dialect;
+use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::Tables;
 use crate::patterns::value::Bind;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ const SUMS: &str = "counter_sums";
 const WAIT: Duration = Duration::from_secs(2);
 /// How long operations are remembered.
 const WINDOW: Duration = Duration::from_hours(32 * 24);
-const TRIES_MAX: u32 = 5;
+pub(super) const TRIES_MAX: u32 = 5;
 /// Counter and operation are parts of one index.
 const BYTES_MAX: usize = 1_000;
 
@@ -36,6 +37,29 @@ pub(super) struct Operation<'a> {
     pub(super) is_folded: bool,
 }
 
+impl Operation<'_> {
+    /// Refused where it was counted before with another amount.
+    pub(super) fn counted_before(&self, amount: i64) -> Result<(), PatternError> {
+        if amount == self.amount {
+            return Ok(());
+        }
+        Err(PatternError::Mismatch(format!(
+            "the operation was counted before with the amount {amount}, and now has {}",
+            self.amount
+        )))
+    }
+}
+
+/// The statements that enter an operation, and what is bound to them.
+pub(super) struct EnterStatements {
+    pub(super) insert: String,
+    pub(super) find: String,
+    /// For `find`: counter and operation.
+    pub(super) place: Vec<Bind>,
+    /// For `insert`: the same, bucket and amount.
+    pub(super) entered: Vec<Bind>,
+}
+
 impl Operations {
     pub(super) fn of(name: Arc<str>) -> Self {
         Self { name, tables: Tables::default(), wait: WAIT, window: WINDOW }
@@ -45,11 +69,11 @@ impl Operations {
         Bind::from(&*self.name)
     }
 
-    pub(super) fn operations<C: PatternConnection>(&self) -> String {
+    pub(super) fn operations<C: Dialect>(&self) -> String {
         C::table(&self.tables, OPERATIONS)
     }
 
-    pub(super) fn sums<C: PatternConnection>(&self) -> String {
+    pub(super) fn sums<C: Dialect>(&self) -> String {
         C::table(&self.tables, SUMS)
     }
 
@@ -59,6 +83,25 @@ impl Operations {
         connection: &mut C,
         operation: Operation<'_>,
     ) -> Result<bool, PatternError> {
+        let EnterStatements { insert, find, place, entered } = self.statements::<C>(operation)?;
+        for _ in 0..TRIES_MAX {
+            let inserted = connection.insert_waiting(insert.clone(), entered.clone(), self.wait).await;
+            if inserted.map_err(failed::<C>)? == 1 {
+                return Ok(true);
+            }
+            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let Some(row) = rows.first() else { continue };
+            let amount = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+            return operation.counted_before(amount).map(|()| false);
+        }
+        Err(unsettled())
+    }
+
+    /// What enters an operation; refused where an index could not hold it.
+    pub(super) fn statements<C: Dialect>(
+        &self,
+        operation: Operation<'_>,
+    ) -> Result<EnterStatements, PatternError> {
         for (what, text) in [("counter's name", &*self.name), ("operation id", operation.id)] {
             if text.is_empty() || text.len() > BYTES_MAX || text.contains('\0') {
                 let why =
@@ -68,31 +111,15 @@ impl Operations {
         }
         let (operations, now) = (self.operations::<C>(), C::now(&self.tables));
         let is_folded = if operation.is_folded { "TRUE" } else { "FALSE" };
-        let insert = format!(
-            "INSERT INTO {operations} (counter, operation_id, bucket, amount, is_folded, counted_at) \
-             SELECT $1, $2, $3, $4, {is_folded}, {now} FROM settings WHERE settings.wait IS NOT NULL ON CONFLICT DO NOTHING"
-        );
-        let find = format!("SELECT amount FROM {operations} WHERE counter = $1 AND operation_id = $2");
-        for _ in 0..TRIES_MAX {
-            let binds =
-                vec![self.name(), operation.id.into(), operation.bucket.into(), operation.amount.into()];
-            let entered = connection.insert_waiting(insert.clone(), binds, self.wait).await;
-            if entered.map_err(failed::<C>)? == 1 {
-                return Ok(true);
-            }
-            let rows = connection.rows(find.clone(), vec![self.name(), operation.id.into()]).await;
-            let rows = rows.map_err(failed::<C>)?;
-            let Some(row) = rows.first() else { continue };
-            let amount = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
-            if amount == operation.amount {
-                return Ok(false);
-            }
-            return Err(PatternError::Mismatch(format!(
-                "the operation was counted before with the amount {amount}, and now has {}",
-                operation.amount
-            )));
-        }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Ok(EnterStatements {
+            insert: format!(
+                "INSERT INTO {operations} (counter, operation_id, bucket, amount, is_folded, counted_at) \
+                 VALUES ($1, $2, $3, $4, {is_folded}, {now}) ON CONFLICT DO NOTHING"
+            ),
+            find: format!("SELECT amount FROM {operations} WHERE counter = $1 AND operation_id = $2"),
+            place: vec![self.name(), operation.id.into()],
+            entered: vec![self.name(), operation.id.into(), operation.bucket.into(), operation.amount.into()],
+        })
     }
 
     /// Adds to a sum, and answers with what it is then.
@@ -102,13 +129,18 @@ impl Operations {
         bucket: i64,
         amount: i64,
     ) -> Result<i64, PatternError> {
+        let (sql, binds) = self.adding::<C>(bucket, amount);
+        first_integer::<C>(&connection.rows(sql, binds).await.map_err(failed::<C>)?)
+    }
+
+    /// What adds to a sum and yields it.
+    pub(super) fn adding<C: Dialect>(&self, bucket: i64, amount: i64) -> (String, Vec<Bind>) {
         let sums = self.sums::<C>();
         let sql = format!(
             "INSERT INTO {sums} AS held (counter, bucket, value) VALUES ($1, $2, $3) \
              ON CONFLICT (counter, bucket) DO UPDATE SET value = held.value + excluded.value RETURNING value"
         );
-        let rows = connection.rows(sql, vec![self.name(), bucket.into(), amount.into()]).await;
-        first_integer::<C>(&rows.map_err(failed::<C>)?)
+        (sql, vec![self.name(), bucket.into(), amount.into()])
     }
 
     /// A sum; 0 where nothing was counted.
@@ -117,12 +149,16 @@ impl Operations {
         connection: &mut C,
         bucket: i64,
     ) -> Result<i64, PatternError> {
-        let sql = format!(
-            "SELECT COALESCE((SELECT value FROM {} WHERE counter = $1 AND bucket = $2), 0)",
-            self.sums::<C>()
-        );
-        let rows = connection.rows(sql, vec![self.name(), bucket.into()]).await.map_err(failed::<C>)?;
-        first_integer::<C>(&rows)
+        let (sql, binds) = self.summing::<C>(bucket);
+        first_integer::<C>(&connection.rows(sql, binds).await.map_err(failed::<C>)?)
+    }
+
+    /// What yields a sum.
+    pub(super) fn summing<C: Dialect>(&self, bucket: i64) -> (String, Vec<Bind>) {
+        let sums = self.sums::<C>();
+        let sql =
+            format!("SELECT COALESCE((SELECT value FROM {sums} WHERE counter = $1 AND bucket = $2), 0)");
+        (sql, vec![self.name(), bucket.into()])
     }
 
     /// Forgets up to `chunk` operations that were counted longer ago than the window and are part of a sum.
@@ -145,7 +181,7 @@ impl Operations {
 pub(super) fn first_integer<C: PatternConnection>(
     rows: &[crate::patterns::connection::PatternRow<C>],
 ) -> Result<i64, PatternError> {
-    let row = rows.first().ok_or(PatternError::Database(sqlx::Error::RowNotFound))?;
+    let row = rows.first().ok_or(PatternError::Database(sqlx::Error::RowNotFound.into()))?;
     Ok(C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
 //! PostgreSQL.
 
-use super::Dialect;
+use super::{Dialect, FormerBounds};
 use crate::patterns::connection::{PatternRow, WorkFuture};
 use crate::patterns::error::Fault;
 use crate::patterns::tables::{Tables, quoted};
@@ -8,7 +8,7 @@ use crate::patterns::value::{Bind, Column};
 use semel_sql::postgres::transaction::ServerError;
 use sqlx::postgres::{PgArguments, PgConnection, PgDatabaseError, PgSeverity};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Postgres, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
 use std::time::Duration;
 
 /// A commit that is acknowledged has to be durable: raised where a role or database has less, and never lowered.
@@ -19,6 +19,7 @@ impl Dialect for PgConnection {
     const BEGIN: &'static str = "BEGIN";
     const LOCKED: &'static str = "FOR UPDATE SKIP LOCKED";
     const ENDS_TRANSACTIONS: bool = false;
+    const CHECKS_DEFERRED: bool = true;
     const HAS_TYPES: bool = true;
 
     fn table(tables: &Tables, name: &str) -> String {
@@ -56,43 +57,66 @@ impl Dialect for PgConnection {
         Box::pin(async move { bound(sql, binds).fetch_all(self).await })
     }
 
-    /// One statement sets the bound, inserts, and brings the former bound back: each step takes the result of the one before.
     fn insert_waiting(
         &mut self,
         insert: String,
         mut binds: Vec<Bind>,
         wait: Duration,
     ) -> WorkFuture<'_, Result<u64, sqlx::Error>> {
-        binds.push(Bind::Text(milliseconds(wait)));
-        let wait = binds.len();
-        let sql = format!(
-            "WITH settings AS MATERIALIZED (SELECT pg_catalog.current_setting('lock_timeout') AS former, {DURABILITY} AS durability, \
-             pg_catalog.set_config('lock_timeout', ${wait}, true) AS wait), inserted AS ({insert} RETURNING 1) \
-             SELECT counted.number, pg_catalog.set_config('lock_timeout', CASE WHEN counted.number IS NOT NULL THEN settings.former END, true) \
-             FROM settings CROSS JOIN LATERAL (SELECT count(*) AS number FROM inserted WHERE settings.wait IS NOT NULL) AS counted"
-        );
+        Box::pin(async move {
+            let former = bounded(self, wait, 1).await?;
+            binds.extend([Bind::Text(former.lock), Bind::Text(former.statement)]);
+            let (statement, lock) = (binds.len(), binds.len() - 1);
+            // The former bounds come back with the result of the insert, so that the planner cannot bring them back earlier.
+            let back = |setting: &str, former: usize| {
+                format!(
+                    "pg_catalog.set_config('{setting}', CASE WHEN number IS NOT NULL THEN ${former} END, true)"
+                )
+            };
+            let sql = format!(
+                "WITH inserted AS ({insert} RETURNING 1), counted AS MATERIALIZED (SELECT count(*) AS number FROM inserted) \
+                 SELECT number, {}, {} FROM counted",
+                back("lock_timeout", lock),
+                back("statement_timeout", statement)
+            );
+            let number: i64 = bound(sql, binds).fetch_one(self).await?.try_get(0)?;
+            Ok(number.unsigned_abs())
+        })
+    }
+
+    fn bound_waits(
+        &mut self,
+        wait: Duration,
+        rows: usize,
+    ) -> WorkFuture<'_, Result<Option<FormerBounds>, sqlx::Error>> {
+        Box::pin(async move { bounded(self, wait, rows).await.map(Some) })
+    }
+
+    fn restore_waits(&mut self, former: Option<FormerBounds>) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let Some(former) = former else { return Ok(()) };
+            let sql = "SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true)";
+            let binds = vec![Bind::Text(former.lock), Bind::Text(former.statement)];
+            bound(sql.to_owned(), binds).execute(self).await.map(drop)
+        })
+    }
+
+    fn run_durably(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>> {
+        let sql = format!("WITH changed AS ({sql} RETURNING 1) SELECT count(*), {DURABILITY} FROM changed");
         Box::pin(async move {
             let number: i64 = bound(sql, binds).fetch_one(self).await?.try_get(0)?;
             Ok(number.unsigned_abs())
         })
     }
 
-    fn bound_waits(&mut self, wait: Duration) -> WorkFuture<'_, Result<Option<String>, sqlx::Error>> {
-        let sql = format!(
-            "WITH former AS MATERIALIZED (SELECT pg_catalog.current_setting('lock_timeout') AS wait) SELECT former.wait, {DURABILITY}, \
-             pg_catalog.set_config('lock_timeout', CASE WHEN former.wait IS NOT NULL THEN $1 END, true) FROM former"
-        );
+    /// In a savepoint that is always rolled back: there is no other way to what was deferred before, by its table or by the work itself.
+    fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let row = bound(sql, vec![Bind::Text(milliseconds(wait))]).fetch_one(self).await?;
-            row.try_get::<String, _>(0).map(Some)
-        })
-    }
-
-    fn restore_waits(&mut self, former: Option<String>) -> WorkFuture<'_, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            let Some(former) = former else { return Ok(()) };
-            let sql = "SELECT pg_catalog.set_config('lock_timeout', $1, true)".to_owned();
-            bound(sql, vec![Bind::Text(former)]).execute(self).await.map(drop)
+            let mut savepoint = self.begin().await?;
+            let checked =
+                bound("SET CONSTRAINTS ALL IMMEDIATE".to_owned(), Vec::new()).execute(&mut *savepoint).await;
+            savepoint.rollback().await?;
+            checked.map(drop)
         })
     }
 
@@ -102,7 +126,8 @@ impl Dialect for PgConnection {
         let is_error = matches!(error.severity(), PgSeverity::Error);
         match error.code() {
             _ if ServerError::of(is_error, error.code()) == ServerError::Ambiguous => Fault::Unknown,
-            "55P03" => Fault::Busy,
+            // 57014: one wait was short enough, and all of them together were not.
+            "55P03" | "57014" => Fault::Busy,
             "40001" | "40P01" => Fault::Conflict,
             "42P01" | "3F000" | "42703" | "42883" => Fault::MissingTables,
             _ => Fault::Refused,
@@ -124,6 +149,29 @@ impl Dialect for PgConnection {
     fn boolean(row: &PatternRow<Self>, at: usize) -> Result<Option<bool>, sqlx::Error> {
         row.try_get(at)
     }
+}
+
+/// What a statement may take besides waiting, on a server that is busy: so long, and so much for each of its rows.
+const STATEMENT: Duration = Duration::from_millis(500);
+const ROW: Duration = Duration::from_millis(1);
+
+/// Bounds each wait for a lock, and all waits of a statement together: a copy that waits for one holder after the other, because each of them
+/// fails, would wait as long for each.
+async fn bounded(
+    connection: &mut PgConnection,
+    wait: Duration,
+    rows: usize,
+) -> Result<FormerBounds, sqlx::Error> {
+    let sql = format!(
+        "WITH former AS MATERIALIZED (SELECT pg_catalog.current_setting('lock_timeout') AS lock, \
+         pg_catalog.current_setting('statement_timeout') AS statement) SELECT former.lock, former.statement, {DURABILITY}, \
+         pg_catalog.set_config('lock_timeout', CASE WHEN former.lock IS NOT NULL THEN $1 END, true), \
+         pg_catalog.set_config('statement_timeout', CASE WHEN former.statement IS NOT NULL THEN $2 END, true) FROM former"
+    );
+    let whole = STATEMENT.saturating_add(ROW.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX)));
+    let binds = vec![Bind::Text(milliseconds(wait)), Bind::Text(milliseconds(wait.saturating_add(whole)))];
+    let row = bound(sql, binds).fetch_one(connection).await?;
+    Ok(FormerBounds { lock: row.try_get(0)?, statement: row.try_get(1)? })
 }
 
 /// Nothing would mean for ever.

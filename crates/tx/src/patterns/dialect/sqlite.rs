@@ -3,7 +3,7 @@
 //! There is one writer at a time. Whoever has the file's write lock waits for nobody; how long it is waited for is the connection's
 //! `busy_timeout`.
 
-use super::Dialect;
+use super::{Dialect, FormerBounds};
 use crate::patterns::connection::{PatternRow, WorkFuture};
 use crate::patterns::error::Fault;
 use crate::patterns::tables::Tables;
@@ -17,6 +17,7 @@ impl Dialect for SqliteConnection {
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const LOCKED: &'static str = "";
     const ENDS_TRANSACTIONS: bool = true;
+    const CHECKS_DEFERRED: bool = false;
     const HAS_TYPES: bool = false;
 
     fn table(_: &Tables, name: &str) -> String {
@@ -65,35 +66,35 @@ impl Dialect for SqliteConnection {
         binds: Vec<Bind>,
         _: Duration,
     ) -> WorkFuture<'_, Result<u64, sqlx::Error>> {
-        self.run(format!("WITH settings (wait) AS (SELECT 1) {insert}"), binds)
+        self.run(insert, binds)
     }
 
-    fn bound_waits(&mut self, _: Duration) -> WorkFuture<'_, Result<Option<String>, sqlx::Error>> {
+    fn bound_waits(
+        &mut self,
+        _: Duration,
+        _: usize,
+    ) -> WorkFuture<'_, Result<Option<FormerBounds>, sqlx::Error>> {
         Box::pin(async { Ok(None) })
     }
 
-    fn restore_waits(&mut self, _: Option<String>) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+    fn restore_waits(&mut self, _: Option<FormerBounds>) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// How durable a commit is, is a matter of the connection.
+    fn run_durably(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>> {
+        self.run(sql, binds)
+    }
+
+    /// SQLite has no statement for it.
+    fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>> {
         Box::pin(async { Ok(()) })
     }
 
     fn fault(error: &sqlx::Error) -> Fault {
         let sqlx::Error::Database(error) = error else { return Fault::Unknown };
         let code: i32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
-        match (code & 0xff, code) {
-            // A reader cannot become the writer, because somebody has written since.
-            (_, 517) => Fault::Conflict,
-            (5 | 6, _) => Fault::Busy,
-            (1, _)
-                if ["no such table", "no such column"]
-                    .iter()
-                    .any(|start| error.message().starts_with(start)) =>
-            {
-                Fault::MissingTables
-            }
-            // A disk that fails, or is full, in the middle of a commit.
-            (7 | 10 | 13, _) => Fault::Unknown,
-            _ => Fault::Refused,
-        }
+        fault_of(code, error.message())
     }
 
     fn text(row: &PatternRow<Self>, at: usize) -> Result<Option<String>, sqlx::Error> {
@@ -110,6 +111,21 @@ impl Dialect for SqliteConnection {
 
     fn boolean(row: &PatternRow<Self>, at: usize) -> Result<Option<bool>, sqlx::Error> {
         row.try_get::<Option<i64>, _>(at).map(|value| value.map(|value| value != 0))
+    }
+}
+
+/// What an extended result code of SQLite means, with what was said about it.
+pub(in crate::patterns) fn fault_of(code: i32, message: &str) -> Fault {
+    match (code & 0xff, code) {
+        // A reader cannot become the writer, because somebody has written since.
+        (_, 517) => Fault::Conflict,
+        (5 | 6, _) => Fault::Busy,
+        (1, _) if ["no such table", "no such column"].iter().any(|start| message.starts_with(start)) => {
+            Fault::MissingTables
+        }
+        // A disk that fails, or is full, in the middle of a commit.
+        (7 | 10 | 13, _) => Fault::Unknown,
+        _ => Fault::Refused,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Many messages in one transaction.
 
 use super::mark::{Found, Place, compared};
-use super::{Inbox, InboxResult, Message};
+use super::{Inbox, InboxAnswer, InboxResult, Message};
 use crate::error::BoxError;
 use crate::patterns::connection::{PatternConnection, WorkFuture, needs_none};
 use crate::patterns::error::{Fault, PatternError, failed, fault_in};
@@ -18,11 +18,24 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What became of one message of a batch. A message that failed has no mark and no effect: let the broker deliver it again.
 pub type BatchResult = Result<InboxResult<()>, BoxError>;
 
+/// How a batch is run. Each way costs more than the one before, and is taken only where that has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// As if nothing could fail.
+    Plain,
+    /// With a savepoint for each message.
+    Savepoints,
+    /// And before the next message, with a check of constraints that are deferred to the commit.
+    Checked,
+}
+
 /// What the runs of one batch come to.
 enum Tried {
     Committed(Vec<BatchResult>),
     /// A message failed, and without savepoints the others went with it.
     Failed,
+    /// The commit was refused: a deferred constraint.
+    CommitRefused(PatternError),
     /// Another transaction was in the way.
     Again(PatternError),
 }
@@ -34,13 +47,14 @@ impl Inbox {
     /// Processes a batch of messages, each once, in one transaction of its own, and answers with one result for each of them, in their order,
     /// after the commit. No transaction may be open on the connection.
     ///
-    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. Two failures do concern
-    /// them: a deferred constraint that refuses the commit, and on SQLite an error that rolls the whole transaction back (`RAISE(ROLLBACK)`). A copy of a message in
-    /// the same batch is a duplicate of the first if that is processed, and fails with it.
+    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. On SQLite two failures
+    /// do concern them: a deferred foreign key that refuses the commit, and an error that rolls the whole transaction back (`RAISE(ROLLBACK)`). A copy of
+    /// a message in the same batch is a duplicate of the first if that is processed, and fails with it.
     ///
     /// `work` may run several times for one message before something of it is committed, and must do nothing outside of the
     /// transaction. The batch first runs without savepoints. If a message fails, everything is rolled back and runs again with a savepoint
-    /// for each message. After a deadlock or a serialization failure the whole batch starts again.
+    /// for each message. If PostgreSQL refuses the commit because of a deferred constraint, the batch runs once more, with a check of deferred
+    /// constraints after each message. After a deadlock or a serialization failure the whole batch starts again.
     ///
     /// An error of the call itself means that nothing was processed, except for [`PatternError::CommitInDoubt`]: then run the same batch again on
     /// a new connection. About 500 messages are a good size.
@@ -85,11 +99,21 @@ impl Inbox {
             let why = format!("a batch of {} messages; at most {MESSAGES_MAX} are allowed", messages.len());
             return Err(PatternError::Invalid(why));
         }
-        let (mut with_savepoints, mut restarts) = (false, 0);
+        let (mut mode, mut restarts) = (Mode::Plain, 0);
         loop {
-            match self.try_batch(connection, messages, &work, with_savepoints).await? {
-                Tried::Committed(results) => return Ok(results),
-                Tried::Failed => with_savepoints = true,
+            match self.try_batch(connection, messages, &work, mode).await? {
+                Tried::Committed(results) => {
+                    for (message, result) in messages.iter().zip(&results) {
+                        let answer = result.as_ref().map_or(InboxAnswer::Failed, InboxAnswer::of_result);
+                        self.watched.answered(&self.group, message, answer);
+                    }
+                    return Ok(results);
+                }
+                Tried::Failed => mode = Mode::Savepoints,
+                Tried::CommitRefused(_) if C::CHECKS_DEFERRED && mode != Mode::Checked => {
+                    mode = Mode::Checked
+                }
+                Tried::CommitRefused(error) => return Err(error),
                 Tried::Again(error) if restarts == RESTARTS_MAX => return Err(error),
                 Tried::Again(_) => {
                     restarts += 1;
@@ -106,7 +130,7 @@ impl Inbox {
         connection: &mut C,
         messages: &[Message<B>],
         work: &W,
-        with_savepoints: bool,
+        mode: Mode,
     ) -> Result<Tried, PatternError>
     where
         C: PatternConnection,
@@ -117,7 +141,7 @@ impl Inbox {
             Ok(transaction) => transaction,
             Err(error) => return again(failed::<C>(error)),
         };
-        let ran = self.run_all(&mut *transaction, messages, work, with_savepoints).await;
+        let ran = self.run_all(&mut *transaction, messages, work, mode).await;
         let (found, failures) = match ran {
             Ok(Some(ran)) => ran,
             Ok(None) => {
@@ -132,7 +156,8 @@ impl Inbox {
         match transaction.commit().await {
             Ok(()) => Ok(Tried::Committed(results(messages, &found, failures))),
             Err(error) => match C::fault(&error) {
-                Fault::Unknown => Err(PatternError::CommitInDoubt(error)),
+                Fault::Unknown => Err(PatternError::CommitInDoubt(error.into())),
+                Fault::Refused => Ok(Tried::CommitRefused(failed::<C>(error))),
                 _ => again(failed::<C>(error)),
             },
         }
@@ -144,7 +169,7 @@ impl Inbox {
         connection: &mut C,
         messages: &[Message<B>],
         work: &W,
-        with_savepoints: bool,
+        mode: Mode,
     ) -> Result<Option<Ran>, PatternError>
     where
         C: PatternConnection,
@@ -165,7 +190,7 @@ impl Inbox {
         let found = self.marked(connection, old).await?;
         if found.len() < olds {
             // What refused a mark was purged the moment after.
-            return Err(PatternError::Conflict(sqlx::Error::RowNotFound));
+            return Err(PatternError::Conflict("a mark was removed the moment after it was met".into()));
         }
         let mut failures = BTreeMap::new();
         for message in messages {
@@ -174,8 +199,8 @@ impl Inbox {
             if !new.remove(&place) {
                 continue;
             }
-            if let Err(error) = run_one(connection, message, work, with_savepoints).await? {
-                if !with_savepoints {
+            if let Err(error) = run_one(connection, message, work, mode).await? {
+                if mode == Mode::Plain {
                     return Ok(None);
                 }
                 failures.insert(place, error);
@@ -185,7 +210,7 @@ impl Inbox {
         // PostgreSQL answers the COMMIT of a transaction in which a statement has failed, and rolls back.
         match connection.rows("SELECT 1".to_owned(), Vec::new()).await {
             Ok(_) => Ok(Some((found, failures))),
-            Err(error) if C::fault(&error) == Fault::Refused && !with_savepoints => Ok(None),
+            Err(error) if C::fault(&error) == Fault::Refused && mode == Mode::Plain => Ok(None),
             Err(error) => Err(failed::<C>(error)),
         }
     }
@@ -206,16 +231,20 @@ async fn run_one<C, B, W>(
     connection: &mut C,
     message: &Message<B>,
     work: &W,
-    with_savepoint: bool,
+    mode: Mode,
 ) -> Result<Result<(), BoxError>, PatternError>
 where
     C: PatternConnection,
     B: Sync,
     W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
 {
-    let error = if with_savepoint {
+    let error = if mode != Mode::Plain {
         let mut savepoint = connection.begin().await.map_err(failed::<C>)?;
-        match work(&mut savepoint, message).await {
+        let mut worked = work(&mut savepoint, message).await;
+        if worked.is_ok() && mode == Mode::Checked {
+            worked = savepoint.check_deferred().await.map_err(Into::into);
+        }
+        match worked {
             Ok(()) => match savepoint.commit().await {
                 Ok(()) => return Ok(Ok(())),
                 // The work has hidden an error after which the database lets nothing stand that it did.
@@ -239,10 +268,7 @@ where
         }
     };
     match fault_in::<C>(&*error) {
-        Some(Fault::Conflict) => {
-            let conflict = sqlx::Error::Io(std::io::Error::other(error));
-            Err(PatternError::Conflict(conflict))
-        }
+        Some(Fault::Conflict) => Err(PatternError::Conflict(error)),
         _ => Ok(Err(error)),
     }
 }
@@ -250,7 +276,9 @@ where
 /// What a rollback failed with: SQLite has nothing to roll back where it did so by itself.
 fn ended(error: PatternError) -> PatternError {
     match error {
-        PatternError::Database(sqlx::Error::Database(_)) => PatternError::TransactionEnded,
+        PatternError::Database(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
+            PatternError::TransactionEnded
+        }
         error => error,
     }
 }

@@ -2,13 +2,14 @@
 
 use super::{Inbox, Message};
 use crate::patterns::connection::PatternConnection;
-use crate::patterns::error::{PatternError, failed};
+use crate::patterns::dialect::Dialect;
+use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::value::{Bind, Column};
 use std::collections::BTreeMap;
 
 pub(super) const TABLE: &str = "inbox_marks";
 /// How often a mark is tried that was refused by one which is gone the moment after.
-const TRIES_MAX: u32 = 5;
+pub(super) const TRIES_MAX: u32 = 5;
 
 /// What stands under an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub(super) enum Found {
     Other,
 }
 
+/// The statements that mark one message, and what is bound to them.
+pub(super) struct MarkStatements {
+    pub(super) insert: String,
+    pub(super) find: String,
+    /// For `find`: group, topic and id.
+    pub(super) place: Vec<Bind>,
+    /// For `insert`: the same, and the fingerprint.
+    pub(super) marked: Vec<Bind>,
+}
+
 /// Topic and id.
 pub(super) type Place = (String, String);
 
@@ -31,30 +42,38 @@ impl Inbox {
         connection: &mut C,
         message: &Message<B>,
     ) -> Result<Found, PatternError> {
-        let (marks, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
-        let insert = format!(
-            "INSERT INTO {marks} (consumer_group, topic, message_id, fingerprint, processed_at) \
-             SELECT $1, $2, $3, $4, {now} FROM settings WHERE settings.wait IS NOT NULL ON CONFLICT DO NOTHING"
-        );
-        let find = format!(
-            "SELECT fingerprint FROM {marks} WHERE consumer_group = $1 AND topic = $2 AND message_id = $3"
-        );
-        let place =
-            || vec![Bind::from(&*self.group), message.topic.as_str().into(), message.id.as_str().into()];
+        let MarkStatements { insert, find, place, marked } = self.statements::<C, B>(message);
         for _ in 0..TRIES_MAX {
-            let mut binds = place();
-            binds.push(message.fingerprint.as_bytes().as_slice().into());
-            let inserted = connection.insert_waiting(insert.clone(), binds, self.wait).await;
+            let inserted = connection.insert_waiting(insert.clone(), marked.clone(), self.wait).await;
             if inserted.map_err(failed::<C>)? == 1 {
                 return Ok(Found::New);
             }
-            let rows = connection.rows(find.clone(), place()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.first() {
                 let found = C::bytes(row, 0).map_err(failed::<C>)?.unwrap_or_default();
                 return Ok(compared(&found, message));
             }
         }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Err(unsettled())
+    }
+
+    /// What marks one message.
+    pub(super) fn statements<C: Dialect, B>(&self, message: &Message<B>) -> MarkStatements {
+        let (marks, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let place = vec![Bind::from(&*self.group), message.topic.as_str().into(), message.id.as_str().into()];
+        let mut marked = place.clone();
+        marked.push(message.fingerprint.as_bytes().as_slice().into());
+        MarkStatements {
+            insert: format!(
+                "INSERT INTO {marks} (consumer_group, topic, message_id, fingerprint, processed_at) \
+                 VALUES ($1, $2, $3, $4, {now}) ON CONFLICT DO NOTHING"
+            ),
+            find: format!(
+                "SELECT fingerprint FROM {marks} WHERE consumer_group = $1 AND topic = $2 AND message_id = $3"
+            ),
+            place,
+            marked,
+        }
     }
 
     /// Marks all of `places`, which are in order, with one statement, and answers with those that were not marked before.
@@ -76,7 +95,7 @@ impl Inbox {
              SELECT $1, column1, column2, column3, {now} FROM ({listed}) AS listed WHERE TRUE \
              ON CONFLICT DO NOTHING RETURNING topic, message_id"
         );
-        let former = connection.bound_waits(self.wait).await.map_err(failed::<C>)?;
+        let former = connection.bound_waits(self.wait, places.len()).await.map_err(failed::<C>)?;
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
         connection.restore_waits(former).await.map_err(failed::<C>)?;
         rows.iter().map(|row| place::<C>(row).map_err(failed::<C>)).collect()

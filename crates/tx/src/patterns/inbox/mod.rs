@@ -1,11 +1,15 @@
 //! Messages that are delivered more than once, processed once.
 
 mod batch;
+#[cfg(feature = "sqlite")]
+mod blocking;
 mod mark;
 mod message;
+mod observe;
 
 pub use batch::BatchResult;
 pub use message::{Message, MessageId};
+pub use observe::{InboxAnswer, InboxCounts, InboxEvent, InboxObserver};
 
 use super::connection::{PatternConnection, WorkFuture, close, remove_chunk, savepoint};
 use super::error::PatternError;
@@ -13,6 +17,7 @@ use super::tables::Tables;
 use super::value::Bind;
 use crate::error::BoxError;
 use mark::Found;
+use observe::Watched;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,12 +77,14 @@ pub struct Inbox {
     tables: Tables,
     wait: Duration,
     window: Duration,
+    watched: Watched,
 }
 
 impl Inbox {
     /// The inbox of a consumer group.
     pub fn new(group: impl Into<Arc<str>>) -> Self {
-        Self { group: group.into(), tables: Tables::default(), wait: WAIT, window: WINDOW }
+        let (group, tables, watched) = (group.into(), Tables::default(), Watched::default());
+        Self { group, tables, wait: WAIT, window: WINDOW, watched }
     }
 
     /// Where the tables are.
@@ -88,6 +95,9 @@ impl Inbox {
 
     /// How long a copy waits for a message that another transaction is processing, on PostgreSQL. Default: 2 s. On SQLite the
     /// connection's `busy_timeout` decides.
+    ///
+    /// All waits of a call together are bounded, also where one holder after the other fails: by this, half a second, and in a batch a millisecond
+    /// for each message.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
@@ -97,6 +107,12 @@ impl Inbox {
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
         Self { window, ..self }
+    }
+
+    /// Reports every answer and every purge to `observer`, such as [`InboxCounts`].
+    #[must_use]
+    pub fn observer(self, observer: impl InboxObserver) -> Self {
+        Self { watched: Watched(Some(Arc::new(observer))), ..self }
     }
 
     /// Processes a message once, in the caller's transaction.
@@ -128,7 +144,13 @@ impl Inbox {
             Ok(Found::Other) => Ok(InboxResult::Mismatch),
             Err(error) => Err(error),
         };
-        close::<C, _>(savepoint, processed).await
+        let processed = close::<C, _>(savepoint, processed).await;
+        self.watch(message, &processed);
+        processed
+    }
+
+    fn watch<B, T>(&self, message: &Message<B>, result: &Result<InboxResult<T>, PatternError>) {
+        self.watched.answered(&self.group, message, InboxAnswer::of(result));
     }
 
     /// Forgets up to `chunk` messages that were processed longer ago than the [window](Self::window), in a transaction of its own, and answers
@@ -146,6 +168,8 @@ impl Inbox {
         );
         let window = i64::try_from(self.window.as_millis()).unwrap_or(i64::MAX / 2);
         let binds = vec![Bind::from(&*self.group), window.into(), i64::from(chunk).into()];
-        remove_chunk(connection, sql, binds).await
+        let removed = remove_chunk(connection, sql, binds).await?;
+        self.watched.purged(&self.group, removed);
+        Ok(removed)
     }
 }

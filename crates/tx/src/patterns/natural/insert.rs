@@ -1,8 +1,8 @@
 //! Insert, unless it is there.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::{PatternConnection, PatternRow};
-use crate::patterns::error::{PatternError, failed};
+use crate::patterns::connection::{PatternConnection, PatternRow, close, savepoint};
+use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
 use crate::patterns::value::{Value, placed};
 
@@ -19,12 +19,25 @@ impl NaturalTable {
     /// Inserts a row, or answers with the one that has its key. Of several at once, one inserts, and the others wait for it and get its row.
     ///
     /// `values` has the key's columns and any others. An existing row is not changed: compare it with what was asked for.
+    ///
+    /// An error leaves the transaction as it was.
     pub async fn insert_or_get<C: PatternConnection>(
         &self,
         connection: &mut C,
         values: &[(&str, Value)],
     ) -> Result<InsertOrGet<PatternRow<C>>, PatternError> {
         let key = self.key_of(values)?;
+        let mut savepoint = savepoint(connection).await?;
+        let row = self.insert_or_get_in(&mut *savepoint, values, &key).await;
+        close::<C, _>(savepoint, row).await
+    }
+
+    async fn insert_or_get_in<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        values: &[(&str, Value)],
+        key: &[(&str, Value)],
+    ) -> Result<InsertOrGet<PatternRow<C>>, PatternError> {
         let mut binds = Vec::new();
         let insert = format!(
             "{} ON CONFLICT ({}) DO NOTHING RETURNING *",
@@ -32,7 +45,7 @@ impl NaturalTable {
             self.key.join(", ")
         );
         let mut key_binds = Vec::new();
-        let find = format!("SELECT * FROM {} WHERE {}", self.name, Self::is_at::<C>(&mut key_binds, &key));
+        let find = format!("SELECT * FROM {} WHERE {}", self.name, Self::is_at::<C>(&mut key_binds, key));
         for _ in 0..TRIES_MAX {
             let mut rows = connection.rows(insert.clone(), binds.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
@@ -43,11 +56,13 @@ impl NaturalTable {
                 return Ok(InsertOrGet::Existing(row));
             }
         }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Err(unsettled())
     }
 
     /// Inserts a row, or gives the one that has its key these values. Repeated, it changes nothing more. The last writer wins: where that is
     /// not wanted, use [`compare_and_set`](Self::compare_and_set).
+    ///
+    /// An error leaves the transaction as it was.
     pub async fn upsert<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -60,8 +75,12 @@ impl NaturalTable {
         let changes: Vec<String> = columns.map(|column| format!("{column} = excluded.{column}")).collect();
         let (key, changes) = (self.key.join(", "), changes.join(", "));
         let sql = format!("{insert} ON CONFLICT ({key}) DO UPDATE SET {changes} RETURNING *");
-        let mut rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
-        rows.pop().ok_or(PatternError::Database(sqlx::Error::RowNotFound))
+        let mut savepoint = savepoint(connection).await?;
+        let rows = savepoint.rows(sql, binds).await.map_err(failed::<C>);
+        let row = rows.and_then(|mut rows| {
+            rows.pop().ok_or_else(|| PatternError::Database(sqlx::Error::RowNotFound.into()))
+        });
+        close::<C, _>(savepoint, row).await
     }
 
     fn insert<C: PatternConnection>(

@@ -1,8 +1,8 @@
 //! Steps from one state to the next.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::PatternConnection;
-use crate::patterns::error::{PatternError, failed};
+use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
 use crate::patterns::value::{Value, placed};
 
@@ -59,7 +59,21 @@ impl NaturalTable {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// An error leaves the transaction as it was.
     pub async fn transition<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        key: &[(&str, Value)],
+        transition: &Transition,
+        changes: &[(&str, Value)],
+    ) -> Result<TransitionResult, PatternError> {
+        let mut savepoint = savepoint(connection).await?;
+        let taken = self.transition_in(&mut *savepoint, key, transition, changes).await;
+        close::<C, _>(savepoint, taken).await
+    }
+
+    async fn transition_in<C: PatternConnection>(
         &self,
         connection: &mut C,
         key: &[(&str, Value)],
@@ -95,6 +109,6 @@ impl NaturalTable {
                 return Ok(TransitionResult::Invalid { state });
             }
         }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Err(unsettled())
     }
 }

@@ -1,8 +1,8 @@
 //! A change that is made only to the version that was read.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::PatternConnection;
-use crate::patterns::error::{PatternError, failed};
+use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
 use crate::patterns::value::{Bind, Value, placed};
 
@@ -52,7 +52,21 @@ pub enum CompareAndSet {
 
 impl NaturalTable {
     /// Changes the row under `key`, if it still has the expected version.
+    ///
+    /// An error leaves the transaction as it was.
     pub async fn compare_and_set<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        key: &[(&str, Value)],
+        version: &Version,
+        changes: &[(&str, Value)],
+    ) -> Result<CompareAndSet, PatternError> {
+        let mut savepoint = savepoint(connection).await?;
+        let set = self.compare_and_set_in(&mut *savepoint, key, version, changes).await;
+        close::<C, _>(savepoint, set).await
+    }
+
+    async fn compare_and_set_in<C: PatternConnection>(
         &self,
         connection: &mut C,
         key: &[(&str, Value)],
@@ -89,7 +103,7 @@ impl NaturalTable {
                 (false, false) => return Ok(CompareAndSet::Changed { version: found }),
             }
         }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        Err(unsettled())
     }
 
     /// The row's version, and whether it looks as if this change was the last.

@@ -3,7 +3,7 @@
 use crate::world::{Pg, World, effect, effects, message, with_effects};
 use semel_core::id::OperationId;
 use semel_tx::patterns::{
-    Binding, BusinessReferences, Counter, FenceGuard, Inbox, InboxResult, PatternError,
+    Binding, BusinessReferences, Counter, FenceGuard, Fenced, Inbox, InboxResult, PatternError,
 };
 use std::time::Duration;
 
@@ -96,4 +96,85 @@ async fn an_old_snapshot_is_a_conflict_and_not_a_new_message() {
 
 async fn effects_seen(connection: &mut sqlx::PgConnection) {
     sqlx::query("SELECT 1").execute(connection).await.expect("a snapshot");
+}
+
+/// Each holder fails before its wait is over. One after the other, they would keep a batch waiting for as long as there are any.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_waits_of_a_batch_together_are_bounded() {
+    const HOLDERS: u32 = 9;
+    let world: Pg = with_effects().await;
+    let inbox = Inbox::new("billing").tables(world.tables());
+    let batch: Vec<_> = (0..HOLDERS).map(|number| message(&format!("m-{number:02}"), "5")).collect();
+    let mut holders = Vec::new();
+    for message in &batch {
+        let mut holder = world.begin().await;
+        inbox.once(&mut *holder, message, |_, _| Box::pin(async { Ok(()) })).await.expect("ran");
+        holders.push(holder);
+    }
+    let failing = tokio::spawn(async move {
+        for holder in holders {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            holder.rollback().await.expect("it fails");
+        }
+    });
+    let patient = inbox.wait(Duration::from_millis(500));
+    let mut connection = world.pool().acquire().await.expect("a connection");
+    let late = patient.batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
+    assert!(matches!(late, Err(PatternError::Busy(_))), "{late:?}");
+    failing.await.expect("no panic");
+    let done = patient.batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
+    assert!(done.expect("nobody is in the way").iter().all(Result::is_ok));
+}
+
+/// As if it waited for one holder after the other: a trigger makes the time pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_takes_longer_than_its_wait_ends_and_brings_bounds_back() {
+    let world = Pg::new().await;
+    world
+        .sql("CREATE FUNCTION {t:dawdle}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NEW; END'")
+        .await;
+    for table in ["inbox_marks", "operation_fences", "business_references", "counter_operations"] {
+        let sql = format!(
+            "CREATE TRIGGER dawdle BEFORE INSERT ON {{o:{table}}} FOR EACH ROW EXECUTE FUNCTION {{t:dawdle}}()"
+        );
+        world.sql(&sql).await;
+    }
+    let operation = OperationId::from_bytes([1; 16]);
+    let tables = || world.tables();
+    let mut tx = world.begin().await;
+    Pg::run(&mut tx, "SET LOCAL statement_timeout = '7min'".to_owned()).await.expect("set");
+    let inbox = Inbox::new("billing").tables(tables()).wait(SHORT);
+    let once = inbox.once(&mut *tx, &message("m-1", "5"), |_, _| Box::pin(async { Ok(()) })).await.map(drop);
+    let guard = FenceGuard::default().tables(tables()).wait(SHORT);
+    let entered = guard.enter(&mut *tx, operation, 1 << 50).await.map(drop);
+    let references = BusinessReferences::new("acme", "pay").tables(tables()).wait(SHORT);
+    let bound = references.bind(&mut *tx, "invoice-117", operation).await.map(drop);
+    let counted =
+        Counter::new("balance").tables(tables()).wait(SHORT).add(&mut *tx, "op-1", 1).await.map(drop);
+    for late in [once, entered, bound, counted] {
+        assert!(matches!(late, Err(PatternError::Busy(_))), "{late:?}");
+    }
+    let row = sqlx::query("SELECT current_setting('statement_timeout')").fetch_one(&mut *tx).await;
+    assert_eq!(sqlx::Row::get::<String, _>(&row.expect("a row"), 0), "7min");
+    let other = Counter::new("balance").tables(tables()).value(&mut *tx).await;
+    assert_eq!(other.expect("the transaction is whole"), 0);
+}
+
+/// The second of two transactions: the first one's commit proves nothing about it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_committed_durably_whatever_the_session_says() {
+    for (setting, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+        let world = Pg::new().await;
+        let guard = FenceGuard::default().tables(world.tables());
+        let mut tx = world.begin().await;
+        let entered =
+            guard.enter(&mut *tx, OperationId::from_bytes([1; 16]), 1 << 50).await.expect("entered");
+        let Fenced::Run(pass) = entered else { panic!("{entered:?}") };
+        tx.commit().await.expect("committed");
+        let mut tx = world.begin().await;
+        Pg::run(&mut tx, format!("SET LOCAL synchronous_commit = {setting}")).await.expect("set");
+        guard.done(&mut *tx, pass, b"paid").await.expect("kept");
+        let row = sqlx::query("SELECT current_setting('synchronous_commit')").fetch_one(&mut *tx).await;
+        assert_eq!(sqlx::Row::get::<String, _>(&row.expect("a row"), 0), expected, "{setting}");
+    }
 }

@@ -1,9 +1,13 @@
 //! A second key that stays binding when the first one is forgotten, or changed with every retry.
 
-use super::connection::{PatternConnection, needs_transaction, remove_chunk};
-use super::error::{PatternError, failed};
-use super::tables::{Tables, text_of};
-use super::value::Bind;
+#[cfg(feature = "sqlite")]
+mod blocking;
+
+use crate::patterns::connection::{PatternConnection, close, remove_chunk, savepoint};
+use crate::patterns::dialect::Dialect;
+use crate::patterns::error::{PatternError, failed, unsettled};
+use crate::patterns::tables::{Tables, text_of};
+use crate::patterns::value::Bind;
 use semel_core::id::OperationId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +31,24 @@ pub enum Binding {
         /// sent its key once more.
         operation_id: OperationId,
     },
+}
+
+impl Binding {
+    fn taken_by(first: &str) -> Result<Self, PatternError> {
+        let operation_id =
+            first.parse().map_err(|_| PatternError::Invalid(format!("`{first}` is not an operation id")))?;
+        Ok(Self::Taken { operation_id })
+    }
+}
+
+/// The statements that bind a reference, and what is bound to them.
+struct BindStatements {
+    insert: String,
+    find: String,
+    /// For `find`: tenant, operation and reference.
+    place: Vec<Bind>,
+    /// For `insert`: the same, the operation id, and the retention if there is one.
+    bound: Vec<Bind>,
 }
 
 /// Business references (a payment reference, an order number) of one tenant's operation: each may succeed once, whatever key a client sends.
@@ -91,13 +113,43 @@ impl BusinessReferences {
     }
 
     /// Binds `reference` to an operation in the caller's transaction, unless an operation has succeeded with it. Call it once in a transaction.
+    /// An error leaves the transaction as it was.
     pub async fn bind<C: PatternConnection>(
         &self,
         connection: &mut C,
         reference: &str,
         operation_id: OperationId,
     ) -> Result<Binding, PatternError> {
-        needs_transaction(connection)?;
+        let statements = self.statements::<C>(reference, operation_id)?;
+        let mut savepoint = savepoint(connection).await?;
+        let bound = self.bind_in(&mut *savepoint, &statements).await;
+        close::<C, _>(savepoint, bound).await
+    }
+
+    async fn bind_in<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        statements: &BindStatements,
+    ) -> Result<Binding, PatternError> {
+        let BindStatements { insert, find, place, bound } = statements;
+        for _ in 0..TRIES_MAX {
+            let inserted = connection.insert_waiting(insert.clone(), bound.clone(), self.wait).await;
+            if inserted.map_err(failed::<C>)? == 1 {
+                return Ok(Binding::Bound);
+            }
+            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let Some(row) = rows.first() else { continue };
+            return Binding::taken_by(&C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default());
+        }
+        Err(unsettled())
+    }
+
+    /// What binds a reference; refused where an index could not hold it.
+    fn statements<C: Dialect>(
+        &self,
+        reference: &str,
+        operation_id: OperationId,
+    ) -> Result<BindStatements, PatternError> {
         for (what, text) in
             [("tenant", &*self.tenant), ("operation", &*self.operation), ("reference", reference)]
         {
@@ -110,33 +162,23 @@ impl BusinessReferences {
         let (held, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let retention = self.retention.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2));
         let expires_at = retention.map_or("NULL".to_owned(), |_| format!("{now} + $5"));
-        let insert = format!(
-            "INSERT INTO {held} AS held (tenant, operation, reference, operation_id, bound_at, expires_at) \
-             SELECT $1, $2, $3, $4, {now}, {expires_at} FROM settings WHERE settings.wait IS NOT NULL \
-             ON CONFLICT (tenant, operation, reference) DO UPDATE SET operation_id = excluded.operation_id, \
-             bound_at = excluded.bound_at, expires_at = excluded.expires_at WHERE held.expires_at <= excluded.bound_at"
-        );
-        let find = format!(
-            "SELECT operation_id FROM {held} WHERE tenant = $1 AND operation = $2 AND reference = $3"
-        );
-        let place = || vec![Bind::from(&*self.tenant), (&*self.operation).into(), reference.into()];
-        for _ in 0..TRIES_MAX {
-            let mut binds = place();
-            binds.push(text_of(&operation_id).into());
-            binds.extend(retention.map(Bind::from));
-            let bound = connection.insert_waiting(insert.clone(), binds, self.wait).await;
-            if bound.map_err(failed::<C>)? == 1 {
-                return Ok(Binding::Bound);
-            }
-            let rows = connection.rows(find.clone(), place()).await.map_err(failed::<C>)?;
-            let Some(row) = rows.first() else { continue };
-            let first = C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default();
-            let first: OperationId = first
-                .parse()
-                .map_err(|_| PatternError::Invalid(format!("`{first}` is not an operation id")))?;
-            return Ok(Binding::Taken { operation_id: first });
-        }
-        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+        let place = vec![Bind::from(&*self.tenant), (&*self.operation).into(), reference.into()];
+        let mut bound = place.clone();
+        bound.push(text_of(&operation_id).into());
+        bound.extend(retention.map(Bind::from));
+        Ok(BindStatements {
+            insert: format!(
+                "INSERT INTO {held} AS held (tenant, operation, reference, operation_id, bound_at, expires_at) \
+                 VALUES ($1, $2, $3, $4, {now}, {expires_at}) \
+                 ON CONFLICT (tenant, operation, reference) DO UPDATE SET operation_id = excluded.operation_id, \
+                 bound_at = excluded.bound_at, expires_at = excluded.expires_at WHERE held.expires_at <= excluded.bound_at"
+            ),
+            find: format!(
+                "SELECT operation_id FROM {held} WHERE tenant = $1 AND operation = $2 AND reference = $3"
+            ),
+            place,
+            bound,
+        })
     }
 
     /// Removes up to `chunk` references of every operation that are past their retention, in a transaction of its own, and answers with

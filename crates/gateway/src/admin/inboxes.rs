@@ -1,0 +1,70 @@
+//! What the inboxes of applications hold.
+//!
+//! What lives here: one count at a time. What must never: a way to load the store by asking often.
+
+#![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
+
+use super::Shared;
+use super::input::Asked;
+use super::output::json;
+use super::problem::{Document, Problem, Situation};
+use crate::inboxes::{InboxStats, WINDOW};
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::core::store::{Error, Kind};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use utoipa::IntoParams;
+
+/// How long the store may take, and whoever comes before. Clients wait for 30 s.
+const COUNT_WITHIN: Duration = Duration::from_secs(25);
+/// Every mark is read: one count at a time in this process, however many ask.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// What counts as overdue.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// After how many seconds a mark counts as overdue: the window of the consumers, by default 7 days.
+    #[param(minimum = 0, maximum = 3_153_600_000_u64, default = 604_800)]
+    window_seconds: Option<u64>,
+}
+
+/// Counts the marks of every inbox in the store's database, by consumer group and topic. Duplicates are not among them: each consumer counts its own.
+#[utoipa::path(get, path = "/v1/inboxes", operation_id = "countInboxes", tag = "inboxes", params(Wanted), responses(
+    (status = 200, body = InboxStats),
+    (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "The store has no inboxes", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn count(
+    State(shared): State<Arc<Shared>>,
+    Asked(wanted): Asked<Wanted>,
+) -> Result<Response, Problem> {
+    let window = wanted.window_seconds.map_or(WINDOW, Duration::from_secs);
+    if window > Duration::from_hours(24 * 36_500) {
+        return Err(Problem::invalid("windowSeconds is at most 3153600000, which is a hundred years."));
+    }
+    let counting = async {
+        // It is never closed.
+        let _turn = TURN.acquire().await;
+        shared.engine.store().inboxes(window).await
+    };
+    let late = |_| Err(Error::new(Kind::Unavailable, "counting the marks of inboxes"));
+    let census = tokio::time::timeout(COUNT_WITHIN, counting).await.unwrap_or_else(late);
+    match census.map_err(|error| Problem::store(&error))? {
+        Some(census) => Ok(json(StatusCode::OK, &InboxStats::of(census, window))),
+        None => Err(Problem::new(
+            Situation::NoInboxes,
+            "This kind of store has no inboxes: they are in SQLite and PostgreSQL.",
+        )),
+    }
+}

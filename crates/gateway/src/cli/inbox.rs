@@ -1,0 +1,131 @@
+//! `semel inbox`: what consumers have processed.
+//!
+//! What lives here: the table, for people. What must never: a count of duplicates, which write nothing.
+
+use super::moment::away;
+use super::place::{Gateway, ask};
+use super::span;
+use super::stop::Stop;
+use super::table::{Cell, Column, Gives, Screen, Table, Tone};
+use crate::inboxes::{InboxStats, InboxTopic};
+use crate::serve::say;
+use crate::stores::Url;
+use clap::Subcommand;
+use http::Method;
+use semel::core::store;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done; 1 failed, or the store has no inboxes; 2 the command line is wrong";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Count the marks of processed messages, by consumer group and topic
+    #[command(after_help = EXIT_CODES)]
+    Stats(Args),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Read the store itself instead, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while others write to it
+    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
+    store: Option<Url>,
+    /// How long the consumers remember messages: marks that are older wait for a purge
+    #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "7d")]
+    window: Duration,
+    /// For programs: one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
+    let Command::Stats(arguments) = command;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let stats = runtime.block_on(async {
+        match &arguments.store {
+            Some(store) => read(store, arguments.window).await,
+            None => asked(arguments).await,
+        }
+    })?;
+    if arguments.json {
+        say(&serde_json::to_string(&stats).map_err(|error| error.to_string())?);
+    } else {
+        say(&lines(&stats, arguments.window, Screen::of_stdout()).join("\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn asked(arguments: &Args) -> Result<InboxStats, Stop> {
+    let desk = arguments.gateway.desk()?;
+    let path = format!("/v1/inboxes?windowSeconds={}", arguments.window.as_secs());
+    let document = ask(&desk, Method::GET, &path, None, arguments.json).await?;
+    serde_json::from_value(document).map_err(|_| super::place::foreign())
+}
+
+/// Looks at the store without changing anything in it.
+async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
+    let without = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
+    let steps = url.backend().schema_steps().len();
+    if steps == 0 {
+        return Err(without());
+    }
+    let unread = |error: &store::Error| Stop::failed(format!("{url} cannot be read: {error}"));
+    let look = url.inspect().await.map_err(|error| unread(&error))?;
+    let schema = look.schema().await.map_err(|error| unread(&error))?;
+    if schema.have < schema.wanted {
+        let have = if schema.have == 0 {
+            "no tables of Semel".to_owned()
+        } else {
+            format!("schema {}", schema.have)
+        };
+        return Err(Stop::failed(format!(
+            "{url} has {have}, and inboxes need schema 2: run `semel schema apply --store {url}`"
+        )));
+    }
+    let census = look.inboxes(window).await.map_err(|error| unread(&error))?.ok_or_else(without)?;
+    Ok(InboxStats::of(census, window))
+}
+
+fn lines(stats: &InboxStats, window: Duration, screen: Screen) -> Vec<String> {
+    if stats.inboxes.is_empty() {
+        return vec!["no message is marked as processed".to_owned()];
+    }
+    let columns = vec![
+        Column::text("GROUP", Gives::Ends),
+        Column::text("TOPIC", Gives::Ends),
+        Column::number("MARKS", Gives::Nothing),
+        Column::text("OLDEST", Gives::Nothing),
+        Column::text("NEWEST", Gives::Nothing),
+        Column::number("OVERDUE", Gives::Nothing),
+    ];
+    let now = semel::archive::rfc3339::parse(&stats.counted_at).unwrap_or_default();
+    let row = |inbox: &InboxTopic| {
+        let tone = if inbox.overdue == 0 { Tone::Quiet } else { Tone::Doubtful };
+        vec![
+            Cell::new(&inbox.group),
+            Cell::new(&inbox.topic),
+            Cell::new(inbox.marks.to_string()),
+            Cell::new(away(&inbox.oldest, now)),
+            Cell::new(away(&inbox.newest, now)),
+            Cell::new(inbox.overdue.to_string()).tone(tone),
+        ]
+    };
+    let rows: Vec<_> = stats.inboxes.iter().map(row).collect();
+    let mut lines = Table::new(screen, columns).lines(&rows);
+    if stats.other_marks > 0 {
+        lines.push(format!("and {} marks of further groups and topics", stats.other_marks));
+    }
+    let overdue: u64 = stats.inboxes.iter().map(|inbox| inbox.overdue).sum();
+    if overdue > 0 {
+        lines.push(String::new());
+        lines.push(format!(
+            "{overdue} marks are older than {}. If that is the consumers' window, no consumer calls `purge` often enough.",
+            span::text(window)
+        ));
+    }
+    lines
+}

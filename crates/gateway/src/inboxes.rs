@@ -1,0 +1,67 @@
+//! What the inboxes of applications hold, in the store's database.
+//!
+//! What lives here: the report that the admin address and `semel inbox stats` both give. What must never: a number that nobody counted; a duplicate
+//! writes nothing, so that only the consumer that met it knows of it.
+
+use semel::archive::rfc3339;
+use semel::core::store::InboxCensus;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// How long a library's inbox remembers messages where nobody says otherwise.
+pub const WINDOW: Duration = Duration::from_hours(7 * 24);
+
+/// What the inboxes hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InboxStats {
+    /// When it was counted, by the database's clock.
+    pub counted_at: String,
+    /// After how many seconds a mark counts as overdue.
+    pub window_seconds: u64,
+    /// By consumer group and topic.
+    pub inboxes: Vec<InboxTopic>,
+    /// The marks of groups and topics beyond the first thousand, which are not listed.
+    pub other_marks: u64,
+}
+
+/// What one consumer group has processed of one topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Inbox)]
+pub struct InboxTopic {
+    /// The consumer group.
+    pub group: String,
+    /// The topic.
+    pub topic: String,
+    /// How many messages are marked as processed.
+    pub marks: u64,
+    /// How many of these marks are older than the window, and wait for a purge.
+    pub overdue: u64,
+    /// When the oldest of them was processed.
+    pub oldest: String,
+    /// When the newest of them was processed.
+    pub newest: String,
+}
+
+impl InboxStats {
+    /// The report of a census that was taken for `window`.
+    pub fn of(census: InboxCensus, window: Duration) -> Self {
+        let topic =
+            |((group, topic), marks): ((String, String), semel::core::store::InboxMarks)| InboxTopic {
+                group,
+                topic,
+                marks: marks.marks,
+                overdue: marks.overdue,
+                oldest: rfc3339::text(marks.oldest),
+                newest: rfc3339::text(marks.newest),
+            };
+        Self {
+            counted_at: rfc3339::text(census.now),
+            window_seconds: window.as_secs(),
+            inboxes: census.inboxes.into_iter().map(topic).collect(),
+            other_marks: census.other_marks,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The patterns where something is in the way: others that hold the same id, calls that fail or are dropped, constraints that are checked late; in
+//! the work of `sqlite::transact`; and what operators see of them. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
+
+#[macro_use]
+#[path = "../patterns/world.rs"]
+#[expect(dead_code, reason = "shared with the tests of each pattern, which use more of it")]
+mod world;
+
+mod blocking;
+mod deferred;
+mod observed;
+mod stats;
+mod undone;
+mod waiting;

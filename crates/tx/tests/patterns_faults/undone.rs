@@ -1,0 +1,145 @@
+//! A call that fails leaves the caller's transaction as it was, and one that is dropped in the middle leaves nothing of itself.
+
+use crate::world::{Pg, World, effect, effects, with_effects};
+use semel_core::id::OperationId;
+use semel_tx::patterns::{
+    BusinessReferences, EventCounter, FenceGuard, NaturalTable, PatternError, Transition, Value, Version,
+};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+on_both!(a_call_that_is_dropped_at_once_leaves_nothing);
+
+const OPERATION: OperationId = OperationId::from_bytes([9; 16]);
+const SHORT: Duration = Duration::from_millis(50);
+/// Every row that a call of [`Call::run`] leaves.
+const LEFT: &str = "SELECT (SELECT count(*) FROM {o:business_references}) + (SELECT count(*) FROM {o:operation_fences}) \
+     + (SELECT count(*) FROM {o:counter_operations}) + (SELECT count(*) FROM {t:orders} WHERE state <> 'paid')";
+
+/// The calls that write with a statement of their own.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Bind,
+    Enter,
+    Count,
+    Insert,
+    Upsert,
+    CompareAndSet,
+    Transition,
+}
+
+impl Call {
+    const ALL: [Self; 7] = [
+        Self::Bind,
+        Self::Enter,
+        Self::Count,
+        Self::Insert,
+        Self::Upsert,
+        Self::CompareAndSet,
+        Self::Transition,
+    ];
+
+    async fn run<W: World>(
+        self,
+        world: &W,
+        tx: &mut W::Connection,
+        wait: Duration,
+    ) -> Result<(), PatternError> {
+        let orders = NaturalTable::new(&world.table("orders"), &["number"]);
+        let (key, tables) = ([("number", Value::from(1))], world.tables());
+        let changes = [("state", "changed".into())];
+        let new = [("number", 2.into()), ("state", "new".into()), ("version", 1.into())];
+        match self {
+            Self::Bind => {
+                let references = BusinessReferences::new("acme", "pay").tables(tables).wait(wait);
+                references.bind(tx, "invoice-117", OPERATION).await.map(drop)
+            }
+            Self::Enter => {
+                let guard = FenceGuard::default().tables(tables).wait(wait);
+                guard.enter(tx, OPERATION, 1 << 50).await.map(drop)
+            }
+            Self::Count => {
+                EventCounter::new("events").tables(tables).wait(wait).add(tx, "op-1", 1).await.map(drop)
+            }
+            Self::Insert => orders.insert_or_get(tx, &new).await.map(drop),
+            Self::Upsert => orders.upsert(tx, &new).await.map(drop),
+            Self::CompareAndSet => {
+                orders.compare_and_set(tx, &key, &Version::of("version", 1), &changes).await.map(drop)
+            }
+            Self::Transition => {
+                let ship = Transition::new("state", &["paid"], "shipped");
+                orders.transition(tx, &key, &ship, &[]).await.map(drop)
+            }
+        }
+    }
+}
+
+async fn shop<W: World>() -> W {
+    let world: W = with_effects().await;
+    world.sql("CREATE TABLE {t:orders} (number bigint PRIMARY KEY, state text, version bigint)").await;
+    world.sql("INSERT INTO {t:orders} VALUES (1, 'paid', 1)").await;
+    world
+}
+
+/// Lets a call go on for so many looks at it, then drops it and commits all the same. What is left of it: `None` where it was done by then.
+async fn left_of_dropped<W: World>(world: &W, call: Call, looks: u32) -> Option<i64> {
+    let mut transaction = world.begin().await;
+    {
+        let mut running = pin!(call.run(world, &mut *transaction, Duration::from_mins(1)));
+        for look in 0..looks {
+            let is_done = poll_fn(|context| Poll::Ready(running.as_mut().poll(context).is_ready())).await;
+            if is_done {
+                return None;
+            }
+            if look + 1 < looks {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+    }
+    // Whether the transaction goes on is up to sqlx, which may have rolled all of it back.
+    drop(W::run(&mut transaction, effect(world, "own")).await);
+    drop(W::commit(transaction).await);
+    Some(world.ask(LEFT).await)
+}
+
+async fn a_call_that_is_dropped_at_once_leaves_nothing<W: World>() {
+    for call in Call::ALL {
+        let world: W = shop().await;
+        assert_eq!(left_of_dropped(&world, call, 1).await, Some(0), "{call:?}");
+    }
+}
+
+/// Between any two of its statements. (On SQLite the last of them may be done although nobody hears of it.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_dropped_later_leaves_nothing() {
+    for call in Call::ALL {
+        let world: Pg = shop().await;
+        for looks in 2..30 {
+            if let Some(left) = left_of_dropped(&world, call, looks).await {
+                assert_eq!(left, 0, "{call:?} dropped after {looks} looks");
+            }
+        }
+    }
+}
+
+/// Another transaction holds the same id, or the same row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waited_too_long_leaves_the_transaction_whole() {
+    for call in Call::ALL {
+        let world: Pg = shop().await;
+        let (mut first, mut second) = (world.begin().await, world.begin().await);
+        call.run(&world, &mut first, Duration::from_mins(1)).await.expect("nobody is in the way");
+        Pg::run(&mut second, effect(&world, "before")).await.expect("written");
+        // Rows of the application's own are waited for as long as its own bound allows.
+        Pg::run(&mut second, "SET LOCAL lock_timeout = '50ms'".to_owned()).await.expect("set");
+        let busy = call.run(&world, &mut second, SHORT).await;
+        assert!(matches!(busy, Err(PatternError::Busy(_))), "{call:?}: {busy:?}");
+        Pg::run(&mut second, effect(&world, "after")).await.expect("the transaction goes on");
+        Pg::commit(second).await.expect("committed");
+        drop(first);
+        assert_eq!(effects(&world).await, 2, "{call:?}");
+        assert_eq!(world.ask(LEFT).await, 0, "{call:?}");
+    }
+}
