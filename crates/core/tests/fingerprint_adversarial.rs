@@ -193,7 +193,7 @@ fn codings_on_top_of_one_another_are_refused_before_any_is_undone() {
         assert_eq!(error.kind(), ErrorKind::Malformed, "{codings}");
         assert_eq!(
             error.to_string(),
-            "Content-Encoding: more than one coding on one body; send it with one of gzip, deflate, br and zstd"
+            "Content-Encoding: more than one content coding; use only one of gzip, deflate, br and zstd"
         );
     }
     assert_eq!(decoded("identity, gzip, identity", &bomb, 1 << 30).unwrap_err().kind(), ErrorKind::TooLarge);

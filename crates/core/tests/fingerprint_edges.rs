@@ -101,7 +101,7 @@ fn a_boundary_that_readers_could_take_differently_is_refused() {
     }
     for odd in ["", "b ", "b\t", "b\r\nb", "b\nb", "b\0", &"b".repeat(257)] {
         let error = with(odd).unwrap_err();
-        assert_eq!(error.to_string(), "multipart body: the content type names no usable boundary (byte 0)");
+        assert_eq!(error.to_string(), "multipart body: the content type has no valid boundary (byte 0)");
     }
 }
 
@@ -161,14 +161,14 @@ fn a_selection_that_cannot_be_used_is_told_why() {
     let start = Selection::default;
     assert_eq!(told(start().with_headers(["a b"])), r#""a b" is not a header name"#);
     let forbidden = told(start().with_headers(["Cookie"]));
-    assert!(forbidden.starts_with(r#"header "cookie" cannot be part of a fingerprint"#), "{forbidden}");
+    assert!(forbidden.starts_with(r#"header "cookie" cannot be fingerprinted"#), "{forbidden}");
     assert_eq!(
         told(start().including(["a"])),
-        r#""a" is not a JSON pointer: a JSON pointer is empty or starts with a slash"#
+        r#""a" is not a JSON pointer: a JSON pointer must be empty or start with a slash"#
     );
     assert_eq!(
         told(start().excluding(["/~2"])),
-        r#""/~2" is not a JSON pointer: in a JSON pointer, ~ is followed by 0 or 1"#
+        r#""/~2" is not a JSON pointer: in a JSON pointer, ~ must be followed by 0 or 1"#
     );
-    assert!(told(start().excluding([""])).contains("would make every body equal"));
+    assert!(told(start().excluding([""])).contains("all bodies would be equal"));
 }

@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Labels, Error> {
     let length: usize = reader.number()?;
     let start = reader.at();
     if length > reader.left() {
-        return Err(Error::Damaged { at, what: "more is announced than follows" });
+        return Err(Error::Damaged { at, what: "a length exceeds the remaining bytes" });
     }
     let mut label = || -> Result<Option<Arc<str>>, Error> {
         let at = reader.at();

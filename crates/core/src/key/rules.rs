@@ -155,9 +155,9 @@ mod tests {
         assert!(Rules::new(7, 7).is_ok());
         assert_eq!(
             RulesError::MinAboveMax { min: 11, max: 10 }.to_string(),
-            "the least length of a key (11) is above the greatest (10): no key could pass"
+            "the minimum key length (11) is above the maximum (10); no key could pass"
         );
-        assert!(RulesError::MaxTooLarge { max: 1025 }.to_string().contains("(1025) is above 1024"));
+        assert!(RulesError::MaxTooLarge { max: 1025 }.to_string().contains("is 1025; at most 1024"));
         assert!(RulesError::ZeroMin.to_string().contains("at least 1"));
     }
 

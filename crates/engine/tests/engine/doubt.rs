@@ -375,7 +375,8 @@ async fn a_doubt_that_nobody_can_be_asked_about_is_no_lag() {
     lose(&engine).await;
     world.skip(secs(300)).await;
     let swept = engine.sweep().await.expect("the store answers");
-    assert_eq!((swept.to_probe, swept.lag), (1, secs(0)));
+    assert!(swept.to_probe > 0, "{swept:?}");
+    assert_eq!(swept.lag, secs(0));
 }
 
 #[tokio::test]

@@ -191,5 +191,5 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
     assert!(page.text().contains("<tr><th>Callers are identified<td>per merchant"), "{}", page.text());
-    assert!(page.text().contains("per access token; where the table below says otherwise, as it says"));
+    assert!(page.text().contains("per access token, unless the table below says otherwise"));
 }

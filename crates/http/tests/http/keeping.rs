@@ -87,7 +87,7 @@ async fn required_sealing_needs_an_engine_with_a_key() {
     assert!(routes.must_seal("POST /cards") && !routes.must_seal("POST /charges"));
     let told = Layer::routed(engine().await, routes.clone()).expect_err("no key");
     assert_eq!(told, TermsError::NoSealingKey("/cards".into()));
-    assert!(told.to_string().contains("`/cards` are to be sealed, and the engine has no key"), "{told}");
+    assert!(told.to_string().contains("`/cards` must be sealed, and the engine has no key"), "{told}");
     let engine = Engine::builder(Arc::new(memory::Store::new())).sealing(ring()).build().await;
     Layer::routed(engine.expect("it answers"), routes).expect("now there is one");
 }

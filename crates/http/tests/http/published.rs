@@ -263,9 +263,9 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
         server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
     let ends = "An unknown outcome is resolved by<td>";
     for words in [
-        "an operator who looks\n",
-        "looking it up where it takes effect, without anybody's hand; else an operator who looks\n",
-        "the next request with its key; else an operator who looks\n",
+        "an operator\n",
+        "an automatic lookup in the system that runs it; else an operator\n",
+        "the next request with its key; else an operator\n",
     ] {
         assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
     }

@@ -200,7 +200,7 @@ async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
     let other = world.charge(Some(KEY), "y").await.expect_err("refused");
     let reused = "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST";
     assert_eq!(code(&other), (Code::FailedPrecondition, reused));
-    assert!(other.message().contains("not the same") && other.metadata().contains_key("operation-id"));
+    assert!(other.message().contains("a different request") && other.metadata().contains_key("operation-id"));
 
     let another = "another-key-than-before-7";
     assert_eq!(world.charge(Some(another), "fail").await.expect_err("failed").code(), Code::Internal);

@@ -71,5 +71,5 @@ fn each_error_says_what_it_means_and_what_to_do() {
 fn the_moved_marker_is_the_same_six_bytes_on_every_node() {
     assert_eq!(encode(&Entry::Moved), [1, 1, 40, 19, 197, 47]);
     let longer = sealed(vec![1, 1, 0]);
-    assert_eq!(decode(&longer), Err(Error::Damaged { at: 2, what: "bytes follow the marker" }));
+    assert_eq!(decode(&longer), Err(Error::Damaged { at: 2, what: "unexpected bytes after the marker" }));
 }

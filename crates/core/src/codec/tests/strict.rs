@@ -38,9 +38,9 @@ fn replaced(at: usize, bytes: &[u8]) -> Result<(), (usize, &'static str)> {
 }
 
 const CUT_SHORT: &str = "cut short";
-const LONGER: &str = "a number is longer than it needs to be";
+const LONGER: &str = "a number is not in its shortest form";
 const TOO_LARGE: &str = "a number is too large";
-const ANNOUNCED: &str = "more is announced than follows";
+const ANNOUNCED: &str = "a length exceeds the remaining bytes";
 
 #[test]
 fn the_places_named_here_are_where_the_fields_stand() {
@@ -63,7 +63,7 @@ fn the_places_named_here_are_where_the_fields_stand() {
 
 #[test]
 fn an_unknown_format_kind_state_or_class_is_damage() {
-    assert_eq!(replaced(0, &[0]), Err((0, "there is no format 0")));
+    assert_eq!(replaced(0, &[0]), Err((0, "format 0 does not exist")));
     assert_eq!(replaced(KIND, &[3]), Err((KIND, "unknown kind of entry")));
     assert_eq!(replaced(HEAD, &[0x27]), Err((HEAD, "unknown state of the record")));
     assert_eq!(replaced(HEAD, &[0x30]), Err((HEAD, "unknown guarantee class")));
@@ -73,7 +73,7 @@ fn an_unknown_format_kind_state_or_class_is_damage() {
 
 #[test]
 fn a_version_that_no_record_comes_to_have_is_damage() {
-    let what = "no record comes to have this version";
+    let what = "impossible version";
     let mut last = [0xff; 9];
     last[8] = 0x7f;
     assert_eq!(replaced(VERSION, &last), Ok(()), "2^63 - 1");
@@ -139,7 +139,7 @@ fn a_count_is_held_against_the_least_that_its_items_can_take() {
 
 #[test]
 fn a_text_is_utf_8() {
-    let what = "a text is not UTF-8";
+    let what = "invalid UTF-8";
     assert_eq!(replaced(OPERATION + 2, &[0xff]), Err((OPERATION + 2, what)));
     assert_eq!(replaced(HISTORY + 6, &[0xff]), Err((HISTORY + 6, what)), "who");
     assert_eq!(replaced(HISTORY + 9, &[0xff]), Err((HISTORY + 9, what)), "why");
@@ -148,12 +148,12 @@ fn a_text_is_utf_8() {
 
 #[test]
 fn every_duration_has_one_spelling() {
-    let what = "a duration is longer than it needs to be";
+    let what = "a duration is not in its shortest form";
     // One nanosecond, and 1,000,000 nanoseconds, which are a millisecond.
     assert_eq!(replaced(LEASE, &[3, 0]), Ok(()));
     assert_eq!(replaced(LEASE, &[0x81, 0x89, 0x7a, 0]), Err((LEASE, what)));
     assert_eq!(replaced(LEASE, &[1, 9]), Err((LEASE, what)));
-    let too_many = "a second has no more than a billion nanoseconds";
+    let too_many = "a duration has more than a billion nanoseconds in a second";
     assert_eq!(replaced(LEASE, &[0x81, 0xa8, 0xd6, 0xb9, 0x07, 0]), Err((LEASE, too_many)), "1,000,000,000");
     assert_eq!(replaced(LEASE, &[0xff, 0xa7, 0xd6, 0xb9, 0x07, 0]), Ok(()), "999,999,999");
     assert_eq!(replaced(LEASE, &[0x83, 0x80, 0x80, 0x80, 0x20, 0]), Err((LEASE, too_many)), "2^32 + 1");
@@ -161,11 +161,11 @@ fn every_duration_has_one_spelling() {
 
 #[test]
 fn a_selection_is_valid_and_in_its_own_order() {
-    let order = "the fingerprint's selection is not in its own order";
+    let order = "the fingerprint selection is not in canonical order";
     assert_eq!(replaced(SELECTION + 1, &[2, 1, b'a', 1, b'b']), Ok(()));
     assert_eq!(replaced(SELECTION + 1, &[2, 1, b'b', 1, b'a']), Err((SELECTION, order)));
     assert_eq!(replaced(SELECTION + 1, &[2, 1, b'a', 1, b'a']), Err((SELECTION, order)));
-    let invalid = "the fingerprint's selection is not a valid one";
+    let invalid = "invalid fingerprint selection";
     assert_eq!(replaced(SELECTION + 1, &[1, 0]), Err((SELECTION, invalid)), "a header without a name");
     assert_eq!(replaced(SELECTION + 2, &[1, 1, b'a']), Err((SELECTION, invalid)), "not a pointer");
 }
@@ -178,18 +178,18 @@ fn unknown_flags_are_damage() {
     let state = STATE..STATE + 1;
     assert_eq!(reading(&not_replayable, state.clone(), &[2]), Ok(()));
     assert_eq!(reading(&not_replayable, state.clone(), &[3]), Err((STATE, "unknown proof")));
-    assert_eq!(reading(&not_replayable, state.clone(), &[16]), Err((STATE, "unknown flags of a state")));
+    assert_eq!(reading(&not_replayable, state.clone(), &[16]), Err((STATE, "unknown flags in a state")));
 
     let unknown =
         small(State::Unknown { doubt: Doubt::Lapsed, since: expires_at, probes: 0, next_probe_at: None });
     assert_eq!(reading(&unknown, state.clone(), &[1]), Ok(()));
-    assert_eq!(reading(&unknown, state, &[4]), Err((STATE, "unknown flags of a state")));
+    assert_eq!(reading(&unknown, state, &[4]), Err((STATE, "unknown flags in a state")));
 
     let outcome = Outcome::not_retained(Status::Value);
     let succeeded = small(State::Succeeded { outcome, expires_at });
     let outcome = STATE + 1..STATE + 2;
     assert_eq!(reading(&succeeded, outcome.clone(), &[3]), Err((STATE + 1, "unknown kind of status")));
-    assert_eq!(reading(&succeeded, outcome, &[18]), Err((STATE + 1, "unknown flags of an outcome")));
+    assert_eq!(reading(&succeeded, outcome, &[18]), Err((STATE + 1, "unknown flags in an outcome")));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_body_is_kept_or_sealed_and_not_both() {
     let flags = STATE + 1..STATE + 2;
     assert_eq!(content(&sealed)[STATE + 1], 10);
     assert_eq!(reading(&sealed, flags.clone(), &[6]), Ok(()), "the same bytes, kept");
-    assert_eq!(reading(&sealed, flags, &[14]), Err((STATE + 1, "a body both kept and sealed")));
+    assert_eq!(reading(&sealed, flags, &[14]), Err((STATE + 1, "a body is both kept and sealed")));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_record_of_the_first_generation_has_one_spelling() {
     let record = Record { generation: 7, ..claimed() };
     let at = content(&claimed()).len();
     assert_eq!(content(&record)[at..], [7], "behind the history");
-    assert_eq!(reading(&record, at..at + 1, &[0]), Err((at, "the first secret is not a later one")));
+    assert_eq!(reading(&record, at..at + 1, &[0]), Err((at, "generation 0 in a record of a later secret")));
     assert_eq!(reading(&record, at..at + 1, &[0x80, 0x80, 0x80, 0x80, 0x10]), Err((at, TOO_LARGE)));
     assert_eq!(
         reading(&record, KIND..KIND + 1, &[0]),
@@ -261,9 +261,9 @@ fn labels_have_one_spelling_and_come_before_what_is_not_known() {
     assert_eq!(content(&labelled)[end..], [0, 4, 0, 1, b'7', 0, 2, 1, 9]);
     assert_eq!(record(&encode_record(&labelled).into()), labelled);
     let with = |bytes: &[u8]| reading(&claimed(), end..end, bytes);
-    assert_eq!(with(&[0, 3, 0, 0, 0]), Err((end + 1, "labels that say nothing are left out")));
-    assert_eq!(with(&[0, 5, 0, 1, b'7', 0, 0]), Err((end + 1, "the labels are not as long as they say")));
-    assert_eq!(with(&[0, 3, 0, 1, b'7', 0]), Err((end + 1, "the labels are not as long as they say")));
+    assert_eq!(with(&[0, 3, 0, 0, 0]), Err((end + 1, "empty labels")));
+    assert_eq!(with(&[0, 5, 0, 1, b'7', 0, 0]), Err((end + 1, "the labels do not have their stated length")));
+    assert_eq!(with(&[0, 3, 0, 1, b'7', 0]), Err((end + 1, "the labels do not have their stated length")));
     assert_eq!(with(&[0, 9, 0]), Err((end + 1, ANNOUNCED)));
     let long = [&[0, 0x83, 2, 0x80, 2][..], &[b'a'; 256], &[0, 0]].concat();
     assert_eq!(with(&long), Err((end + 3, "a label is too long")));

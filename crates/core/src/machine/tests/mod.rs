@@ -168,7 +168,6 @@ fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_fr
             lapse(&record, late),
             reconcile(&record, Verdict::Refused, late),
             postpone(&record, None, now),
-            plan_probe(&record, None),
             resolve(&record, Verdict::Applied(None), late),
             release(&record, late),
             expire(&record, late),
@@ -179,6 +178,11 @@ fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_fr
             assert_eq!(write.next.updated_at, now, "{write:?}");
             assert_eq!(write.next.token, record.token, "only a new attempt has a new token: {write:?}");
             assert_eq!(write.next.operation_id, record.operation_id);
+        }
+        if let Ok(planned) = plan_probe(&record, Some(now)) {
+            assert_eq!(planned.expect, Expect::unchanged(&record));
+            assert_eq!(planned.next.version, record.version + 1);
+            assert_eq!(planned.next.updated_at, record.updated_at, "nothing has happened to the command");
         }
     }
 }
@@ -214,5 +218,5 @@ fn a_refusal_says_what_stands_in_the_way() {
     ];
     let texts: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), all.len(), "each has a sentence of its own");
-    assert!(Refusal::QuietUntil(time).to_string().contains("5ms"));
+    assert!(Refusal::QuietUntil(time).to_string().contains("before the quiet period is over"));
 }

@@ -13,7 +13,7 @@ fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
         ("/pay?now", "`?now` is a query", "write `/pay`"),
         ("/c#d", "`#d` is a fragment", "write `/c`"),
         ("/x y", "white space", "write `/x%20y`"),
-        ("/x/{a}{b}", "`{a}{b}` is not one parameter", "write `/x/{a}`"),
+        ("/x/{a}{b}", "`{a}{b}` is not a parameter", "write `/x/{a}`"),
     ] {
         let told = [&format!("`{path}` is not a route pattern"), found, &format!(" / {remedy}")];
         one_mistake(&format!("[[operation]]\npath = \"{path}\"\n"), "2:8", &told);
