@@ -85,7 +85,7 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             "charactersMin": rules.map(|rules| rules.min()),
             "charactersMax": rules.map(|rules| rules.max()),
         },
-        "callers": terms.callers.as_ref().map(Callers::told_apart),
+        "callers": terms.callers.as_ref().map(Callers::description),
         "mode": match terms.mode {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
