@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn seen(path: &str, has_key: bool, is_repeat: bool) -> Seen<'_> {
-    Seen { method: "POST", path, has_key, is_repeat }
+fn seen(path: &str, has_key: bool, is_repeat: bool) -> ShadowDetails<'_> {
+    ShadowDetails { method: "POST", path, has_key, is_repeat }
 }
 
 #[test]
