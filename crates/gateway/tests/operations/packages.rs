@@ -45,7 +45,7 @@ fn is_whole(prefix: &Path, zsh: &str) {
     if let Some(man) = tools::program("man") {
         for (page, holds) in [("semel.1.gz", "idempotency"), ("semel-records-resolve.1.gz", "--reason")] {
             let mut command = Command::new(&man);
-            command.args(["--local-file", "--warnings"]).arg(prefix.join("share/man/man1").join(page));
+            command.args(["--local-file", "--no-hyphenation"]).arg(prefix.join("share/man/man1").join(page));
             let text = run(command.env("MANPAGER", "cat").env("MAN_KEEP_FORMATTING", "").env("LC_ALL", "C"));
             assert!(text.replace('\u{8}', "").contains(holds), "{page}: {text}");
         }
