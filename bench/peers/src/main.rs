@@ -43,5 +43,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for clients in clients {
         load::compare(&prefix, clients, Duration::from_secs(seconds), rounds).await?;
     }
-    service::Ledger::connect(&url, &prefix).await?.clean().await
+    service::clean(&url, &prefix).await
 }

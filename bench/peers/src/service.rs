@@ -15,11 +15,13 @@ use ruts::{CookieOptions, Session, SessionLayer};
 use semel::Engine;
 use semel_http::{Layer, Terms};
 use std::error::Error;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tower_cookies::CookieManagerLayer;
 
@@ -79,10 +81,26 @@ impl Ledger {
         let count: Option<i64> = self.client.get(format!("{}:{}:{key}", self.prefix, kind.name())).await?;
         Ok(count.unwrap_or(0))
     }
+}
 
-    /// Empties the server: it belongs to the tests.
-    pub(crate) async fn clean(&self) -> Result<(), Box<dyn Error>> {
-        Ok(self.client.flushall(false).await?)
+/// Removes what this run has written, but for the other crate's sessions, which have random names and end by themselves.
+pub(crate) async fn clean(url: &str, prefix: &str) -> Result<(), Box<dyn Error>> {
+    let script = "for _,p in ipairs(ARGV) do local c='0' repeat local r=redis.call('SCAN',c,'MATCH',p,'COUNT',1000) c=r[1] \
+                  for _,k in ipairs(r[2]) do redis.call('UNLINK',k) end until c=='0' end return 'cleaned'";
+    let address = url.strip_prefix("redis://").and_then(|rest| rest.split(['/', '?']).next());
+    let mut stream =
+        TcpStream::connect(address.ok_or("the server's URL is not like redis://HOST:PORT")?).await?;
+    let mut command = String::from("*5\r\n");
+    for argument in ["EVAL", script, "0", &format!("{{{prefix}*"), &format!("{prefix}*")] {
+        write!(command, "${}\r\n{argument}\r\n", argument.len())?;
+    }
+    stream.write_all(command.as_bytes()).await?;
+    let mut answer = [0; 64];
+    let read = stream.read(&mut answer).await?;
+    if answer[..read].starts_with(b"$7\r\ncleaned") {
+        Ok(())
+    } else {
+        Err("the keys were not removed".into())
     }
 }
 
