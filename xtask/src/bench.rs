@@ -16,6 +16,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         Some((name, options)) if ["transactions", "patterns"].contains(&name.as_str()) => {
             return with_servers(&["postgres"], name, options);
         }
+        Some((name, options)) if name == "peers" => {
+            let mut servers = TestServers::default();
+            let result = match servers.up_named(&["valkey"]) {
+                Verdict::Failed(reasons) => Err(Failure::Stopped(reasons.join("\n"))),
+                _ => peers(options, &servers),
+            };
+            servers.down();
+            return result;
+        }
         Some((name, options)) if name == "http" => {
             // What is measured is the program as it is shipped.
             let mut command = cargo::cargo();
@@ -44,6 +53,16 @@ fn example(name: &str, options: &[String], servers: &TestServers) -> Result<(), 
     servers.hand_to(&mut command);
     command.args(["run", "--quiet", "--profile=dist", "--package=semel-bench", "--example", name, "--"]);
     command.args(options);
+    cargo::pass_through(command)
+}
+
+/// Semel beside other libraries, which only this workspace of its own depends on.
+fn peers(options: &[String], servers: &TestServers) -> Result<(), Failure> {
+    let root = cargo::root();
+    let mut command = cargo::cargo();
+    servers.hand_to(&mut command);
+    command.args(["run", "--quiet", "--release", "--locked", "--manifest-path"]);
+    command.arg(root.join("bench/peers/Cargo.toml")).arg("--").args(options);
     cargo::pass_through(command)
 }
 

@@ -200,6 +200,11 @@ impl Address {
     /// The same for whoever only looks.
     pub(crate) fn for_reading(mut self) -> Self {
         self.any_server = true;
+        self.unconfirmed()
+    }
+
+    /// The same without waiting for replicas or disks.
+    pub(crate) fn unconfirmed(mut self) -> Self {
         self.confirmation = Confirmation::default();
         self
     }

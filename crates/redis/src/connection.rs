@@ -128,7 +128,7 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
 }
 
 impl Greeting {
-    fn read(hello: &Value) -> Self {
+    pub(crate) fn read(hello: &Value) -> Self {
         let mut greeting = Self::default();
         for pair in hello.array().chunks(2) {
             let (Some(name), Some(value)) = (pair[0].text(), pair.get(1).and_then(Value::text)) else {

@@ -78,7 +78,7 @@ impl MessageDedup {
         }
         let address = Arc::new(Address::parse(address, is_encrypted).map_err(unfit)?);
         let prefix = address.prefix.clone();
-        Ok(Self { servers: Servers::connect(&address, true).await?, prefix, window })
+        Ok(Self { servers: Servers::connect(&address, true, None).await?, prefix, window })
     }
 
     fn key(&self, id: &MessageId<'_>) -> (u16, String) {

@@ -1,6 +1,7 @@
 //! What an error of the server or of the connection leaves open.
 
 use crate::address::Host;
+use crate::scripts::Script;
 use semel_core::store::{Error, Kind};
 
 /// What came of a question that failed.
@@ -18,6 +19,19 @@ impl Fault {
     pub(crate) fn of(error: &Error) -> Self {
         let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
         Self::new(error.kind(), cause)
+    }
+
+    /// The same, of a script: names the right that was missing. Where that was before the script took effect, nothing was written.
+    pub(crate) fn in_script(mut self, script: &Script) -> Self {
+        let is_forbidden = self.cause.contains("NOPERM") || self.cause.contains("can't run this command");
+        if let Some((command, is_before_effect)) = script.failure(&self.cause).filter(|_| is_forbidden) {
+            self.cause =
+                format!("the store's user lacks the right +{}: {}", command.to_lowercase(), self.cause);
+            if is_before_effect {
+                self.kind = Kind::Unfit;
+            }
+        }
+        self
     }
 
     pub(crate) fn error(self, context: &str) -> Error {

@@ -1,10 +1,11 @@
 //! What is dangerous about the servers' settings.
 
 use crate::link::Link;
+use crate::masters::{self, Facts, facts};
 use crate::resp::{self, Value};
+use crate::servers::Effect;
 use crate::shared::{Shared, text};
 use semel_core::store::{Error, Hazard, Kind, Severity};
-use std::collections::BTreeMap;
 
 /// What is looked at of a server.
 const SETTINGS: &[&str] = &[
@@ -16,8 +17,6 @@ const SETTINGS: &[&str] = &[
     "no-appendfsync-on-rewrite",
     "replica-read-only",
 ];
-
-type Facts = BTreeMap<String, String>;
 
 /// What is known of one server.
 #[derive(Default)]
@@ -42,6 +41,9 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
             }
         }
     }
+    if shared.address.hosts.len() > 1 && !shared.writes.is_cluster() {
+        found.extend(of_several(&masters::look_once(&shared.address).await));
+    }
     if shared.writes.is_cluster() {
         found.push(notice(
             "redis-cluster-partition",
@@ -58,11 +60,11 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
             "write rediss:// in the store's URL",
         ));
     }
-    if is_deaf {
+    if is_deaf || !may_publish(shared).await {
         found.push(notice(
             "redis-no-notifications",
-            "messages of other nodes do not arrive, so that requests that wait for them look from time to time",
-            "allow the store's user the channel (`&PREFIX:changed`), or write notify=off in the store's URL",
+            "messages between nodes do not arrive, so that requests that wait for one look from time to time",
+            "allow the store's user SUBSCRIBE, PUBLISH and the channel (`&PREFIX:changed`), or write notify=off in the store's URL",
         ));
     }
     Ok(found)
@@ -89,11 +91,34 @@ async fn see(link: &Link) -> Result<Seen, Error> {
     if let Value::Error(error) = &replication {
         seen.hidden = Some(error.clone());
     }
-    let lines = text(&replication);
-    let pair =
-        |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    seen.replication = lines.lines().filter_map(pair).collect();
+    seen.replication = facts(&text(&replication));
     Ok(seen)
+}
+
+/// What is dangerous about servers that are named together.
+fn of_several(seen: &[masters::Seen]) -> Option<Hazard> {
+    if let Some(cause) = masters::rivals(seen) {
+        let mend = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
+        return Some(danger("redis-two-masters", cause, mend));
+    }
+    masters::stranger(seen).map(|stranger| {
+        let what = format!(
+            "{} is a replica, and of none of the other servers in the store's URL: if it took over, all records would be gone and every \
+             command would run again",
+            stranger.host
+        );
+        danger("redis-unrelated-replica", what, "make it a replica of the server that takes writes, or remove it from the URL")
+    })
+}
+
+/// Whether other nodes can be told of writes. An empty message means nothing to them.
+async fn may_publish(shared: &Shared) -> bool {
+    if !shared.address.notifies || shared.address.any_server {
+        return true;
+    }
+    let (slot, _) = shared.layout.of_store("meta");
+    let question = resp::command(&[b"PUBLISH", shared.layout.channel().as_bytes(), b""]);
+    !matches!(shared.reading().ask(slot, question, Effect::Reads).await, Err(fault) if fault.kind == Kind::Unfit)
 }
 
 fn of_server(seen: &Seen, shared: &Shared) -> Vec<Hazard> {

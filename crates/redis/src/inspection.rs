@@ -2,11 +2,13 @@
 
 use crate::address::Address;
 use crate::hazards;
+use crate::layout::MARKER;
 use crate::resp::{self, Value};
 use crate::servers::Effect;
 use crate::shared::{Shared, text};
 use crate::store::capabilities;
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record, StateName};
@@ -64,7 +66,12 @@ impl Inspected {
         let Ok(operation_id) = dashed(digits).parse::<OperationId>() else {
             return Ok(Some(format!("{key}: not a key of Semel's")));
         };
-        let (_, stored) = self.shared.stored(operation_id).await?;
+        let stored = match self.shared.stored(operation_id).await {
+            Ok((_, stored)) => stored,
+            // Something else than a record is there; the others are looked at all the same.
+            Err(error) if error.kind() == Kind::Unfit => return Ok(Some(format!("{key}: {error}"))),
+            Err(error) => return Err(error),
+        };
         let Some(stored) = stored else { return Ok(None) };
         let Some(head) = stored.head else {
             return Ok(Some(format!("operation {operation_id}: not a record of Semel's")));
@@ -88,9 +95,45 @@ impl Inspected {
         let question = resp::command(&[b"ZSCORE", &list, &place]);
         let slot = self.shared.layout.slot(bucket);
         let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
-        let listed = asked.map_err(|fault| fault.error("verifying the Redis store"))?;
+        let listed = match asked.map_err(|fault| fault.error("verifying the Redis store")) {
+            Ok(listed) => listed,
+            // The list is somebody else's, which is a finding of its own.
+            Err(error) if error.to_string().contains("WRONGTYPE") => return Ok(None),
+            Err(error) => return Err(error),
+        };
         Ok((listed == Value::Nil)
             .then(|| format!("operation {operation_id}: the list of its state does not have it (or it was written just now)")))
+    }
+}
+
+impl Inspected {
+    /// What keys of the store are not what they have to be: somebody else's.
+    async fn verify_types(&self, findings: &mut Vec<String>) -> Result<(), Error> {
+        let layout = &self.shared.layout;
+        let (slot, _) = layout.of_store("meta");
+        let of_store = [("meta", "hash"), ("settings", "hash")];
+        let mut keys: Vec<_> =
+            of_store.map(|(name, wanted)| (slot, layout.of_store(name).1, wanted)).to_vec();
+        for bucket in layout.buckets() {
+            let slot = layout.slot(bucket);
+            keys.extend((0..=MARKER).map(|state| (slot, layout.list(bucket, state), "zset")));
+            keys.extend([(slot, layout.due(bucket), "zset"), (slot, layout.callers(bucket), "hash")]);
+        }
+        let each = keys.iter().map(|(slot, key, _)| {
+            self.shared.reading().ask(*slot, resp::command(&[b"TYPE", key]), Effect::Reads)
+        });
+        let types = try_join_all(each).await.map_err(|fault| fault.error("verifying the Redis store"))?;
+        for ((_, key, wanted), is) in keys.iter().zip(types) {
+            let is = text(&is);
+            if is != "none" && is != *wanted {
+                let key = String::from_utf8_lossy(key);
+                findings.push(format!(
+                    "{key}: holds a {is} that Semel did not write (a {wanted} is wanted); what it listed is left out here, and gateways \
+                     cannot write to its part of the store"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -176,6 +219,7 @@ impl Inspection for Inspected {
     fn verify(&self) -> Pending<'_, Vec<String>> {
         Box::pin(async move {
             let mut findings = Vec::new();
+            self.verify_types(&mut findings).await?;
             for link in self.shared.reading().all() {
                 self.verify_server(&link, &mut findings).await?;
             }

@@ -193,6 +193,12 @@ pub(crate) fn marker(id: CommandId) -> Vec<u8> {
     value
 }
 
+/// The command id in a value, damaged or not; zeros where it is too short for one.
+pub(crate) fn command_id_in(value: &[u8]) -> CommandId {
+    let id = value.get(25..GUARD_BYTES).and_then(|bytes| bytes.try_into().ok());
+    CommandId::from_bytes(id.unwrap_or([0; 32]))
+}
+
 /// What stands in front of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -224,6 +230,11 @@ impl Head {
             operation: value.slice(HEAD_BYTES..end),
         };
         Some((head, value.slice(end..)))
+    }
+
+    /// The digest of the entry, as a script sees it.
+    pub(crate) fn digest_text(&self) -> String {
+        String::from_utf8_lossy(&self.digest).into_owned()
     }
 
     pub(crate) fn state_name(&self) -> Option<StateName> {

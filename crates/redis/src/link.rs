@@ -1,14 +1,21 @@
 //! A place for one connection, which is opened when it is needed and replaced when it has broken.
 
 use crate::address::{Address, Host};
-use crate::connection::{Connection, Greeting};
+use crate::connection::{Connection, Failure, Greeting};
+use crate::fence::Fence;
+use crate::masters;
 use semel_core::store::{Error, Kind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How long a server that refused a connection is not asked again.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How long the other servers that are named may take to answer after one that takes writes has.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
 const CONNECTING: &str = "connecting to Redis";
 /// The oldest version with everything that the store uses.
 const VERSION_MIN: [u32; 2] = [6, 2];
@@ -18,6 +25,8 @@ pub(crate) struct Link {
     /// Tried in this order; one that takes writes will do.
     hosts: Vec<Host>,
     confirms: bool,
+    /// What a server has to pass, where anything is decided by what it says.
+    fence: Option<Arc<Fence>>,
     held: Arc<Mutex<Held>>,
 }
 
@@ -31,7 +40,13 @@ struct Held {
 
 impl Link {
     pub(crate) fn new(address: &Arc<Address>, hosts: Vec<Host>, confirms: bool) -> Self {
-        Self { address: Arc::clone(address), hosts, confirms, held: Arc::default() }
+        Self { address: Arc::clone(address), hosts, confirms, fence: None, held: Arc::default() }
+    }
+
+    /// The same behind a fence.
+    pub(crate) fn behind(mut self, fence: Option<&Arc<Fence>>) -> Self {
+        self.fence = fence.cloned();
+        self
     }
 
     /// A connection that has not broken as far as is known. Those who ask at the same time share one attempt.
@@ -67,19 +82,84 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
+        let (host, connection) = if self.hosts.len() == 1 || self.address.any_server {
+            self.first_fit().await?
+        } else {
+            self.only_fit().await?
+        };
+        if let Some(fence) = &self.fence {
+            fence.admit(host, &connection).await?;
+        }
+        Ok(connection)
+    }
+
+    fn checked(&self, host: &Host, opened: Result<Connection, Error>) -> Result<Connection, Error> {
+        let connection = opened?;
+        self.objection(host, &connection.greeting).map_or(Ok(connection), Err)
+    }
+
+    /// The first server that will do.
+    async fn first_fit(&self) -> Result<(&Host, Connection), Error> {
         let mut first = None;
         for host in &self.hosts {
             let opened = Connection::open(&self.address, host, self.confirms).await;
-            let refused = match opened {
-                Ok(connection) => match self.objection(host, &connection.greeting) {
-                    None => return Ok(connection),
-                    Some(objection) => objection,
-                },
-                Err(error) => error,
-            };
-            first = first.or(Some(refused));
+            match self.checked(host, opened) {
+                Ok(connection) => return Ok((host, connection)),
+                Err(refused) => first = first.or(Some(refused)),
+            }
         }
         Err(first.unwrap_or_else(|| Error::new(Kind::Unfit, CONNECTING).because("no server is named")))
+    }
+
+    /// The server that takes writes; an error where there are two.
+    async fn only_fit(&self) -> Result<(&Host, Connection), Error> {
+        let (mut fit, mut first_refusal) = (BTreeMap::new(), None::<(usize, Error)>);
+        let mut opening = self.open_all();
+        loop {
+            let next = if fit.is_empty() {
+                opening.join_next().await
+            } else {
+                timeout(OTHERS_WAIT, opening.join_next()).await.unwrap_or(None)
+            };
+            let Some(Ok((at, opened))) = next else { break };
+            match self.checked(&self.hosts[at], opened) {
+                Ok(connection) => drop(fit.insert(at, connection)),
+                Err(refused) if first_refusal.as_ref().is_none_or(|(before, _)| at < *before) => {
+                    first_refusal = Some((at, refused));
+                }
+                Err(_) => {}
+            }
+        }
+        if fit.len() > 1 {
+            self.refuse_rivals(&fit).await?;
+        }
+        let refused = || first_refusal.map(|(_, error)| error);
+        let nobody = || Error::new(Kind::Unavailable, CONNECTING).because("no server answers");
+        let (at, connection) = fit.pop_first().ok_or_else(|| refused().unwrap_or_else(nobody))?;
+        Ok((&self.hosts[at], connection))
+    }
+
+    /// A connection to each server, as soon as it answers.
+    fn open_all(&self) -> JoinSet<(usize, Result<Connection, Error>)> {
+        let mut opening = JoinSet::new();
+        for (at, host) in self.hosts.iter().enumerate() {
+            let (address, host, confirms) = (Arc::clone(&self.address), host.clone(), self.confirms);
+            opening.spawn(async move { (at, Connection::open(&address, &host, confirms).await) });
+        }
+        opening
+    }
+
+    async fn refuse_rivals(&self, fit: &BTreeMap<usize, Connection>) -> Result<(), Error> {
+        let mut seen = Vec::new();
+        for (at, connection) in fit {
+            let host = &self.hosts[*at];
+            let lost = |(Failure::NotSent(cause) | Failure::Lost(cause))| {
+                Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {cause}"))
+            };
+            seen.push(masters::see(host, connection).await.map_err(lost)?);
+        }
+        let refused = |cause| Err(Error::new(Kind::Unfit, CONNECTING).because(cause));
+        masters::rivals(&seen).map_or(Ok(()), refused)
     }
 
     fn objection(&self, host: &Host, greeting: &Greeting) -> Option<Error> {

@@ -6,10 +6,9 @@ use crate::layout::{Head, MARKER, Place, caller};
 use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
-use crate::shared::{READING, Shared, Stored, odd, text};
+use crate::shared::{READING, Shared, odd, text};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use semel_core::codec;
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::record::StateName;
 use semel_core::store::{
@@ -278,15 +277,11 @@ impl Shared {
         };
         let read = try_join_all(chosen.iter().map(|place| self.stored(place.operation_id()))).await?;
         let mut items = Vec::with_capacity(read.len());
-        for (at, stored) in read {
+        for (place, (at, stored)) in chosen.iter().zip(read) {
             now = now.max(at);
             // What was removed since is left out; what was changed is shown as it is now.
-            if let Some(Stored { head: Some(head), entry }) = stored {
-                let item = Item { id: head.id, entry: codec::decode(&entry) };
-                if shows(&item, now) {
-                    items.push(item);
-                }
-            }
+            let item = stored.map(|stored| stored.item(place.operation_id()));
+            items.extend(item.filter(|item| shows(item, now)));
         }
         Ok(Page { now, items, next: next.map(cursor) })
     }

@@ -32,14 +32,20 @@ script!(FORGET, "forget.lua");
 script!(COUNT, "count.lua");
 script!(SET, "set.lua");
 script!(META, "meta.lua");
+script!(EPOCH, "epoch.lua");
 script!(PROBE, "probe.lua");
 
 impl Script {
-    /// The line that an error of the server names.
-    pub(crate) fn line_named_in(&self, error: &str) -> Option<&'static str> {
+    /// What an error of the server says about the script: the command that failed, and whether that was before the script took effect.
+    /// What it wrote until then only finds the record, and is put right by whoever comes across it.
+    pub(crate) fn failure(&self, error: &str) -> Option<(&'static str, bool)> {
         let (_, rest) = error.split_once("user_script:")?;
-        let number: usize = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-        self.text.lines().nth(number.checked_sub(1)?).map(str::trim)
+        let failed: usize = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        let line = self.text.lines().nth(failed.checked_sub(1)?)?;
+        let command = line.split_once("redis.call('")?.1.split('\'').next()?;
+        let takes_effect =
+            self.text.lines().position(|line| line.contains("redis.call('SET', KEYS[1], next)"));
+        Some((command, takes_effect.is_some_and(|takes_effect| failed <= takes_effect + 1)))
     }
 
     /// The command that runs it, by its hash or with its text.

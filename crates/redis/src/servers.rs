@@ -3,6 +3,7 @@
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure};
 use crate::fault::{Fault, Refusal};
+use crate::fence::Fence;
 use crate::link::Link;
 use crate::resp::{self, Value};
 use crate::scripts::Script;
@@ -31,6 +32,8 @@ pub(crate) enum Effect {
 pub(crate) struct Servers {
     address: Arc<Address>,
     confirms: bool,
+    /// Where there is no cluster: a cluster settles by itself who takes writes.
+    fence: Option<Arc<Fence>>,
     held: Mutex<Held>,
 }
 
@@ -45,11 +48,17 @@ struct Held {
 
 impl Servers {
     /// Connects to one of the servers that the address names, and learns of the others.
-    pub(crate) async fn connect(address: &Arc<Address>, confirms: bool) -> Result<Self, Error> {
-        let first = Arc::new(Link::new(address, address.hosts.clone(), confirms));
+    pub(crate) async fn connect(
+        address: &Arc<Address>,
+        confirms: bool,
+        fence: Option<&Arc<Fence>>,
+    ) -> Result<Self, Error> {
         let is_cluster = is_cluster(address).await?;
+        let fence = fence.filter(|_| !is_cluster);
+        let first = Arc::new(Link::new(address, address.hosts.clone(), confirms).behind(fence));
         let held = Held { links: BTreeMap::new(), by_last_slot: BTreeMap::new(), first, is_cluster };
-        let servers = Self { address: Arc::clone(address), confirms, held: Mutex::new(held) };
+        let (address, fence, held) = (Arc::clone(address), fence.cloned(), Mutex::new(held));
+        let servers = Self { address, confirms, fence, held };
         if is_cluster {
             servers.learn().await.map_err(|fault| fault.error("asking who has which slot"))?;
         } else {
@@ -143,6 +152,11 @@ impl Servers {
     /// Asks the server that has `slot`. Where a server says that nothing was begun, the question is passed on; after anything that leaves
     /// it open, it is not asked again unless it only reads.
     pub(crate) async fn ask(&self, slot: u16, question: Bytes, effect: Effect) -> Result<Value, Fault> {
+        if effect == Effect::Writes
+            && let Some(cause) = self.fence.as_ref().and_then(|fence| fence.objection())
+        {
+            return Err(Fault::new(Kind::Unavailable, cause));
+        }
         let mut link = self.owner(slot);
         let (mut prelude, mut fault) = (false, Fault::new(Kind::Unavailable, "the cluster does not settle"));
         let mut lost = 0;
@@ -216,15 +230,18 @@ impl Servers {
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<Value, Fault> {
-        let by_hash = self.ask(slot, script.question(keys, arguments, true), effect).await?;
-        match by_hash {
+        let by_hash = self.ask(slot, script.question(keys, arguments, true), effect).await;
+        let answer = match by_hash {
             // Nothing ran: the server does not know it yet.
-            Value::Error(_) => match self.ask(slot, script.question(keys, arguments, false), effect).await? {
-                Value::Error(_) => Err(Refusal::NoScript.fault()),
-                value => Ok(value),
-            },
-            value => Ok(value),
-        }
+            Ok(Value::Error(_)) => {
+                match self.ask(slot, script.question(keys, arguments, false), effect).await {
+                    Ok(Value::Error(_)) => Err(Refusal::NoScript.fault()),
+                    answer => answer,
+                }
+            }
+            answer => answer,
+        };
+        answer.map_err(|fault| fault.in_script(script))
     }
 
     /// Lets nothing more in, and ends as soon as what was asked is answered.

@@ -2,13 +2,16 @@
 
 use crate::address::{Address, BUCKETS};
 use crate::fault::Fault;
-use crate::layout::{Head, Layout, MARKER};
+use crate::fence::Fence;
+use crate::layout::{self, Head, Layout};
 use crate::resp::Value;
+use crate::rights;
 use crate::scripts;
 use crate::servers::{Effect, Servers};
 use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
+use semel_core::record::Entry;
 use semel_core::store::{Clock, Error, Item, Kind, Reading, Setting};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -18,6 +21,10 @@ pub(crate) const READING: &str = "reading from Redis";
 const OPENING: &str = "opening the Redis store";
 /// How keys and values are laid out. A store with a higher number is a newer build's.
 const FORMAT: &str = "1";
+/// Longer values are not read by scripts.
+const READ_BYTES_MAX: &[u8] = b"65536";
+/// How often a long value is read that is written meanwhile.
+const LARGE_READS_MAX: u32 = 5;
 /// How many entries are read and decoded at once: they are as long as the responses in them.
 const TURNS: usize = 16;
 
@@ -25,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) address: Arc<Address>,
     pub(crate) layout: Layout,
     pub(crate) writes: Servers,
+    pub(crate) fence: Arc<Fence>,
     /// Apart from what writes, so that a long list delays no claim; none where what is read has to be confirmed like a write.
     reads: Option<Servers>,
     pub(crate) turns: Semaphore,
@@ -35,38 +43,55 @@ pub(crate) struct Shared {
 pub(crate) struct Stored {
     pub(crate) head: Option<Head>,
     pub(crate) entry: Bytes,
+    /// The command id as it is there, damaged or not.
+    id: CommandId,
+    /// How long the value is.
+    bytes: usize,
 }
 
 impl Stored {
     pub(crate) fn of(value: &Bytes) -> Self {
+        let id = layout::command_id_in(value);
         // A value that is not even Semel's cannot be read either: no entry is empty.
-        Head::read(value).map_or(Self { head: None, entry: Bytes::new() }, |(head, entry)| Self {
-            head: Some(head),
-            entry,
-        })
+        let (head, entry) =
+            Head::read(value).map_or((None, Bytes::new()), |(head, entry)| (Some(head), entry));
+        Self { head, entry, id, bytes: value.len() }
+    }
+
+    /// The digest and the length of the value, where its entry is what was written.
+    pub(crate) fn wholeness(&self) -> Option<String> {
+        let head = self.head.as_ref().filter(|head| head.is_of(&self.entry))?;
+        Some(format!("{}{}", head.digest_text(), self.bytes))
+    }
+
+    /// As it is listed under an operation id. One whose head is damaged is there, and cannot be read.
+    pub(crate) fn item(self, operation_id: OperationId) -> Item {
+        let is_its_own = self.head.is_some() && OperationId::of(&self.id) == operation_id;
+        Item { id: self.id, entry: if is_its_own { codec::decode(&self.entry) } else { Err(OTHER_COMMAND) } }
     }
 }
+
+/// Two commands cannot share an operation id, unless somebody changed the data. The record is there, and cannot be read.
+const OTHER_COMMAND: codec::Error =
+    codec::Error::Damaged { at: 0, what: "what stands in front of the entry is not this command's" };
 
 impl Shared {
     /// Opens the store that the address names. Makes one where there is none, unless it is only looked at.
     pub(crate) async fn open(address: Address, clock: Option<Arc<dyn Clock>>) -> Result<Self, Error> {
         let address = Arc::new(address);
-        let writes = Servers::connect(&address, true).await?;
+        let layout = Layout::new(&address.prefix, 0);
+        let fence = Arc::new(Fence::new(layout.of_store("meta").1));
+        let passed = (!address.any_server).then_some(&fence);
+        rights::check_confirmation(&address).await?;
+        let writes = Servers::connect(&address, true, passed).await?;
         let is_confirmed = address.confirmation.is_wanted();
-        let reads = if is_confirmed { None } else { Some(Servers::connect(&address, false).await?) };
-        let mut shared = Self {
-            layout: Layout::new(&address.prefix, 0),
-            address,
-            writes,
-            reads,
-            turns: Semaphore::new(TURNS),
-            clock,
-        };
+        let reads = if is_confirmed { None } else { Some(Servers::connect(&address, false, passed).await?) };
+        let mut shared = Self { layout, address, writes, fence, reads, turns: Semaphore::new(TURNS), clock };
+        if !shared.address.any_server {
+            rights::check(&shared).await?;
+        }
         let buckets = shared.agreed_buckets().await?;
         shared.layout = Layout::new(&shared.address.prefix, buckets);
-        if !shared.address.any_server {
-            shared.probe().await?;
-        }
         Ok(shared)
     }
 
@@ -74,9 +99,10 @@ impl Shared {
     pub(crate) async fn exists(address: Address) -> Result<bool, Error> {
         let address = Arc::new(address);
         let layout = Layout::new(&address.prefix, 0);
-        let writes = Servers::connect(&address, false).await?;
+        let writes = Servers::connect(&address, false, None).await?;
+        let fence = Arc::new(Fence::new(Vec::new()));
         let turns = Semaphore::new(TURNS);
-        Ok(Self { address, layout, writes, reads: None, turns, clock: None }.meta().await?.is_some())
+        Ok(Self { address, layout, writes, fence, reads: None, turns, clock: None }.meta().await?.is_some())
     }
 
     /// How many buckets the store has, and whether this build understands it. What was there first is binding.
@@ -91,7 +117,10 @@ impl Shared {
             let asked = self.writes.run(slot, &scripts::META, Effect::Writes, &[&key], &arguments).await;
             let answer = asked.map_err(|fault| fault.error(OPENING))?;
             match answer.array() {
-                [status, format, buckets] if status.text() == Some("found") => (text(format), text(buckets)),
+                [status, format, buckets, epoch] if status.text() == Some("found") => {
+                    self.fence.opened(text(epoch).parse().unwrap_or(0)).await;
+                    (text(format), text(buckets))
+                }
                 _ => return Err(odd(&answer)),
             }
         };
@@ -121,25 +150,6 @@ impl Shared {
             [Value::Nil, _] => Ok(None),
             [format, buckets] => Ok(Some((text(format), text(buckets)))),
             _ => Err(odd(&answer)),
-        }
-    }
-
-    /// Whether the store's user may do all that the scripts do. Without it, a right that is missing would end a write half-way.
-    async fn probe(&self) -> Result<(), Error> {
-        let (slot, key) = self.layout.of_store("probe");
-        let keys: Vec<Vec<u8>> =
-            ["1", "2", "3"].iter().map(|number| [&key[..], number.as_bytes()].concat()).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        // Nothing of it is left behind, whatever becomes of its answer.
-        match self.writes.run(slot, &scripts::PROBE, Effect::Reads, &keys, &[]).await {
-            Ok(_) => Ok(()),
-            Err(fault) => {
-                let error = fault.error("trying out what the store's user may do on Redis");
-                let Some(line) = scripts::PROBE.line_named_in(&error.to_string()) else { return Err(error) };
-                let cause = format!("the user may not run `{line}`; give it the rights that the guide names");
-                Err(Error::new(Kind::Unfit, "trying out what the store's user may do on Redis")
-                    .because(cause))
-            }
         }
     }
 
@@ -178,32 +188,47 @@ impl Shared {
         let (record, proof) = (self.layout.record(id), self.layout.proof(bucket));
         let keys: [&[u8]; 2] = [&record, &proof];
         let _turn = self.turns.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
-        let asked = self
-            .reading()
-            .run(self.layout.slot(bucket), &scripts::GET, Effect::Reads, &keys, &[self.proof()])
-            .await;
-        let answer = asked.map_err(|fault| fault.error(READING))?;
-        match answer.array() {
-            [status, seconds, micros, value] if status.text() == Some("found") => {
-                Ok((self.time(seconds, micros), value.bytes().map(Stored::of)))
+        let arguments = [self.proof(), READ_BYTES_MAX];
+        for _ in 0..LARGE_READS_MAX {
+            let slot = self.layout.slot(bucket);
+            let asked = self.reading().run(slot, &scripts::GET, Effect::Reads, &keys, &arguments).await;
+            let answer = asked.map_err(|fault| fault.error(READING))?;
+            match answer.array() {
+                [status, seconds, micros, value] if status.text() == Some("found") => {
+                    return Ok((self.time(seconds, micros), value.bytes().map(Stored::of)));
+                }
+                [status, seconds, micros, guard] if status.text() == Some("large") => {
+                    if let Some(stored) = self.large(id, guard).await? {
+                        return Ok((self.time(seconds, micros), Some(stored)));
+                    }
+                }
+                _ => return Err(odd(&answer)),
             }
-            _ => Err(odd(&answer)),
         }
+        Err(Error::new(Kind::Unavailable, READING)
+            .because("the record is written faster than it can be read"))
+    }
+
+    /// A long value that a server which takes writes has just shown the first bytes of. These name its version and its token: whoever
+    /// still has them has the same value. `None` where it has been written since.
+    async fn large(&self, id: OperationId, guard: &Value) -> Result<Option<Stored>, Error> {
+        let question = crate::resp::command(&[b"GET", &self.layout.record(id)]);
+        let slot = self.layout.slot(self.layout.bucket(id));
+        let asked = self.reading().ask(slot, question, Effect::Reads).await;
+        let answer = asked.map_err(|fault| fault.error(READING))?;
+        let is_same = |value: &&Bytes| guard.bytes().is_some_and(|guard| value.starts_with(guard));
+        Ok(answer.bytes().filter(is_same).map(Stored::of))
     }
 
     pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, Error> {
         let (now, stored) = self.stored(OperationId::of(&id)).await?;
-        reading(now, id, stored)
+        Ok(reading(now, id, stored))
     }
 
     pub(crate) async fn find(&self, operation_id: OperationId) -> Result<(Time, Option<Item>), Error> {
         let (now, stored) = self.stored(operation_id).await?;
-        let Some(Stored { head: Some(head), entry }) = stored else { return Ok((now, None)) };
-        if OperationId::of(&head.id) != operation_id {
-            return Err(other_command());
-        }
-        let item = Item { id: head.id, entry: codec::decode(&entry) };
-        Ok((now, (head.state != MARKER).then_some(item)))
+        let item = stored.map(|stored| stored.item(operation_id));
+        Ok((now, item.filter(|item| !matches!(item.entry, Ok(Entry::Moved)))))
     }
 
     pub(crate) async fn settings(&self) -> Result<Vec<(String, Bytes)>, Error> {
@@ -259,24 +284,15 @@ impl Shared {
     }
 }
 
-pub(crate) fn reading(now: Time, id: CommandId, stored: Option<Stored>) -> Result<Reading, Error> {
-    match stored {
-        None => Ok(Reading::nothing(now)),
-        Some(Stored { head: Some(head), .. }) if head.id != id => Err(other_command()),
-        Some(Stored { entry, .. }) => Ok(Reading { now, entry: Some(codec::decode(&entry)) }),
-    }
+pub(crate) fn reading(now: Time, id: CommandId, stored: Option<Stored>) -> Reading {
+    let decoded = |stored: Stored| {
+        if stored.id == id { codec::decode(&stored.entry) } else { Err(OTHER_COMMAND) }
+    };
+    Reading { now, entry: stored.map(decoded) }
 }
 
 pub(crate) fn text(value: &Value) -> String {
     value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
-}
-
-/// Two commands cannot share an operation id, unless somebody changed the data.
-fn other_command() -> Error {
-    Error::new(Kind::Unfit, "looking up a command in Redis").because(
-        "another command's id stands under this operation id; it was left as it is. Restore the data from a backup, or find out what \
-         the command did and remove the key by hand",
-    )
 }
 
 /// A key that holds something else than Semel's, or an answer that nobody asked for. The scripts checked it before they changed anything.

@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::hazards;
+use crate::masters;
 use crate::resp;
 use crate::servers::Effect;
 use crate::shared::Shared;
@@ -28,15 +29,15 @@ pub struct Store {
     name: String,
     shared: Arc<Shared>,
     waiters: Arc<Waiters>,
-    /// What hears of other nodes' writes.
-    listener: Option<AbortHandle>,
+    /// What hears of other nodes' writes, and what looks at the servers.
+    tasks: Vec<AbortHandle>,
     is_closed: AtomicBool,
 }
 
 impl Store {
     /// Opens the store that a URL names (`redis://…` or `rediss://…`), and makes one where there is none.
     ///
-    /// Refuses a Sentinel, a replica, a store of a newer build or with another number of buckets than the URL says, and a user who
+    /// Refuses a Sentinel, a replica, two servers that both take writes, servers that cannot confirm writes as the URL asks, a store of a newer build or with another number of buckets than the URL says, and a user who
     /// lacks a right that the store needs.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
@@ -57,21 +58,23 @@ impl Store {
     ) -> Result<Self, Error> {
         let shared = Arc::new(Shared::open(address, clock).await?);
         let waiters = Waiters::new();
-        let mut listener = None;
+        let mut tasks = Vec::new();
+        if shared.address.hosts.len() > 1 && !shared.writes.is_cluster() {
+            let watching = masters::watch(Arc::clone(&shared.address), Arc::downgrade(&shared.fence));
+            tasks.push(tokio::spawn(watching).abort_handle());
+        }
         if shared.address.notifies {
             let (address, channel) = (Arc::clone(&shared.address), shared.layout.channel());
             let listening = waiters::listen(Arc::downgrade(&waiters), address, channel);
-            listener = Some(tokio::spawn(listening).abort_handle());
+            tasks.push(tokio::spawn(listening).abort_handle());
             waiters.listened().await;
         }
-        Ok(Self { name, shared, waiters, listener, is_closed: AtomicBool::new(false) })
+        Ok(Self { name, shared, waiters, tasks, is_closed: AtomicBool::new(false) })
     }
 
     fn stop(&self) {
         self.is_closed.store(true, Ordering::Release);
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 
     fn check_open(&self) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Conditional writes.
 
 use crate::layout::{self, MARKER};
+use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
 use crate::shared::{Shared, Stored, odd, reading};
@@ -11,7 +12,7 @@ use semel_core::time::Time;
 
 pub(crate) const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const WRITING: &str = "writing a record to Redis";
-/// Longer values do not come with a refusal: many refused at once would all be in memory at once.
+/// Longer values are not read by the script, and do not come with a refusal: many refused at once would all be in memory at once.
 const SHOWN_BYTES_MAX: &[u8] = b"16384";
 /// A write as the script takes it.
 pub(crate) struct Planned {
@@ -92,6 +93,36 @@ pub(crate) fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
 impl Shared {
     /// Applies a write where what it expects is there.
     pub(crate) async fn write(&self, planned: &Planned) -> Result<Written, Error> {
+        let mut whole = String::new();
+        for _ in 0..2 {
+            let answer = self.try_write(planned, &whole).await?;
+            let status = answer.array().first().and_then(|status| status.text()).unwrap_or_default();
+            match (status, answer.array()) {
+                ("done", [_, seconds, micros]) => {
+                    return Ok(Written::Done { now: self.time(seconds, micros) });
+                }
+                ("refused", [_, seconds, micros, found]) => {
+                    let stored = found.bytes().map(Stored::of);
+                    return planned.refused(reading(self.time(seconds, micros), planned.id, stored));
+                }
+                ("large", _) => return planned.refused(self.get(planned.id).await?),
+                // What is there is as expected, and too long for the script to see whether it is whole.
+                ("unproven", _) => {
+                    let (now, stored) = self.stored(planned.operation_id).await?;
+                    match stored.as_ref().and_then(Stored::wholeness) {
+                        Some(found) => whole = found,
+                        None => return planned.refused(reading(now, planned.id, stored)),
+                    }
+                }
+                _ => return Err(odd(&answer)),
+            }
+        }
+        let cause = "the record is written faster than it can be read";
+        Err(Error::new(Kind::Unavailable, WRITING).because(cause))
+    }
+
+    /// `whole` is the digest and the length of a long value that was found whole.
+    async fn try_write(&self, planned: &Planned, whole: &str) -> Result<Value, Error> {
         let bucket = self.layout.bucket(planned.operation_id);
         let keys = [
             self.layout.record(planned.operation_id),
@@ -105,7 +136,7 @@ impl Shared {
         let millis = |time: Option<Time>| time.map_or_else(String::new, |time| time.as_millis().to_string());
         let gone_at = millis(planned.gone_at.filter(|_| self.address.has_ttl));
         let replaced = millis(self.replaced_time());
-        let arguments: [&[u8]; 7] = [
+        let arguments: [&[u8]; 8] = [
             &planned.expected,
             planned.operation_id.as_bytes(),
             &planned.value,
@@ -113,20 +144,11 @@ impl Shared {
             SHOWN_BYTES_MAX,
             self.proof(),
             replaced.as_bytes(),
+            whole.as_bytes(),
         ];
         let slot = self.layout.slot(bucket);
         let asked = self.writes.run(slot, &scripts::WRITE, Effect::Writes, &keys, &arguments).await;
-        let answer = asked.map_err(|fault| fault.error(WRITING))?;
-        let status = answer.array().first().and_then(|status| status.text()).unwrap_or_default();
-        match (status, answer.array()) {
-            ("done", [_, seconds, micros]) => Ok(Written::Done { now: self.time(seconds, micros) }),
-            ("refused", [_, seconds, micros, found]) => {
-                let stored = found.bytes().map(Stored::of);
-                planned.refused(reading(self.time(seconds, micros), planned.id, stored)?)
-            }
-            ("large", _) => planned.refused(self.get(planned.id).await?),
-            _ => Err(odd(&answer)),
-        }
+        asked.map_err(|fault| fault.error(WRITING))
     }
 }
 

@@ -2,16 +2,18 @@
 -- KEYS: 1 proof, 2 callers, then the lists    ARGV: 1 as for get, 2 a caller
 if ARGV[1] ~= '' then redis.call('DEL', KEYS[1]) end
 local time = redis.call('TIME')
+-- Whoever only looks is shown what there is beside somebody else's keys.
+local only_looks = ARGV[1] == ''
 local is = redis.call('TYPE', KEYS[2]).ok
-if is ~= 'none' and is ~= 'hash' then
+if is ~= 'none' and is ~= 'hash' and not only_looks then
     return {'type', KEYS[2]}
 end
-local counts = {redis.call('HGET', KEYS[2], ARGV[2]) or '0'}
+local counts = {is == 'hash' and redis.call('HGET', KEYS[2], ARGV[2]) or '0'}
 for at = 3, #KEYS do
     is = redis.call('TYPE', KEYS[at]).ok
-    if is ~= 'none' and is ~= 'zset' then
+    if is ~= 'none' and is ~= 'zset' and not only_looks then
         return {'type', KEYS[at]}
     end
-    counts[#counts + 1] = redis.call('ZCARD', KEYS[at])
+    counts[#counts + 1] = is == 'zset' and redis.call('ZCARD', KEYS[at]) or 0
 end
 return {'found', time[1], time[2], counts}

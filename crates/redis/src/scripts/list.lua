@@ -1,9 +1,12 @@
 -- The next places of some lists, in order.
 -- KEYS: 1 proof, then the lists    ARGV: 1 as for get, 2 'up' or 'down', 3 the place to go on after ('' for the end),
 --       4 not beyond these bytes ('' for all, 'now' for the server's time), 5 how many of each
+local is_list = {}
 for at = 2, #KEYS do
     local is = redis.call('TYPE', KEYS[at]).ok
-    if is ~= 'none' and is ~= 'zset' then
+    is_list[at] = is == 'zset'
+    -- Whoever only looks is shown what there is beside somebody else's keys.
+    if is ~= 'none' and is ~= 'zset' and ARGV[1] ~= '' then
         return {'type', KEYS[at]}
     end
 end
@@ -21,8 +24,10 @@ end
 upper = upper == '' and '+' or '[' .. upper .. string.rep('\255', 17)
 local found = {}
 for at = 2, #KEYS do
-    local part
-    if ARGV[2] == 'up' then
+    local part = {}
+    if not is_list[at] then
+        -- Nothing to list.
+    elseif ARGV[2] == 'up' then
         local from = ARGV[3] == '' and '-' or '(' .. ARGV[3]
         part = redis.call('ZRANGEBYLEX', KEYS[at], from, upper, 'LIMIT', 0, ARGV[5])
     else

@@ -7,4 +7,8 @@ end
 if redis.call('EXISTS', KEYS[1]) == 0 then
     redis.call('HSET', KEYS[1], 'format', ARGV[1], 'buckets', ARGV[2])
 end
-return {'found', redis.call('HGET', KEYS[1], 'format'), redis.call('HGET', KEYS[1], 'buckets')}
+-- It grows whenever nodes change to another server: one that lacks it has lost what was written.
+if not redis.call('HGET', KEYS[1], 'epoch') then
+    redis.call('HSET', KEYS[1], 'epoch', '1')
+end
+return {'found', redis.call('HGET', KEYS[1], 'format'), redis.call('HGET', KEYS[1], 'buckets'), redis.call('HGET', KEYS[1], 'epoch')}

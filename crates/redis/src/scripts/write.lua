@@ -1,16 +1,17 @@
 -- One conditional write: the record and what finds it. Everything is checked before the first change; Redis undoes nothing.
 -- KEYS: 1 record, 2 due, 3 the list that it leaves, 4 the list that it joins, 5 callers, 6 proof
 -- ARGV: 1 the first bytes that must be there ('' for nothing), 2 operation id, 3 what is to be there ('' for nothing),
---       4 the millisecond at which the record is as good as gone ('' for never), 5 longest value to show, 6 '1' to be confirmed,
---       7 the millisecond that it is ('' for the server's)
-local HEAD = 126
+--       4 the millisecond at which the record is as good as gone ('' for never), 5 longest value to read here, 6 '1' to be confirmed,
+--       7 the millisecond that it is ('' for the server's), 8 digest and length of a longer value that was found whole ('' for none)
+local HEAD, GUARD = 126, 57
 local WEEK, CENTURY = 604800000, 3155760000000
-local types = {'string', 'zset', 'zset', 'zset', 'hash'}
+local types, exists = {'string', 'zset', 'zset', 'zset', 'hash'}, false
 for at, wanted in ipairs(types) do
     local is = redis.call('TYPE', KEYS[at]).ok
     if is ~= 'none' and is ~= wanted then
         return {'type', KEYS[at]}
     end
+    exists = exists or at == 1 and is ~= 'none'
 end
 -- Refused by a replica, and by a server that has lost its replicas: what such a one shows proves nothing. A server without memory has
 -- to refuse the first command of a script, or it refuses none: one that needs memory, but for removals.
@@ -22,7 +23,9 @@ else
     redis.call('SETRANGE', KEYS[6], 0, '')
 end
 local time = redis.call('TIME')
-local found = redis.call('GET', KEYS[1])
+-- A script copies what it reads several times over: a long value would hold the server up. Of those only the first bytes are read.
+local found = exists and redis.call('GETRANGE', KEYS[1], 0, ARGV[5])
+local is_large = exists and #found > tonumber(ARGV[5])
 
 local function is_whole(value)
     if #value < HEAD then return false end
@@ -35,11 +38,19 @@ local is_met
 if ARGV[1] == '' then
     is_met = not found
 else
-    is_met = found and string.sub(found, 1, 57) == ARGV[1] and is_whole(found)
+    is_met = found and string.sub(found, 1, GUARD) == ARGV[1]
+    if is_met and is_large then
+        local whole = string.sub(found, 58, 73) .. redis.call('STRLEN', KEYS[1])
+        if ARGV[8] ~= whole then
+            return {'unproven', time[1], time[2], string.sub(found, 1, GUARD)}
+        end
+    elseif is_met then
+        is_met = is_whole(found)
+    end
 end
 if not is_met then
-    if found and #found > tonumber(ARGV[5]) then
-        return {'large', time[1], time[2]}
+    if is_large then
+        return {'large', time[1], time[2], string.sub(found, 1, GUARD)}
     end
     return {'refused', time[1], time[2], found}
 end
@@ -78,7 +89,7 @@ else
     -- SET drops a time to live by itself; that a live record has none must not depend on which command writes it.
     if left then
         redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
-    else
+    elseif exists then
         redis.call('PERSIST', KEYS[1])
     end
 end

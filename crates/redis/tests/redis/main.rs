@@ -3,15 +3,20 @@
 
 mod cluster;
 mod contract;
+mod damage;
 mod dedup;
 mod faults;
 mod hazards;
+mod masters;
 mod opening;
 mod promotion;
 #[path = "../../../sql/tests/records/mod.rs"]
 mod records;
+mod rights;
 mod sizes;
 mod storm;
+#[path = "../../../sql/tests/storm/mod.rs"]
+mod storms;
 mod tls;
 mod ttl;
 mod waiters;

@@ -5,6 +5,8 @@ use crate::world::Keys;
 use semel_core::codec;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Filter, Kind, Store as _, Written};
+use semel_redis::Store;
+use semel_test_support::{RedisReply, RedisServer, ScratchDir};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_entry_comes_back_and_a_larger_one_is_refused() {
@@ -29,4 +31,43 @@ async fn the_largest_entry_comes_back_and_a_larger_one_is_refused() {
     // What refuses a write is shown, however large it is.
     let refused = store.write(id(1), Change::Insert(&claim)).await.expect("an answer");
     assert!(matches!(&refused, Written::Refused(found) if found.record() == Some(&largest)));
+}
+
+/// A script copies what it reads several times over, and holds the server up meanwhile: a long value is read by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_record_is_read_past_the_scripts_and_written_as_any_other() {
+    if !RedisServer::is_installed() {
+        return;
+    }
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "long");
+    let server = RedisServer::start(folder.join("server"), &[]);
+    let store = Store::open(&server.url()).await.expect("the store opens");
+    let claim = claimed(1);
+    let long = finished(&claim, vec![0xa5; 1 << 20]);
+    assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
+    assert!(is_done(
+        &store.write(id(1), Change::Replace(Unchanged::of(&claim), &long)).await.expect("an answer")
+    ));
+    server.ask("CONFIG RESETSTAT");
+    assert!(store.get(id(1)).await.expect("an answer").record() == Some(&long));
+    let stats = server.ask("INFO commandstats").text();
+    assert!(stats.contains("cmdstat_get:calls=1,") && stats.contains("cmdstat_getrange:calls=1,"), "{stats}");
+    // A byte of it is wrong: it is not written over, whoever expects what was there before.
+    let key = server.ask("KEYS {semel:*}r:*");
+    let RedisReply::Array(keys) = key else { panic!("no keys") };
+    let key = keys[0].clone().bytes();
+    let whole = server.client().ask(&[&b"GET"[..], &key]).bytes();
+    let mut damaged = whole.clone();
+    damaged[1 << 19] ^= 1;
+    server.client().ask(&[&b"SET"[..], &key, &damaged]);
+    let remove = Change::Remove(Unchanged::of(&long));
+    let refused = store.write(id(1), remove).await.expect("an answer");
+    assert!(matches!(&refused, Written::Refused(found) if found.entry.as_ref().is_some_and(Result::is_err)));
+    assert_eq!(server.client().ask(&[&b"GET"[..], &key]).bytes().len(), damaged.len(), "it is left alone");
+    server.client().ask(&[&b"SET"[..], &key, &whole]);
+    let other = claimed(2);
+    let refused = store.write(id(1), Change::Remove(Unchanged::of(&other))).await.expect("an answer");
+    assert!(matches!(&refused, Written::Refused(found) if found.record() == Some(&long)));
+    assert!(is_done(&store.write(id(1), remove).await.expect("an answer")));
+    assert_eq!(store.get(id(1)).await.expect("an answer").entry, None);
 }

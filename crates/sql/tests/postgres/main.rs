@@ -13,6 +13,8 @@ mod roles;
 mod schema;
 mod sizes;
 mod storm;
+#[path = "../storm/mod.rs"]
+mod storms;
 mod tls;
 mod waiters;
 

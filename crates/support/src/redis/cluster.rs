@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const SERVERS: usize = 6;
 
-/// Three servers that take writes, each with a replica. They end when it is dropped.
+/// Servers that share the keys. They end when it is dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The servers, in no particular order.
@@ -14,20 +14,34 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts six servers in `dir` and makes a cluster of them. Returns as soon as all of them agree.
+    /// Starts six servers in `dir`: three that take writes, each with a replica. Returns as soon as all of them agree.
     pub fn start(dir: impl AsRef<Path>) -> Self {
-        let start = |number: usize| {
+        Self::create(dir.as_ref(), &[&[][..]; SERVERS], "1")
+    }
+
+    /// The same of servers without replicas, one for each port: the port of 127.0.0.1 that it says it has. Something else listens there
+    /// and passes on to it.
+    pub fn start_announcing(dir: impl AsRef<Path>, ports: &[u16]) -> Self {
+        let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+        let more: Vec<_> = ports.iter().map(|port| ["--cluster-announce-port", port]).collect();
+        let more: Vec<&[&str]> = more.iter().map(<[_; 2]>::as_slice).collect();
+        Self::create(dir.as_ref(), &more, "0")
+    }
+
+    fn create(dir: &Path, arguments: &[&[&str]], replicas: &str) -> Self {
+        let start = |(number, arguments): (usize, &&[&str])| {
             // The servers talk to each other on a port that is ten thousand higher.
             let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-            RedisServer::start(dir.as_ref().join(number.to_string()), &more)
+            RedisServer::start(dir.join(number.to_string()), &[&more[..], *arguments].concat())
         };
-        let cluster = Self { servers: (0..SERVERS).map(start).collect() };
+        let cluster = Self { servers: arguments.iter().enumerate().map(start).collect() };
         let addresses: Vec<_> = cluster.servers.iter().map(RedisServer::address).collect();
         let mut create = vec!["create".to_owned()];
         create.extend(addresses);
-        create.extend(["--cluster-replicas", "1", "--cluster-yes"].map(str::to_owned));
+        create.extend(["--cluster-replicas", replicas, "--cluster-yes"].map(str::to_owned));
         run(&create);
-        wait_until("the cluster agrees", || cluster.servers.iter().all(is_ready));
+        let count = cluster.servers.len();
+        wait_until("the cluster agrees", || cluster.servers.iter().all(|server| is_ready(server, count)));
         cluster
     }
 
@@ -83,9 +97,9 @@ fn run(arguments: &[String]) {
 }
 
 /// Right after it was created a cluster still refuses questions.
-fn is_ready(server: &RedisServer) -> bool {
+fn is_ready(server: &RedisServer, count: usize) -> bool {
     let RedisReply::Bytes(info) = server.ask("CLUSTER INFO") else { return false };
     let info = String::from_utf8_lossy(&info).into_owned();
     let is_linked = server.info("role") == "master" || server.info("master_link_status") == "up";
-    is_linked && info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{SERVERS}"))
+    is_linked && info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{count}"))
 }

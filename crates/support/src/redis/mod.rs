@@ -5,11 +5,13 @@
 
 mod client;
 mod cluster;
+mod valkey;
 
 pub use client::{RedisClient, RedisReply};
 pub use cluster::RedisCluster;
 
 use crate::services;
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,6 +40,8 @@ const SETTINGS: &[&str] = &[
 /// directory. Calls block, and panic if the server does not do what they say.
 #[derive(Debug)]
 pub struct RedisServer {
+    /// The program and its first arguments.
+    program: Vec<OsString>,
     dir: PathBuf,
     port: u16,
     more: Vec<String>,
@@ -59,9 +63,18 @@ impl RedisServer {
 
     /// Starts an empty server in `dir` on a port that nobody uses, with further arguments.
     pub fn start(dir: impl AsRef<Path>, more: &[&str]) -> Self {
+        Self::start_program(vec!["redis-server".into()], dir, more)
+    }
+
+    /// The same of Valkey; nothing where it is not on this machine, which standard error says.
+    pub fn start_valkey(dir: impl AsRef<Path>, more: &[&str]) -> Option<Self> {
+        valkey::program().map(|program| Self::start_program(program, dir, more))
+    }
+
+    fn start_program(program: Vec<OsString>, dir: impl AsRef<Path>, more: &[&str]) -> Self {
         std::fs::create_dir_all(dir.as_ref()).expect("a directory for the server");
         let more = more.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut server = Self { dir: dir.as_ref().to_owned(), port: 0, more, process: None };
+        let mut server = Self { program, dir: dir.as_ref().to_owned(), port: 0, more, process: None };
         for _ in 0..PORTS_MAX {
             // Somebody else may take it before the server does.
             server.port = spare_port();
@@ -76,7 +89,8 @@ impl RedisServer {
     /// returns.
     #[must_use]
     pub fn replica(&self, dir: impl AsRef<Path>) -> Self {
-        let replica = Self::start(dir, &["--replicaof", &format!("127.0.0.1 {}", self.port)]);
+        let of = format!("127.0.0.1 {}", self.port);
+        let replica = Self::start_program(self.program.clone(), dir, &["--replicaof", &of]);
         wait_until("the replica follows", || replica.info("master_link_status") == "up");
         replica
     }
@@ -134,11 +148,14 @@ impl RedisServer {
     }
 
     fn try_start(&mut self) -> bool {
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(&self.dir);
+        let mut command = Command::new(&self.program[0]);
+        command
+            .args(&self.program[1..])
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(&self.dir);
         command.args(SETTINGS).args(&self.more);
         command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
-        let mut process = command.spawn().expect("redis-server is installed");
+        let mut process = command.spawn().expect("the server is installed");
         for _ in 0..LOOKS_MAX {
             if process.try_wait().expect("looked at").is_some() {
                 return false;

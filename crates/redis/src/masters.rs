@@ -1,0 +1,179 @@
+//! Which of the servers that a URL names take writes, and whether they are one and the same.
+//!
+//! Two servers that both take writes are two stores: every key could run once on each. They are refused when the store is opened, and
+//! while they are there no write is sent.
+
+use crate::address::{Address, Host};
+use crate::connection::{Connection, Failure, Greeting};
+use crate::fence::Fence;
+use crate::link::Link;
+use crate::resp::{self, Value};
+use crate::shared::text;
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often the servers are looked at.
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// Lines of `INFO`, or settings, by name.
+pub(crate) type Facts = BTreeMap<String, String>;
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) host: Host,
+    is_replica: bool,
+    is_in_cluster: bool,
+    /// Another one at each start of its process; nothing where `INFO` is forbidden.
+    run_id: Option<String>,
+    /// What a server and the replicas that follow it have in common.
+    replication_id: Option<String>,
+    is_following: bool,
+}
+
+/// Sends a question, and reads lines `NAME:VALUE`. Nothing where it is forbidden.
+async fn info(connection: &Connection, section: &[u8]) -> Result<Option<Facts>, Failure> {
+    Ok(match connection.ask(resp::command(&[b"INFO", section]), 0).await? {
+        Value::Error(_) => None,
+        answer => Some(facts(&text(&answer))),
+    })
+}
+
+pub(crate) fn facts(lines: &str) -> Facts {
+    let pair =
+        |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    lines.lines().filter_map(pair).collect()
+}
+
+/// What tells one start of a server from every other; nothing where `INFO` is forbidden.
+pub(crate) async fn run_id(connection: &Connection) -> Result<Option<String>, Failure> {
+    Ok(info(connection, b"server").await?.and_then(|mut facts| facts.remove("run_id")))
+}
+
+/// Looks at a server. Its role may have changed since it was connected to.
+pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<Seen, Failure> {
+    let greeting = Greeting::read(&connection.ask(resp::command(&[b"HELLO"]), 0).await?);
+    let run_id = run_id(connection).await?;
+    let mut replication = info(connection, b"replication").await?.unwrap_or_default();
+    Ok(Seen {
+        host: host.clone(),
+        is_replica: greeting.is_replica,
+        is_in_cluster: greeting.mode == "cluster",
+        run_id,
+        replication_id: replication.remove("master_replid"),
+        is_following: replication.get("master_link_status").is_some_and(|status| status == "up"),
+    })
+}
+
+/// Every server that answers.
+async fn look(links: &[(Host, Link)]) -> Vec<Seen> {
+    let each = links.iter().map(|(host, link)| async move {
+        let connection = link.connection().await.ok()?;
+        let seen = see(host, &connection).await;
+        if seen.is_err() {
+            link.discard(&connection).await;
+        }
+        seen.ok()
+    });
+    join_all(each).await.into_iter().flatten().collect()
+}
+
+fn links(address: &Address) -> Vec<(Host, Link)> {
+    let any = Arc::new(address.clone().for_reading());
+    any.hosts.iter().map(|host| (host.clone(), Link::new(&any, vec![host.clone()], false))).collect()
+}
+
+/// Every server that the address names and that answers, by connections of its own.
+pub(crate) async fn look_once(address: &Address) -> Vec<Seen> {
+    let links = links(address);
+    let seen = look(&links).await;
+    for (_, link) in &links {
+        link.close().await;
+    }
+    seen
+}
+
+/// What is wrong where two of them take writes and are not the same server by two names.
+pub(crate) fn rivals(seen: &[Seen]) -> Option<String> {
+    let mut masters = seen.iter().filter(|seen| !seen.is_replica && !seen.is_in_cluster);
+    let first = masters.next()?;
+    let other = masters.find(|other| other.run_id.is_none() || other.run_id != first.run_id)?;
+    let (one, two) = (&first.host, &other.host);
+    let advice = "Make one of them a replica of the other (REPLICAOF) and find out which keys were used meanwhile, or name only one in \
+                  the store's URL";
+    Some(if first.run_id.is_none() || other.run_id.is_none() {
+        format!(
+            "{one} and {two} both take writes, and whether they are one server cannot be read: allow INFO. {advice}"
+        )
+    } else {
+        format!(
+            "{one} and {two} both take writes: they are two stores, and every key could run once on each. {advice}"
+        )
+    })
+}
+
+/// A replica that follows none of the servers that take writes here.
+pub(crate) fn stranger(seen: &[Seen]) -> Option<&Seen> {
+    let masters = || seen.iter().filter(|seen| !seen.is_replica);
+    let is_strange = |replica: &&Seen| {
+        replica.is_replica
+            && replica.is_following
+            && replica.replication_id.is_some()
+            && masters().all(|master| master.replication_id != replica.replication_id)
+    };
+    masters().next()?;
+    seen.iter().find(is_strange)
+}
+
+/// Looks at all servers from time to time, for as long as the store is there. While two take writes, the fence lets no write through.
+pub(crate) async fn watch(address: Arc<Address>, fence: Weak<Fence>) {
+    let links = links(&address);
+    loop {
+        sleep(PERIOD).await;
+        let seen = look(&links).await;
+        let Some(fence) = fence.upgrade() else { return };
+        fence.rivals_are(rivals(&seen));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(port: u16, is_replica: bool, run_id: Option<&str>, replication_id: &str) -> Seen {
+        Seen {
+            host: Host { name: "h".to_owned(), port },
+            is_replica,
+            is_in_cluster: false,
+            run_id: run_id.map(str::to_owned),
+            replication_id: Some(replication_id.to_owned()),
+            is_following: is_replica,
+        }
+    }
+
+    #[test]
+    fn two_servers_that_take_writes_are_rivals_unless_they_are_one() {
+        let (a, b) = (seen(1, false, Some("a"), "x"), seen(2, false, Some("b"), "y"));
+        assert_eq!(rivals(&[]), None);
+        assert_eq!(rivals(&[a.clone(), seen(2, true, Some("b"), "x")]), None, "a replica");
+        assert_eq!(rivals(&[a.clone(), seen(2, false, Some("a"), "x")]), None, "one server by two names");
+        let told = rivals(&[seen(3, true, Some("c"), "x"), a.clone(), b]).expect("two stores");
+        assert!(told.contains("h:1 and h:2"), "{told}");
+        let told = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
+        assert!(told.contains("allow INFO"), "{told}");
+        let in_cluster = |port| Seen { is_in_cluster: true, ..seen(port, false, Some("a"), "x") };
+        assert_eq!(rivals(&[in_cluster(1), Seen { run_id: None, ..in_cluster(2) }]), None);
+    }
+
+    #[test]
+    fn a_replica_of_somebody_else_is_a_stranger() {
+        let master = seen(1, false, Some("a"), "x");
+        assert_eq!(stranger(&[master.clone(), seen(2, true, Some("b"), "x")]), None);
+        assert_eq!(stranger(&[seen(2, true, Some("b"), "y")]), None, "nobody to compare with");
+        let other = seen(3, true, Some("c"), "y");
+        assert_eq!(stranger(&[master, other.clone()]), Some(&other));
+    }
+}

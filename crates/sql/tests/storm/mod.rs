@@ -1,0 +1,194 @@
+//! Three nodes, many duplicates, a network that loses answers, nodes and servers that are killed: at most one effect for each key,
+//! nothing acknowledged lost, and one order that explains every answer. For the tests of every store that machines share.
+//!
+//! `SEMEL_STORM_SEED` and `SEMEL_STORM_KEYS` choose another storm, and a longer one:
+//! `SEMEL_STORM_SEED=7 SEMEL_STORM_KEYS=2000 cargo test -p semel-redis --test redis storm`.
+
+use semel_core::store::Store;
+use semel_testkit::history::{History, Recorder};
+use semel_testkit::linearizability::{self, STEPS_MAX};
+use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use semel_testkit::workload::{FileJournal, Journal, Note, Workload, audit};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many nodes there are at any moment.
+pub(crate) const NODES: usize = 3;
+/// The test in which a node runs; see [`run_node`].
+const NODE_TEST: &str = "storm::node";
+const NODE: &str = "SEMEL_STORM_NODE";
+const URL: &str = "SEMEL_STORM_URL";
+const FOLDER: &str = "SEMEL_STORM_FOLDER";
+/// Between two blows.
+const PAUSE: Duration = Duration::from_millis(350);
+const ODDS: Odds = Odds {
+    delay: 40,
+    cut_before: 6,
+    cut_after: 12,
+    half_open: 2,
+    throttle: 2,
+    delay_max: Duration::from_millis(60),
+};
+
+/// What is done to the servers while the nodes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// A server is killed with -9 and started again.
+    RestartServer,
+    /// Connections are ended by their server.
+    EndConnections,
+}
+
+fn chosen(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+pub(crate) fn workload() -> Workload {
+    let (keys, seed) = (chosen("SEMEL_STORM_KEYS", 300), chosen("SEMEL_STORM_SEED", 1));
+    Workload { keys, seed, duplicates: 2, concurrency: 16, tries_max: 400, ..Workload::default() }
+}
+
+/// A network for the `number`th way to a server.
+pub(crate) async fn proxy(server: SocketAddr, protocol: Protocol, number: u64) -> FaultProxy {
+    let plan = Seeded::new(workload().seed * 100 + number, ODDS);
+    FaultProxy::start(server, protocol, plan).await.expect("a port")
+}
+
+fn journal_of(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.journal"))
+}
+
+fn history_of(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.history"))
+}
+
+/// A node, in a process of its own that may be killed at any moment: what the test `storm::node` does. Without the variables of a storm
+/// it does nothing.
+pub(crate) async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>) {
+    let Ok(node) = std::env::var(NODE) else { return };
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
+    let url = std::env::var(URL).expect("a URL");
+    let clock = Arc::new(semel::SystemClock);
+    let recorder = Recorder::to_file(history_of(&folder, &node), &node, clock).expect("a history");
+    let journal: Arc<dyn Journal> =
+        Arc::new(FileJournal::open(journal_of(&folder, &node)).expect("a journal"));
+    let store = loop {
+        match open(&url).await {
+            Some(store) => break store,
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
+    let report = workload().run_node(&node, &recorder.record(store), &journal).await;
+    assert_eq!(report.violations, Vec::<String>::new());
+}
+
+/// The nodes, and what has been done to them.
+pub(crate) struct Storm {
+    workload: Workload,
+    folder: PathBuf,
+    /// One for each node.
+    urls: Vec<String>,
+    running: Vec<(usize, Child)>,
+    names: Vec<String>,
+    kills: u32,
+    restarts: u32,
+}
+
+impl Storm {
+    /// Starts a node on each URL. What they write down is in `folder`.
+    pub(crate) fn start(folder: &Path, urls: Vec<String>) -> Self {
+        let mut storm = Self {
+            workload: workload(),
+            folder: folder.to_owned(),
+            urls,
+            running: Vec::new(),
+            names: Vec::new(),
+            kills: 0,
+            restarts: 0,
+        };
+        (0..storm.urls.len()).for_each(|place| storm.start_node(place));
+        storm
+    }
+
+    fn start_node(&mut self, place: usize) {
+        let name = format!("node-{}", self.names.len());
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args([NODE_TEST, "--exact", "--quiet"]).stdout(Stdio::null());
+        command.env(NODE, &name).env(URL, &self.urls[place]).env(FOLDER, &self.folder);
+        self.running.push((place, command.spawn().expect("a process")));
+        self.names.push(name);
+    }
+
+    /// Kills a node with -9, and starts another in its place.
+    fn kill_one(&mut self, draw: usize) {
+        let at = draw % self.running.len().max(1);
+        if at < self.running.len() {
+            let (place, mut child) = self.running.swap_remove(at);
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+            self.start_node(place);
+            self.kills += 1;
+        }
+    }
+
+    fn all_ended(&mut self) -> bool {
+        self.running.retain_mut(|(_, child)| match child.try_wait().expect("looked at") {
+            None => true,
+            Some(status) => {
+                assert!(status.success(), "a node found a violation");
+                false
+            }
+        });
+        self.running.is_empty()
+    }
+
+    /// Goes on until every node has come to its end. `strike` may block.
+    pub(crate) async fn rage(&mut self, mut strike: impl FnMut(Blow)) {
+        let (mut round, mut kills, mut ends) = (0_u64, 0, 0);
+        while !self.all_ended() {
+            tokio::time::sleep(PAUSE).await;
+            round += 1;
+            assert!(round < 1_500, "the storm does not come to an end");
+            let draw = self.workload.seed.wrapping_mul(31).wrapping_add(round) % 97;
+            if round % 5 == 2 && kills < 8 {
+                self.kill_one(usize::try_from(draw).expect("small"));
+                kills += 1;
+            } else if round % 9 == 4 && self.restarts < 3 {
+                tokio::task::block_in_place(|| strike(Blow::RestartServer));
+                self.restarts += 1;
+            } else if round % 2 == 1 && ends < 40 {
+                tokio::task::block_in_place(|| strike(Blow::EndConnections));
+                ends += 1;
+            }
+        }
+        // What a killed node left on the wire has been applied or is gone.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+
+    /// Compares what is in the store with what the nodes wrote down.
+    pub(crate) async fn judge(&self, store: &dyn Store) {
+        let (workload, folder) = (&self.workload, self.folder.as_path());
+        let journals = self.names.iter().map(|name| FileJournal::read(journal_of(folder, name)));
+        let notes: Vec<Note> = journals.flat_map(Result::unwrap_or_default).collect();
+        let found = audit(workload, store, &notes).await.expect("an answer");
+        assert_eq!(found.violations, Vec::<String>::new());
+        let effects = found.effects;
+        assert!(effects > workload.keys / 2, "{effects} effects of {} keys", workload.keys);
+        let histories = self.names.iter().filter_map(|name| History::read(history_of(folder, name)).ok());
+        let history = History::merged(histories);
+        linearizability::check(&history, STEPS_MAX).assert_linearizable();
+        println!(
+            "seed {}: {} keys, {effects} effects, {} finished, {} unfinished, {} calls, {} nodes and {} servers killed",
+            workload.seed,
+            workload.keys,
+            found.finished,
+            found.unfinished,
+            history.operations().len(),
+            self.kills,
+            self.restarts
+        );
+    }
+}
