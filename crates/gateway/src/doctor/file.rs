@@ -31,7 +31,7 @@ pub(super) async fn open(
         return None;
     }
     let look = url.inspect().await;
-    let look = look.map_err(|error| found.push(unopened(&error))).ok()?;
+    let look = look.map_err(|error| found.push(unopened(url, &error))).ok()?;
     let StoreSize { data_bytes, log_bytes } = look.size();
     (report.file_bytes, report.log_bytes) = (data_bytes, log_bytes);
     found.extend(url.files().first().and_then(|path| readable_by_others(path)));
@@ -43,9 +43,9 @@ pub(super) async fn open(
                 return Some(look);
             }
             let (what, code) = match have {
-                0 => ("the file has no tables of Semel's".to_owned(), "schema-missing"),
+                0 => (format!("the {} has no tables of Semel's", noun(url)), "schema-missing"),
                 _ => (
-                    format!("the file has schema {have}, and this version works with {wanted}"),
+                    format!("the {} has schema {have}, and this version works with {wanted}", noun(url)),
                     "schema-old",
                 ),
             };
@@ -54,17 +54,34 @@ pub(super) async fn open(
         Err(error) if error.kind() == Kind::Unfit => found.push(Finding::error(
             "schema-unfit",
             error.to_string(),
-            "use the version that has written the file, or another file",
+            format!("use the version that has written the {0}, or another {0}", noun(url)),
         )),
-        Err(error) => found.push(unopened(&error)),
+        Err(error) => found.push(unopened(url, &error)),
     }
     None
 }
 
-fn unopened(error: &Error) -> Finding {
+/// What people call the place of the records.
+pub(super) fn noun(url: &Url) -> &'static str {
+    if url.files().is_empty() { "store" } else { "file" }
+}
+
+/// How damage is repaired.
+fn restored(url: &Url) -> &'static str {
+    if url.files().is_empty() {
+        "stop the gateways, and restore the store from a backup of its server"
+    } else {
+        "stop the gateways, and restore the file together with its -wal from a backup"
+    }
+}
+
+fn unopened(url: &Url, error: &Error) -> Finding {
     let mend = match error.kind() {
         Kind::ReadOnly => "look as the user that the gateway runs as",
-        Kind::Unfit => "stop the gateways, and restore the file together with its -wal from a backup",
+        Kind::Unfit if url.files().is_empty() => {
+            "do what the message says; where the data is damaged, stop the gateways and restore the store from a backup of its server"
+        }
+        Kind::Unfit => restored(url),
         _ => "look again; somebody may hold the store, or it cannot be reached",
     };
     Finding::error("store-unreadable", format!("the store cannot be looked at: {error}"), mend)
@@ -94,7 +111,7 @@ fn readable_by_others(_: &Path) -> Option<Finding> {
 }
 
 /// Has all of it read.
-pub(super) async fn verify(look: &dyn Inspection, found: &mut Vec<Finding>) -> Result<(), Error> {
+pub(super) async fn verify(url: &Url, look: &dyn Inspection, found: &mut Vec<Finding>) -> Result<(), Error> {
     let lines = look.verify().await?;
     if lines.is_empty() {
         return Ok(());
@@ -105,10 +122,13 @@ pub(super) async fn verify(look: &dyn Inspection, found: &mut Vec<Finding>) -> R
     } else {
         String::new()
     };
-    found.push(Finding::error(
-        "file-damaged",
-        format!("the file contradicts itself: {}{more}", told.join("; ")),
-        "stop the gateways, copy the file together with its -wal, and restore it from a backup",
-    ));
+    let (code, mend) = if url.files().is_empty() {
+        ("store-damaged", format!("{}; keys that are somebody else's are removed by hand", restored(url)))
+    } else {
+        let mend = "stop the gateways, copy the file together with its -wal, and restore it from a backup";
+        ("file-damaged", mend.to_owned())
+    };
+    let what = format!("the {} contradicts itself: {}{more}", noun(url), told.join("; "));
+    found.push(Finding::error(code, what, mend));
     Ok(())
 }

@@ -159,8 +159,8 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
     if let Some(look) = file::open(url, &mut report, &mut found).await {
-        if let Err(error) = whole(&*look, ask, &mut report, &mut found).await {
-            found.push(unanswered(&error));
+        if let Err(error) = whole(url, &*look, ask, &mut report, &mut found).await {
+            found.push(unanswered(url, &error));
         }
         latency::measure(url, &*look, ask, &mut report, &mut found).await;
     }
@@ -171,6 +171,7 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
 }
 
 async fn whole(
+    url: &Url,
     look: &dyn Inspection,
     ask: &Ask,
     report: &mut Report,
@@ -179,7 +180,7 @@ async fn whole(
     found.extend(look.hazards().await?.into_iter().map(Finding::from));
     // Damage first: whatever is read after it may be told by it.
     if !ask.is_quick {
-        file::verify(look, found).await?;
+        file::verify(url, look, found).await?;
     }
     let trust = clock::look(look, &ask.clock, found).await?;
     server_clock::compare(look, &ask.clock, report, found).await?;
@@ -195,11 +196,14 @@ async fn whole(
     Ok(())
 }
 
-fn unanswered(error: &store::Error) -> Finding {
+fn unanswered(url: &Url, error: &store::Error) -> Finding {
     Finding::error(
         "store-unanswered",
         format!("the store did not answer a question, and what follows was not looked at: {error}"),
-        "look again; where it stays so, stop the gateways and restore the file from a backup",
+        format!(
+            "look again; where it stays so, stop the gateways and restore the {} from a backup",
+            file::noun(url)
+        ),
     )
 }
 

@@ -10,8 +10,8 @@
 use super::{Metrics, OTHER};
 use semel::Clock;
 use semel::core::record::StateName;
-use semel::core::store::{Count, Cursor, Error, Severity, Store, Tallied};
-use std::collections::BTreeMap;
+use semel::core::store::{Count, Cursor, Error, Hazard, Severity, Store, Tallied};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,8 +30,8 @@ const REST: Duration = Duration::from_millis(50);
 /// After a walk there is a pause this many times as long, within these bounds.
 const PAUSE_FACTOR: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
-/// How often it is asked what is dangerous about its settings.
-const HAZARDS_EVERY: Duration = Duration::from_mins(5);
+/// How often it is asked what is dangerous about its settings: about as often as a node shows that it is alive.
+const HAZARDS_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts what stands in a store.
 pub(crate) struct Census {
@@ -61,8 +61,10 @@ impl Census {
             }
         };
         let asking = async {
+            // What there was at the start has been announced.
+            let mut known = None;
             loop {
-                self.ask_for_hazards().await;
+                self.ask_for_hazards(&mut known).await;
                 self.clock.sleep(HAZARDS_EVERY).await;
             }
         };
@@ -135,8 +137,10 @@ impl Census {
         }
     }
 
-    async fn ask_for_hazards(&self) {
-        let hazards = in_time(self.store.hazards()).await.unwrap_or_default();
+    /// What is dangerous now. What is new since `known`, and what is over, is logged.
+    async fn ask_for_hazards(&self, known: &mut Option<BTreeSet<&'static str>>) {
+        let Some(hazards) = in_time(self.store.hazards()).await else { return };
+        log_changes(known, &hazards);
         let severities = [
             ("danger", Severity::Danger),
             ("unverified", Severity::Unverified),
@@ -152,6 +156,21 @@ impl Census {
     fn labels(&self) -> BTreeMap<String, u64> {
         let routes = self.metrics.0.routes.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         routes.iter().flat_map(semel_http::Routes::labels).map(|label| (label.to_owned(), 0)).collect()
+    }
+}
+
+fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
+    let codes: BTreeSet<&'static str> = hazards.iter().map(|hazard| hazard.code).collect();
+    let Some(before) = known.replace(codes.clone()) else { return };
+    for Hazard { severity, code, what, mend } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
+    {
+        match severity {
+            Severity::Danger => tracing::error!(code, fix = %mend, "the store has become less safe: {what}"),
+            _ => tracing::warn!(code, fix = %mend, "the store has changed: {what}"),
+        }
+    }
+    for code in before.difference(&codes) {
+        tracing::info!(code, "a hazard of the store is over");
     }
 }
 

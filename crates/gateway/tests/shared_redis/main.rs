@@ -5,6 +5,8 @@
 mod kills;
 #[path = "../gateway/once.rs"]
 mod once;
+mod servers;
+mod settings;
 #[path = "../gateway/states.rs"]
 mod states;
 #[path = "../gateway/status.rs"]

@@ -21,6 +21,11 @@ impl TestStore {
         self.server.url()
     }
 
+    /// Has the server do what an operator tells it.
+    pub(crate) fn ask(&self, command: &str) {
+        self.server.ask(command);
+    }
+
     /// Opens it in this process.
     pub(crate) async fn open(&self) -> Arc<dyn Store> {
         let url = self.server.url();
