@@ -1,9 +1,11 @@
 //! Commits without an answer.
 
 use super::{LocalCommand, LocalWrites, Patience};
+use crate::answer::Error;
 use crate::finishing::Finishing;
+use crate::observe::Call;
 use semel_core::id::CommandId;
-use semel_core::store::Store;
+use semel_core::store::{Reading, Store};
 use std::sync::Arc;
 
 /// A commit that was asked for and not answered yet. If whoever waits for the answer goes away, or never gets one, the store knows
@@ -50,6 +52,11 @@ impl Finishing {
 }
 
 impl Patience {
+    /// What is stored under `id`, read by the store itself.
+    pub async fn read(&self, id: CommandId) -> Result<Reading, Error> {
+        Ok(self.node.bounded(Call::Get, self.node.store.get(id)).await?)
+    }
+
     /// Whether what was read under `id` before this call is known to outlive the server that answered.
     pub async fn has_confirmed(&self, id: CommandId) -> bool {
         !self.node.store.is_in_doubt(id) || self.node.get(id).await.is_ok()
