@@ -101,7 +101,11 @@ async fn by_hand(engine: Engine, pool: SqlitePool) -> Result<(), Failed> {
         Begun::Mine(mut mine) => {
             order(mine.connection(), id).await?;
             let answer = mine.succeed(outcome(id)).await?.commit().await?;
-            if matches!(answer.outcome, RequestOutcome::Ran(_)) { Ok(()) } else { Err("a new key was not run".into()) }
+            if matches!(answer.outcome, RequestOutcome::Ran(_)) {
+                Ok(())
+            } else {
+                Err("a new key was not run".into())
+            }
         }
         Begun::Answered(answer) => Err(format!("a new key was answered: {answer:?}").into()),
     }

@@ -3,7 +3,7 @@
 use crate::world::{World, body, insert_order, intent, intent_with, ran};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Class, Ended, Engine, Settings, RequestOutcome};
+use semel::{Attempt, Class, Ended, Engine, RequestOutcome, Settings};
 use semel_tx::postgres::{Database, Joined, Recorded, finish_in, join};
 use semel_tx::{Error, LocalEnding};
 use sqlx::AssertSqlSafe;

@@ -5,7 +5,7 @@ use crate::paid::charge;
 use crate::world::{Node, World, body, intent, ran};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Ended, Settings, RequestOutcome};
+use semel::{Attempt, Ended, RequestOutcome, Settings};
 use semel_tx::sqlite::own::{Joined, Recorded, finish_in, join};
 use semel_tx::{Error, LocalEnding};
 use sqlx::SqlitePool;
