@@ -22,7 +22,8 @@ async fn a_record_with_a_wrong_bit_is_there_and_is_not_believed() {
     let (key, mut client) = (keys.only_key("r:*"), keys.client());
     let value = client.ask(&["GET", &key]).bytes();
     let mut unreadable = 0;
-    for bit in 0..value.len() * 8 {
+    // Every bit of what stands in front of the entry, and one of each byte of the entry.
+    for bit in (0..value.len() * 8).filter(|bit| *bit < 126 * 8 || bit % 8 == 3) {
         let mut damaged = value.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         client.ask(&[&b"SET"[..], key.as_bytes(), &damaged]);
