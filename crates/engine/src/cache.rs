@@ -1,4 +1,4 @@
-//! Outcomes that this process has seen and that cannot change.
+//! Outcomes that this process has seen and that cannot change, but by an operator who erases them.
 //!
 //! What lives here: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped.
 //! What must never: any other state, or an answer that was not judged anew: fingerprint and expiry are checked by the
@@ -8,6 +8,10 @@ use semel_core::id::CommandId;
 use semel_core::record::{Record, State};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a record is answered from memory: another node may have erased it since, which has to count here within a minute.
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(40);
 
 /// What a record takes besides itself: its places in the two maps, which are half full at worst, and counting its references.
 const PLACE_BYTES: usize =
@@ -31,6 +35,8 @@ struct Kept {
 #[derive(Debug)]
 struct Held {
     record: Arc<Record>,
+    /// When it was kept, by the process's uptime.
+    since: Duration,
     used: u64,
     bytes: usize,
 }
@@ -40,8 +46,9 @@ impl Cache {
         Self { bytes_max, kept: Mutex::default() }
     }
 
-    /// Keeps a record, if it is one that cannot change before it expires and is small enough.
-    pub(crate) fn keep(&self, id: CommandId, record: &Record) {
+    /// Keeps a record that was read or written by the uptime `since`, if it is one that cannot change before it expires and is small
+    /// enough.
+    pub(crate) fn keep(&self, id: CommandId, record: &Record, since: Duration) {
         if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
             return;
         }
@@ -63,22 +70,27 @@ impl Cache {
         let used = kept.tick;
         kept.uses.insert(used, id);
         kept.bytes += bytes;
-        kept.records.insert(id, Held { record, used, bytes });
+        kept.records.insert(id, Held { record, since, used, bytes });
     }
 
-    pub(crate) fn get(&self, id: CommandId) -> Option<Arc<Record>> {
+    /// The record, unless it was kept too long ago by the uptime `now`.
+    pub(crate) fn get(&self, id: CommandId, now: Duration) -> Option<Arc<Record>> {
         let mut kept = self.kept();
+        if kept.records.get(&id)?.since + AGE_MAX <= now {
+            kept.drop_one(id);
+            return None;
+        }
         kept.tick += 1;
-        let now = kept.tick;
+        let tick = kept.tick;
         let held = kept.records.get_mut(&id)?;
-        let before = std::mem::replace(&mut held.used, now);
+        let before = std::mem::replace(&mut held.used, tick);
         let record = Arc::clone(&held.record);
         kept.uses.remove(&before);
-        kept.uses.insert(now, id);
+        kept.uses.insert(tick, id);
         Some(record)
     }
 
-    /// Forgets a record whose time is over.
+    /// Forgets a record whose time is over, or that was erased.
     pub(crate) fn forget(&self, id: CommandId) {
         self.kept().drop_one(id);
     }

@@ -216,7 +216,7 @@ fn concluded<L>(
     match finished {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record);
+            node.cache.keep(ownership.id, &record, node.clock.uptime());
             let stored = telling::stored(node, &record);
             place.show(Progress::Ended(Standing { id: ownership.id, record }));
             ran(stored).unwrap_or_else(|| unknown(ownership))

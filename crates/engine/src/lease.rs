@@ -217,7 +217,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record);
+            node.cache.keep(ownership.id, &record, node.clock.uptime());
             Ok(telling::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),

@@ -88,7 +88,7 @@ pub use finishing::{Finishing, NotFinished};
 pub use intent::Intent;
 pub use lease::{Claimed, Lease};
 pub use observe::{Call, Event, Observer, Refused, Unobserved};
-pub use operator::{Looked, NotDone};
+pub use operator::{Erased, Looked, NotDone};
 pub use own::Own;
 pub use random::{Random, SystemRandom};
 pub use reconcile::{Case, Finding, Reconcile};

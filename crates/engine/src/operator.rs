@@ -1,4 +1,4 @@
-//! What an operator does by hand: look, settle, let go.
+//! What an operator does by hand: look, settle, release, erase.
 //!
 //! What lives here: the machine's verdicts, stored with who gave them and why. What must never: a way around the machine;
 //! what it refuses is refused to operators too.
@@ -7,10 +7,10 @@ use crate::engine::Engine;
 use crate::secrets;
 use semel_core::id::{CommandId, KeyHash, OperationId};
 use semel_core::key::Key;
-use semel_core::machine::{self, Refusal, Stamp, Verdict, Write};
+use semel_core::machine::{self, Erasure, Refusal, Stamp, Verdict, Write};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
-use semel_core::store::{self, Kind, Written};
+use semel_core::store::{self, Kind, Remnants, Written};
 use semel_core::time::Now;
 use std::fmt;
 
@@ -29,6 +29,15 @@ pub struct Looked {
     pub record: Record,
     /// The time that the engine goes by, and what may be concluded from it.
     pub now: Now,
+}
+
+/// What an operator erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erased {
+    /// The record as it is now.
+    pub record: Record,
+    /// Where copies of what was erased may remain.
+    pub remnants: Remnants,
 }
 
 /// Why an operator's word changed nothing.
@@ -118,6 +127,32 @@ impl Engine {
     pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, why, machine::release).await
+    }
+
+    /// Erases a record's stored response, or the whole record up to a tombstone, and has the store remove the bytes as far as it can.
+    /// Nothing can run afterwards that could not have run before. `who` and `why` stand in the record's history.
+    ///
+    /// This node answers from it no more; other nodes on the store follow within a minute. Archives and backups keep what they have.
+    pub async fn erase(
+        &self,
+        operation_id: OperationId,
+        erasure: Erasure,
+        who: &str,
+        why: &str,
+    ) -> Result<Erased, NotDone> {
+        let looked = self.look_up(operation_id).await?;
+        let id = looked.id;
+        let transition = |record: &Record, stamp: Stamp<'_>| machine::erase(record, erasure, stamp);
+        let record = self.by_hand(looked, who, why, transition).await?;
+        self.node.cache.forget(id);
+        // It is erased by now: that a copy may remain is part of the answer and no failure.
+        let scrubbed = self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await;
+        let remnants = match scrubbed {
+            Some(Ok(remnants)) => remnants,
+            Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
+            None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
+        };
+        Ok(Erased { record, remnants })
     }
 
     async fn by_hand(

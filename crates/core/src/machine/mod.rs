@@ -11,7 +11,7 @@
 //!
 //! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]); the
 //!    store applies it only where all three still stand. A stale worker therefore changes nothing.
-//! 2. A final outcome changes only by the end of its retention.
+//! 2. A final outcome changes only by the end of its retention, or by an operator who erases its response.
 //! 3. What cannot be proven is `UNKNOWN`; only an outcome, a verdict, or (where the effect's own system
 //!    deduplicates) another attempt leads out of it.
 //!
@@ -19,10 +19,11 @@
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
 //! the owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
-//! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+//! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`erase`] removes what it says; [`route`] leads through a change of the hashing secret.
 
 mod command;
 mod dates;
+mod erase;
 mod judge;
 mod local;
 mod owner;
@@ -33,6 +34,7 @@ mod verdict;
 
 pub use command::Command;
 pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
+pub use erase::{Erasure, erase, may_erase};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use local::{LocalEnding, commit_local};
 pub use owner::{

@@ -153,7 +153,7 @@ impl LocalCommand {
         }
         wait::show_end(Some(&self.place), command.id, &reading, reply);
         if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
-            self.node.cache.keep(command.id, &Arc::new(record.clone()));
+            self.node.cache.keep(command.id, &Arc::new(record.clone()), self.node.clock.uptime());
         }
         let subject = Subject::under(command.id, command);
         let answer = telling::answer(&self.node, &subject, reading.found(), reply);

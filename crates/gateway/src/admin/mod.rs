@@ -10,7 +10,7 @@
 //! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
 //! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
 //! | `GET /v1/shadow` | `read` |
-//! | `POST /v1/records/{id}/resolve`, `POST /v1/records/{id}/release`, `POST /v1/clock/confirm` | `operate` |
+//! | `POST /v1/records/{id}/resolve`, `…/release`, `…/erase`, `POST /v1/clock/confirm` | `operate` |
 //! | `POST /v1/claims`, `GET /v1/claims/{id}`, `POST /v1/claims/{id}/renew`, `POST /v1/claims/{id}/outcome` | `claim` |
 //!
 //! Whoever binds it puts a [`Peer`] among each request's extensions; without one, everything but health is refused.
@@ -23,6 +23,7 @@ mod claims;
 mod clock;
 mod description;
 mod digits;
+mod erase;
 mod gate;
 mod health;
 mod host;
@@ -144,6 +145,7 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(records::show))
         .routes(routes!(settle::resolve))
         .routes(routes!(settle::release))
+        .routes(routes!(erase::erase))
         .routes(routes!(clock::confirm))
         .routes(routes!(shadow::show))
         .routes(routes!(claims::claim))

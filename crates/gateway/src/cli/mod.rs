@@ -7,6 +7,7 @@
 
 mod completions;
 mod config;
+mod confirm;
 mod doctor;
 mod fingerprint;
 mod key;

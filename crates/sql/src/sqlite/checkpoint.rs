@@ -12,9 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How long a checkpoint lets more writes gather before the next.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// How often emptying the log is tried while readers hold on to it, one interval apart.
+const EMPTYING_TRIES: usize = 100;
 
 /// What the writer, the checkpointer and whoever closes the store tell each other.
 pub(super) struct Pulse {
@@ -36,6 +39,8 @@ pub(super) struct Pulse {
 struct Told {
     wrote: bool,
     closing: bool,
+    /// Those who wait for the log to be emptied.
+    emptying: Vec<oneshot::Sender<bool>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,6 +73,15 @@ impl Pulse {
             told.wrote = true;
             self.changed.notify_all();
         }
+    }
+
+    /// Moves everything into the file and cuts the log to nothing, so that no replaced page stays in it. Answers whether that was
+    /// done; readers that stay in the log can keep it from being cut. Nothing is answered where the store is closed first.
+    pub(super) fn empty_log(&self) -> oneshot::Receiver<bool> {
+        let (sender, answer) = oneshot::channel();
+        lock(&self.told).emptying.push(sender);
+        self.changed.notify_all();
+        answer
     }
 
     /// The store is being closed.
@@ -112,14 +126,21 @@ impl Pulse {
         let mut is_settled = false;
         loop {
             let mut told = lock(&self.told);
-            while !told.wrote && !told.closing {
+            while !told.wrote && !told.closing && told.emptying.is_empty() {
                 told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
             }
             if told.closing {
                 break;
             }
             told.wrote = false;
+            let emptying = std::mem::take(&mut told.emptying);
             drop(told);
+            if !emptying.is_empty() {
+                let is_empty = self.cut_log(connection);
+                for sender in emptying {
+                    let _ = sender.send(is_empty);
+                }
+            }
             {
                 let _at_work = lock(&self.at_work);
                 // What fails here is tried again after the next write; until then the log has it all.
@@ -150,6 +171,28 @@ impl Pulse {
             // The last one to close would take the log away.
             drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         }
+    }
+
+    fn cut_log(&self, connection: &Connection) -> bool {
+        for _ in 0..EMPTYING_TRIES {
+            let progress = {
+                let _at_work = lock(&self.at_work);
+                self.checkpoint(connection, "TRUNCATE")
+            };
+            match progress {
+                Some(progress) if !progress.busy => {
+                    self.frames.store(0, Ordering::Relaxed);
+                    return true;
+                }
+                Some(_) => {}
+                None => return false,
+            }
+            let nap = self.changed.wait_timeout_while(lock(&self.told), INTERVAL, |told| !told.closing);
+            if nap.unwrap_or_else(PoisonError::into_inner).0.closing {
+                return false;
+            }
+        }
+        false
     }
 
     /// The files were taken away. Moves what the log has into the file, wherever that is by now, and empties the log: whoever
