@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Erases a record's stored response, or the whole record up to a tombstone, and has the store remove the bytes as far as it can.
-    /// Nothing can run afterwards that could not have run before. `who` and `why` stand in the record's history.
+    /// Nothing can run afterwards that could not have run before. The record's history then has `who`, what was erased, and `why`.
     ///
     /// This node answers from it no more; other nodes on the store follow within a minute. Archives and backups keep what they have.
     pub async fn erase(
@@ -142,8 +142,13 @@ impl Engine {
     ) -> Result<Erased, NotDone> {
         let looked = self.look_up(operation_id).await?;
         let id = looked.id;
+        let what = match erasure {
+            Erasure::Response => "response",
+            Erasure::Record => "record",
+        };
+        let why = format!("erased the {what}: {why}");
         let transition = |record: &Record, stamp: Stamp<'_>| machine::erase(record, erasure, stamp);
-        let record = self.by_hand(looked, who, why, transition).await?;
+        let record = self.by_hand(looked, who, &why, transition).await?;
         self.node.cache.forget(id);
         // It is erased by now: that a copy may remain is part of the answer and no failure.
         let scrubbed = self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await;

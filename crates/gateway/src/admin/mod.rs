@@ -5,7 +5,7 @@
 //!
 //! | path | role |
 //! |---|---|
-//! | `GET /healthz`, `GET /readyz` | none |
+//! | `GET /healthz`, `GET /readyz`, `GET /` (a page without data) | none |
 //! | `GET /metrics` | `read` |
 //! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
 //! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
@@ -31,6 +31,7 @@ mod input;
 mod limiter;
 mod options;
 mod output;
+mod page;
 mod problem;
 mod records;
 mod settle;
@@ -127,6 +128,7 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
     let router = router
         .route("/openapi.json", describe)
+        .route("/", get(|| async { page::response() }))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_by_this_method)
         .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))

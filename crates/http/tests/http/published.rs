@@ -261,15 +261,17 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     assert_eq!(found, [&asked, &asked, &asked, &repeated, &both, &by_hand]);
     let page =
         server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
-    let ends = "What became of a request that ended in doubt is settled by<td>";
+    let ends = "An unknown outcome is settled by<td>";
     for words in [
-        "an operator who looks\n",
-        "looking it up where it takes effect, without anybody's hand; else an operator who looks\n",
-        "the next request with its key; else an operator who looks\n",
+        "an operator\n",
+        "an automatic look-up where it takes effect; else an operator\n",
+        "the next request with its key; else an operator\n",
     ] {
         assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
     }
-    assert!(page.text().contains("asking again can help<td>yes") && page.text().contains("can help<td>no"));
+    assert!(
+        page.text().contains("while the outcome is unknown<td>yes") && page.text().contains("unknown<td>no")
+    );
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub(super) struct Erase {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Extent {
-    /// The stored response and its labels; retries get 409 `OUTCOME_NOT_RETAINED`
+    /// The stored response and its labels; retries get 409 `IDEMPOTENCY_RESPONSE_NOT_RETAINED`
     Response,
     /// Everything but a tombstone; retries get 410 until the key would have been free anyway
     Record,
