@@ -1,4 +1,4 @@
-//! A cache of final outcomes.
+//! A cache of final outcomes, which only an operator can change, by erasing them.
 //!
 //! Contents: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped first. No
 //! other states. The state machine checks fingerprint and expiry on every hit.
@@ -7,6 +7,10 @@ use semel_core::id::CommandId;
 use semel_core::record::{Record, State};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a record is answered from memory: another node may have erased it since, which has to count here within a minute.
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(40);
 
 /// The overhead of an entry: its places in the two maps, which are at least half full, and its reference counts.
 const PLACE_BYTES: usize =
@@ -30,6 +34,8 @@ struct Entries {
 #[derive(Debug)]
 struct Entry {
     record: Arc<Record>,
+    /// When it was kept, by the process's uptime.
+    since: Duration,
     used: u64,
     bytes: usize,
 }
@@ -39,8 +45,9 @@ impl Cache {
         Self { bytes_max, kept: Mutex::default() }
     }
 
-    /// Adds a record, if it is final and small enough.
-    pub(crate) fn keep(&self, id: CommandId, record: &Record) {
+    /// Keeps a record that was read or written by the uptime `since`, if it is one that cannot change before it expires and is small
+    /// enough.
+    pub(crate) fn keep(&self, id: CommandId, record: &Record, since: Duration) {
         if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
             return;
         }
@@ -62,22 +69,27 @@ impl Cache {
         let used = kept.tick;
         kept.uses.insert(used, id);
         kept.bytes += bytes;
-        kept.records.insert(id, Entry { record, used, bytes });
+        kept.records.insert(id, Entry { record, since, used, bytes });
     }
 
-    pub(crate) fn get(&self, id: CommandId) -> Option<Arc<Record>> {
+    /// The record, unless it was kept too long ago by the uptime `now`.
+    pub(crate) fn get(&self, id: CommandId, now: Duration) -> Option<Arc<Record>> {
         let mut kept = self.kept();
+        if kept.records.get(&id)?.since + AGE_MAX <= now {
+            kept.drop_one(id);
+            return None;
+        }
         kept.tick += 1;
-        let now = kept.tick;
+        let tick = kept.tick;
         let held = kept.records.get_mut(&id)?;
-        let before = std::mem::replace(&mut held.used, now);
+        let before = std::mem::replace(&mut held.used, tick);
         let record = Arc::clone(&held.record);
         kept.uses.remove(&before);
-        kept.uses.insert(now, id);
+        kept.uses.insert(tick, id);
         Some(record)
     }
 
-    /// Removes an expired record.
+    /// Removes a record that has expired or was erased.
     pub(crate) fn forget(&self, id: CommandId) {
         self.kept().drop_one(id);
     }

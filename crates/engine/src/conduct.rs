@@ -221,7 +221,7 @@ fn concluded<L>(
     match finished {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record);
+            node.cache.keep(ownership.id, &record, node.clock.uptime());
             let stored = reply::stored(node, &record);
             running_entry.show(Progress::Ended(StoredRecord { id: ownership.id, record }));
             ran(stored).unwrap_or_else(|| unknown(ownership))

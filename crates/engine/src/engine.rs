@@ -200,7 +200,8 @@ impl Engine {
     /// An outcome from the cache, which cannot have changed.
     pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
         let node = &self.node;
-        let (id, record) = recognised.ids().find_map(|id| Some((id, node.cache.get(id)?)))?;
+        let (id, record) =
+            recognised.ids().find_map(|id| Some((id, node.cache.get(id, node.clock.uptime())?)))?;
         let (found, command) = (Found::Record(&record), recognised.command());
         let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
         let decision =
@@ -292,7 +293,7 @@ impl Engine {
 
     fn keep(&self, id: CommandId, reading: &Reading) {
         if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
-            self.node.cache.keep(id, record);
+            self.node.cache.keep(id, record, self.node.clock.uptime());
         }
     }
 }

@@ -216,7 +216,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Request
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record);
+            node.cache.keep(ownership.id, &record, node.clock.uptime());
             Ok(reply::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),

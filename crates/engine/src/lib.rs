@@ -118,7 +118,7 @@ pub use finishing::{Finishing, NotFinished};
 pub use intent::Intent;
 pub use lease::{Claimed, Lease};
 pub use observe::{Call, Event, Observer, Refused, Resolver, Unobserved};
-pub use operator::{FoundRecord, OperatorError, REASON_BYTES_MAX};
+pub use operator::{Erased, FoundRecord, OperatorError, REASON_BYTES_MAX};
 pub use random::{Random, SystemRandom};
 pub use reconcile::{Case, Finding, Reconcile};
 pub use semel_core as core;

@@ -1,4 +1,4 @@
-//! Operator actions: look up, resolve, release.
+//! Operator actions: look up, resolve, release, erase.
 //!
 //! Contents: the machine's verdicts, stored with who gave them and why. What the machine refuses is refused to
 //! operators too.
@@ -8,10 +8,10 @@ use crate::observe::{Event, Resolver};
 use crate::secrets;
 use semel_core::id::{CommandId, KeyHash, OperationId};
 use semel_core::key::Key;
-use semel_core::machine::{self, Refusal, Stamp, Verdict, Write};
+use semel_core::machine::{self, Erasure, Refusal, Stamp, Verdict, Write};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
-use semel_core::store::{self, Kind, Written};
+use semel_core::store::{self, Kind, Remnants, Written};
 use semel_core::time::Now;
 use std::fmt;
 
@@ -33,6 +33,15 @@ pub struct FoundRecord {
     pub record: Record,
     /// The engine's current time, and how far it is trusted.
     pub now: Now,
+}
+
+/// What an operator erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erased {
+    /// The record as it is now.
+    pub record: Record,
+    /// Where copies of what was erased may remain.
+    pub remnants: Remnants,
 }
 
 /// Why an operator's action changed nothing.
@@ -132,6 +141,37 @@ impl Engine {
     ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, &format!("released: {why}"), machine::release).await
+    }
+
+    /// Erases a record's stored response, or the whole record up to a tombstone, and has the store remove the bytes as far as it can.
+    /// Nothing can run afterwards that could not have run before. The record's history then has `who`, what was erased, and `why`.
+    ///
+    /// This node answers from it no more; other nodes on the store follow within a minute. Archives and backups keep what they have.
+    pub async fn erase(
+        &self,
+        operation_id: OperationId,
+        erasure: Erasure,
+        who: &str,
+        why: &str,
+    ) -> Result<Erased, OperatorError> {
+        let looked = self.look_up(operation_id).await?;
+        let id = looked.id;
+        let what = match erasure {
+            Erasure::Response => "response",
+            Erasure::Record => "record",
+        };
+        let why = format!("erased the {what}: {why}");
+        let transition = |record: &Record, stamp: Stamp<'_>| machine::erase(record, erasure, stamp);
+        let record = self.by_hand(looked, who, &why, transition).await?;
+        self.node.cache.forget(id);
+        // It is erased by now: that a copy may remain is part of the answer and no failure.
+        let scrubbed = self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await;
+        let remnants = match scrubbed {
+            Some(Ok(remnants)) => remnants,
+            Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
+            None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
+        };
+        Ok(Erased { record, remnants })
     }
 
     async fn by_hand(

@@ -12,41 +12,44 @@ const STYLE: &str = include_str!("page.css");
 const LABELS: &[(&str, &str)] = &[
     ("methods", "Methods"),
     ("class", "Guarantee"),
-    ("key.rule", "Key"),
-    ("key.source", "Key is read from"),
-    ("key.source.header", "Key is read from the header"),
-    ("key.source.pointer", "Key is read from the body, at"),
-    ("key.charactersMin", "Shortest key"),
-    ("key.charactersMax", "Longest key"),
-    ("callers", "Callers are identified"),
-    ("unknownOutcome.settledBy", "An unknown outcome is resolved by"),
-    ("unknownOutcome.repeatSeconds", "The next request with its key resolves it for"),
-    ("unknownOutcome.retryable", "While it is unknown, a retry can help"),
-    ("retentionSeconds", "Outcomes are replayed for"),
-    ("tombstoneSeconds", "Then refused as expired for"),
-    ("waitMilliseconds", "A duplicate waits for a running request"),
-    ("attemptsMax", "Maximum number of attempts"),
-    ("requestBytesMax", "Longest request body"),
-    ("keptResponseBytesMax", "Longest stored response"),
-    ("retained", "Stored part of a response"),
-    ("mismatchStatus", "Status for a key of another payload"),
+    ("key.rule", "Idempotency key"),
+    ("key.source.header", "Key header"),
+    ("key.source.pointer", "Key field in the body"),
+    ("retentionSeconds", "Responses are replayed for"),
+    ("tombstoneSeconds", "Later retries are refused for another"),
+    ("key.source", "Key source"),
+    ("key.charactersMin", "Minimum key length"),
+    ("key.charactersMax", "Maximum key length"),
+    ("callers", "Callers are identified by"),
+    ("unknownOutcome.settledBy", "An unknown outcome is settled by"),
+    ("unknownOutcome.repeatSeconds", "A retry can settle it for"),
+    ("unknownOutcome.retryable", "Retrying helps while the outcome is unknown"),
+    ("waitMilliseconds", "A duplicate of a running request waits up to"),
+    ("attemptsMax", "Maximum attempts"),
+    ("requestBytesMax", "Maximum request body"),
+    ("keptResponseBytesMax", "Maximum stored response"),
+    ("retained", "Stored of a response"),
+    ("mismatchStatus", "Status for a key reused with another payload"),
     ("mode", "Mode"),
-    ("whileStoreIsDown", "While the store is unavailable, requests are"),
-    ("notAppliedStatuses.http", "Statuses that mean that nothing took effect (503 only with Retry-After)"),
-    ("notAppliedStatuses.grpc", "The same for gRPC"),
-    ("notAppliedStatuses.assumption", "These are"),
+    ("whileStoreIsDown", "While the store is down, requests are"),
+    ("notAppliedStatuses.http", "HTTP statuses that mean that nothing happened (503 only with Retry-After)"),
+    ("notAppliedStatuses.grpc", "gRPC statuses that mean that nothing happened"),
+    ("notAppliedStatuses.assumption", "These statuses are"),
 ];
 
-/// The page. Each error has an anchor, to which the `type` of a problem points.
+/// How many of them everybody asks for. The rest is shown on demand.
+const ESSENTIAL: usize = 7;
+
+/// The page. Each error has a place of its own, which is what a problem's `type` points at.
 pub(crate) fn html(document: &Value) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Idempotency</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n<main>\n"
+         <title>Semel: safe retries for this service</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n<main>\n"
     );
     page.push_str(
-        "<header><h1>Idempotency</h1>\n<p>How to retry requests to this service without running them twice. \
-         Programs get the same document as JSON from this address.</p>\n\
+        "<header><p class=\"product\">Semel</p><h1>Safe retries for this service</h1>\n\
+         <p>How to send a request again without repeating its effect. Programs get this page as JSON from the same address.</p>\n\
          <nav><a href=\"#client\">For clients</a> <a href=\"#operations\">Operations</a> <a href=\"#errors\">Errors</a></nav></header>\n",
     );
     client(&mut page, document);
@@ -54,8 +57,8 @@ pub(crate) fn html(document: &Value) -> String {
     for each in list(&document["operations"]) {
         operation(&mut page, each);
     }
-    page.push_str("<h2 id=\"errors\">Errors</h2>\n<p>Each is <code>application/problem+json</code>, with the name below in <code>code</code> \
-                   and whether a retry can help in <code>retryable</code>. gRPC clients find both in the metadata.</p>\n");
+    page.push_str("<h2 id=\"errors\">Errors</h2>\n<p>Errors are <code>application/problem+json</code>. <code>code</code> is the name below, and \
+                   <code>retryable</code> says whether a retry can help. gRPC clients find both in the metadata.</p>\n");
     for each in list(&document["errors"]) {
         let member = |name: &str| escaped(&shown(name, &each[name]));
         let _ = writeln!(
@@ -76,20 +79,20 @@ fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
     let callers = escaped(&shown("callers", &document["callers"]));
     let has_exceptions = list(&document["operations"]).any(|operation| operation["callers"].is_string());
-    let otherwise = if has_exceptions { ", unless the table below says otherwise" } else { "" };
+    let otherwise = if has_exceptions { "; some operations below differ" } else { "" };
     let _ = writeln!(
         page,
-        "<h2 id=\"client\">For clients</h2>\n<ul>\n\
-         <li>Generate one key per operation, and send it with every attempt, in this header unless the table \
-         below says otherwise:\
-         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>The key is the same with or without the quotes.</li>\n\
+        "<h2 id=\"client\">For clients</h2>\n<ol>\n\
+         <li>Generate one key per operation and send it with every attempt, in this header unless the operation names another \
+         source:\
+         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>The quotes are optional.</li>\n\
          <li>No response? Send the same request again. It does not run twice: you get the first response, \
          byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
-         <li><code>Idempotency-Expires</code> says until when. If it is present, the outcome is stored.</li>\n\
-         <li>A key belongs to its caller. How callers are identified: {callers}{otherwise}.</li>\n\
-         <li>Another payload with the same key is always refused.</li>\n\
-         <li>Every response to a request with a key has an <code>Operation-Id</code>. To look up its state, send <code>GET {status}</code> \
-         with your own credentials.</li>\n</ul>"
+         <li>Do not reuse a key for another payload. Such a request is refused.</li>\n</ol>\n<ul>\n\
+         <li><code>Idempotency-Expires</code> says how long the response can be replayed. If it is present, the outcome is stored.</li>\n\
+         <li><code>Operation-Id</code> is in every response to a request with a key. To see what became of it, send \
+         <code>GET {status}</code> with your own credentials.</li>\n\
+         <li>A key belongs to its caller. Callers are identified by: {callers}{otherwise}.</li>\n</ul>"
     );
 }
 
@@ -105,10 +108,23 @@ fn operation(page: &mut String, operation: &Value) {
     let is_known = |path: &str| path == "name" || LABELS.iter().any(|(known, _)| *known == path);
     let others =
         members.iter().filter(|(path, _)| !is_known(path)).map(|member| (worded(&member.0), member.clone()));
-    for (label, (path, value)) in known.chain(others) {
-        let _ = write!(page, "\n<tr><th>{}<td>{}", escaped(&label), escaped(&shown(&path, value)));
+    let rows: Vec<_> = known.chain(others).collect();
+    let is_essential = |label: &str| LABELS[..ESSENTIAL].iter().any(|(_, known)| *known == label);
+    let (essential, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(label, _)| is_essential(label));
+    write_rows(page, &essential);
+    page.push_str("\n</table>");
+    if !rest.is_empty() {
+        page.push_str("\n<details><summary>All settings</summary>\n<table>");
+        write_rows(page, &rest);
+        page.push_str("\n</table></details>");
     }
-    page.push_str("\n</table></section>\n");
+    page.push_str("</section>\n");
+}
+
+fn write_rows(page: &mut String, rows: &[(String, (String, &Value))]) {
+    for (label, (path, value)) in rows {
+        let _ = write!(page, "\n<tr><th>{}<td>{}", escaped(label), escaped(&shown(path, value)));
+    }
 }
 
 /// The members of an object and its nested objects, by path. Unset ones are left out.
@@ -230,7 +246,7 @@ mod tests {
         }] });
         let page = html(&document);
         assert!(page.contains("<h3>charges</h3>") && page.contains("<tr><th>New thing<td>a, 7"), "{page}");
-        assert!(page.contains("<tr><th>Key<td>required") && !page.contains("Route"), "{page}");
+        assert!(page.contains("<tr><th>Idempotency key<td>required") && !page.contains("Route"), "{page}");
     }
 
     #[test]

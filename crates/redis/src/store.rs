@@ -13,7 +13,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, Clock, ClockSource, Count, Counted, Counting, Cursor, Error, Filter,
-    Hazard, Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+    Hazard, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::fmt;
@@ -199,6 +199,12 @@ impl store::Store for Store {
             check_size("writing a setting", next.map_or(0, <[u8]>::len))?;
             self.shared.set(name, expect, next).await
         })
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        let remain = "in the append-only file until it is rewritten (BGREWRITEAOF), in snapshots until the next one, and on replicas \
+                      the same way";
+        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain.to_owned()))))
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -13,7 +13,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     Capabilities, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page, Pending, Reading,
-    Setting, Store, Tally, Written,
+    Remnants, Setting, Store, Tally, Written,
 };
 use semel_core::time::Time;
 use std::collections::VecDeque;
@@ -174,6 +174,10 @@ impl Store for Faulty {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        self.inner.scrub()
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

@@ -2,7 +2,7 @@
 
 use super::dates::{first_date, is_dated_ahead, is_repeat_open, skew};
 use super::judge::Reply;
-use super::{Found, Refusal, Stamp, Write, rules, written};
+use super::{Found, Refusal, Stamp, Write, erase, rules, written};
 use crate::classify::{Ending, denies};
 use crate::outcome::Outcome;
 use crate::policy::Class;
@@ -199,6 +199,7 @@ pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
 #[must_use]
 pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     match found {
+        Found::Record(record) if erase::is_erased(record) => false,
         Found::Record(record) => {
             record.fingerprint != own.fingerprint || record.policy.selection != own.policy.selection
         }

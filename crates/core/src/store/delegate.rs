@@ -2,7 +2,7 @@
 
 use super::{
     Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, InboxCensus, Item, Page, Pending,
-    Reading, Setting, Store, Tally, Written,
+    Reading, Remnants, Setting, Store, Tally, Written,
 };
 use crate::id::{CommandId, OperationId};
 use crate::record::{Record, StateName};
@@ -86,6 +86,10 @@ pub trait Delegate: Send + Sync + 'static {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting> {
         self.inner().set(name, expect, next)
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        self.inner().scrub()
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -178,6 +182,10 @@ impl<D: Delegate> Store for D {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting> {
         Delegate::set(self, name, expect, next)
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        Delegate::scrub(self)
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

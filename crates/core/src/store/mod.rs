@@ -41,7 +41,7 @@ pub use delegate::Delegate;
 pub use error::{Error, Kind};
 pub use inbox::{INBOXES_MAX, InboxCensus, InboxMarks};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
-pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Severity, Sharing};
+pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Remnants, Severity, Sharing};
 
 use crate::codec;
 use crate::id::{CommandId, OperationId};
@@ -223,6 +223,13 @@ pub trait Store: Send + Sync + 'static {
         expect: Option<&'a [u8]>,
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting>;
+
+    /// Removes the bytes of entries that were replaced or removed from the store's memory and files, as far as the store can, and
+    /// reports what is left. Called after a record was [erased](crate::machine::erase); bounded in time.
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        let everywhere = "in the store's files, replicas and backups, until these are overwritten".to_owned();
+        Box::pin(std::future::ready(Ok(Remnants::MayRemain(everywhere))))
+    }
 
     /// Accepts no more calls, and completes as soon as every accepted write is answered and nothing is open.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -71,6 +71,16 @@ pub enum Order {
     Own,
 }
 
+/// What is left of replaced and removed entries after [`Store::scrub`](super::Store::scrub).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "somebody who erased a record should learn where copies may remain"]
+pub enum Remnants {
+    /// Nothing, in the store's own memory and files. Backups are nobody's but their owner's.
+    None,
+    /// Copies may remain: where and until when, as the end of a sentence. `in the write-ahead log until it is recycled`.
+    MayRemain(String),
+}
+
 /// How bad a hazard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {

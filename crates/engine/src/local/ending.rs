@@ -85,7 +85,7 @@ impl LocalCommand {
         let operation = record.operation();
         node.observe(&Event::Claimed { operation, attempt: record.attempt() });
         node.observe(&Event::Finished { operation, state: record.state_name() });
-        node.cache.keep(writes.id, &record);
+        node.cache.keep(writes.id, &record, node.clock.uptime());
         let stored = reply::stored(node, &record);
         self.running_entry.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
         // Waiters of other nodes watch the ID whose lock they take.

@@ -154,7 +154,7 @@ impl LocalCommand {
         }
         wait::show_end(Some(&self.running_entry), command.id, &reading, reply);
         if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
-            self.node.cache.keep(command.id, &Arc::new(record.clone()));
+            self.node.cache.keep(command.id, &Arc::new(record.clone()), self.node.clock.uptime());
         }
         let subject = Subject::under(command.id, command);
         let answer = reply::answer(&self.node, &subject, reading.found(), reply);

@@ -5,6 +5,7 @@ mod calls;
 mod clock;
 mod doubt;
 mod ending;
+mod erase;
 mod faults;
 mod fence;
 mod keeping;

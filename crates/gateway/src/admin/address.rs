@@ -30,8 +30,8 @@ impl FromStr for Address {
         if text == "off" {
             return Ok(Self::Off);
         }
-        text.parse().map(Self::At).map_err(|_| {
-            format!("`{text}` is no address: write such as \"127.0.0.1:9090\", or \"off\" to open none")
+        crate::cli::address::parse(text).map(Self::At).map_err(|_| {
+            format!("`{text}` is not an address with a port: write such as \"127.0.0.1:9090\", or \"off\" to open none")
         })
     }
 }

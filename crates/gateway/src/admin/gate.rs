@@ -46,6 +46,8 @@ impl Need {
             |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         match path {
             "/healthz" | "/readyz" => Self::Nothing,
+            // A browser cannot send a token before the page has asked for it.
+            "/" if is_read => Self::Nothing,
             "/metrics" => Self::Role(Role::Read),
             _ if under("/v1/claims") => Self::Role(Role::Claim),
             _ if ["/v1/records", "/v1/shadow", "/v1/inboxes"].into_iter().any(under) && is_read => {
@@ -161,6 +163,7 @@ mod tests {
         let need = |method: &str, path| Need::of(&method.parse().expect("a method"), path);
         assert_eq!(need("GET", "/healthz"), Need::Nothing);
         assert_eq!(need("POST", "/readyz"), Need::Nothing);
+        assert_eq!((need("GET", "/"), need("POST", "/")), (Need::Nothing, Need::Somebody));
         assert_eq!(need("GET", "/metrics"), Need::Role(Role::Read));
         assert_eq!(need("GET", "/v1/records"), Need::Role(Role::Read));
         assert_eq!(need("HEAD", "/v1/records/x"), Need::Role(Role::Read));
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(need("POST", "/v1/claims"), Need::Role(Role::Claim));
         assert_eq!(need("POST", "/v1/claimsx"), Need::Role(Role::Operate));
         assert_eq!(need("GET", "/v1"), Need::Role(Role::Operate));
-        for path in ["/", "/openapi.json", "/healthz/", "//healthz", "/healthz/x", "/metrics/"] {
+        for path in ["/index.html", "/openapi.json", "/healthz/", "//healthz", "/healthz/x", "/metrics/"] {
             assert_eq!(need("GET", path), Need::Somebody, "{path}");
         }
     }

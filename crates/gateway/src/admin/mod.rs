@@ -5,12 +5,12 @@
 //!
 //! | path | role |
 //! |---|---|
-//! | `GET /healthz`, `GET /readyz` | none |
+//! | `GET /healthz`, `GET /readyz`, `GET /` (a page without data) | none |
 //! | `GET /metrics` | `read` |
 //! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
 //! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
 //! | `GET /v1/shadow`, `GET /v1/inboxes` | `read` |
-//! | `POST /v1/records/{id}/resolve`, `POST /v1/records/{id}/release`, `POST /v1/clock/confirm` | `operate` |
+//! | `POST /v1/records/{id}/resolve`, `…/release`, `…/erase`, `POST /v1/clock/confirm` | `operate` |
 //! | `POST /v1/claims`, `GET /v1/claims/{id}`, `POST /v1/claims/{id}/renew`, `POST /v1/claims/{id}/outcome` | `claim` |
 //!
 //! Whoever binds it puts a [`Peer`] among each request's extensions; without one, everything but health is refused.
@@ -23,6 +23,7 @@ mod claims;
 mod clock;
 mod description;
 mod digits;
+mod erase;
 mod gate;
 mod health;
 mod host;
@@ -31,6 +32,7 @@ mod input;
 mod limiter;
 mod options;
 mod output;
+mod page;
 mod problem;
 mod records;
 mod refusals;
@@ -139,6 +141,7 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
     let router = router
         .route("/openapi.json", describe)
+        .route("/", get(|| async { page::response() }))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_by_this_method)
         .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))
@@ -157,6 +160,7 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(records::show))
         .routes(routes!(settle::resolve))
         .routes(routes!(settle::release))
+        .routes(routes!(erase::erase))
         .routes(routes!(clock::confirm))
         .routes(routes!(shadow::show))
         .routes(routes!(inboxes::count))

@@ -132,6 +132,9 @@ pub(super) struct Doubted {
     /// When a probe is asked next; absent where only an operator can help.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_probe_at: Option<String>,
+    /// What the attempt reported as it ended, from the history; absent where nothing was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 impl Listed {
@@ -178,7 +181,14 @@ fn doubted(record: &Record, has_probe: Option<bool>) -> Option<Doubted> {
         probes: *probes,
         // Without a probe it is only when the sweeper looks again whether there is one.
         next_probe_at: next_probe_at.filter(|_| has_probe != Some(false)).map(rfc3339::text),
+        reason: doubt_reason(record),
     })
+}
+
+/// Why the record became unknown: the first entry of its last run of them.
+fn doubt_reason(record: &Record) -> Option<String> {
+    let unknown = record.history().entries().iter().rev().take_while(|entry| entry.to == StateName::Unknown);
+    unknown.last().filter(|entry| !entry.why.is_empty()).map(|entry| entry.why.to_string())
 }
 
 /// A record with all that is known about it.

@@ -2,48 +2,182 @@
 //!
 //! What lives here: what is printed about a file. What must never: another way to read it than `serve` has.
 
-use crate::config::{self, Mistake, Overrides};
+use super::stop::Stop;
+use super::table::{Cell, Column, Gives, Screen, Table, Tone};
+use super::variables;
+use crate::config::effective::{self, Setting, Source};
+use crate::config::{self, Config, Mistake, Overrides};
+use crate::serve::say;
+use crate::upstream::Target;
 use clap::Subcommand;
+use serde_json::json;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The file that `init` writes.
+const SHORT: &str = include_str!("../config/init.toml");
+/// The service that it names, where nobody says otherwise.
+const UPSTREAM: &str = "http://127.0.0.1:3000";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the default file, which explains every key.
+    /// Print the default configuration file, which explains every setting
     Default,
-    /// Tell every mistake in a file, with its line and what mends it.
-    Check {
-        /// The file.
+    /// Write a short configuration file for one service. An existing file is never overwritten
+    Init {
+        /// The file to write
+        #[arg(default_value = "semel.toml")]
         file: PathBuf,
+        /// The service to protect, by its URL
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        upstream: Option<Target>,
+    },
+    /// Report every mistake in a configuration file, with its line and how to fix it
+    Check {
+        /// The file to check
+        file: PathBuf,
+        /// The service, if `semel serve` gets it by flag or variable and the file does not name it
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        upstream: Option<Target>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the settings that a gateway with this file and environment uses, and where each comes from
+    ///
+    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` outrank what is shown here.
+    Show {
+        /// The file. Without it, defaults and environment variables are shown
+        #[arg(env = "SEMEL_CONFIG")]
+        file: Option<PathBuf>,
+        /// Leave out settings that have their default
+        #[arg(long)]
+        changed: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
-pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
+pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     match command {
-        Command::Default => crate::serve::say(config::DEFAULT.trim_end()),
-        Command::Check { file } => {
-            let text = text(file)?;
-            let read = config::read(&text, &Overrides::default(), &config::environment);
-            let config = read.map_err(|mistakes| told(file, &mistakes))?;
-            let upstream = match &config.target {
-                Some(target) => format!("in front of {target}"),
-                None => "it names no upstream; `semel serve` needs --upstream with it".to_owned(),
-            };
-            let operations = config.operations.len();
-            let operations =
-                if operations == 1 { "1 operation".to_owned() } else { format!("{operations} operations") };
-            crate::serve::say(&format!("{}: no mistakes; {operations}; {upstream}", file.display()));
-            for warning in config.warnings() {
-                crate::serve::say(&format!("  warning: {warning}"));
-            }
-            for operation in &config.operations {
-                if let Some(callers) = operation.callers() {
-                    crate::serve::say(&format!("  {}: {callers}", operation.title()));
-                }
-            }
+        Command::Default => say(config::DEFAULT.trim_end()),
+        Command::Init { file, upstream } => init(file, upstream.as_ref())?,
+        Command::Check { file, upstream, json } => return check(file, upstream.as_ref(), *json),
+        Command::Show { file, changed, json } => show(file.as_deref(), *changed, *json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
+    let upstream = upstream.map_or_else(|| UPSTREAM.to_owned(), ToString::to_string);
+    let text = SHORT.replacen("UPSTREAM", upstream.trim_end_matches('/'), 1);
+    let name = file.display();
+    let mut options = std::fs::OpenOptions::new();
+    let created = options.write(true).create_new(true).open(file);
+    let written = created.and_then(|mut created| created.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Stop::refused(format!("{name} exists already and was not changed; name another file"))
+        }
+        _ => Stop::failed(format!("{name} cannot be written: {error}")),
+    })?;
+    say(&format!("wrote {name}, for the service at {upstream}"));
+    say(&format!("start the gateway with: semel serve --config {name}"));
+    Ok(())
+}
+
+/// A mistake that no reading of the file alone can find: a flag or a variable may name the service.
+fn check_upstream(config: &Config) -> Result<(), Vec<Mistake>> {
+    if config.target.is_some() {
+        return Ok(());
+    }
+    let what = "no upstream is set: the gateway would not know which service to protect".to_owned();
+    let mend =
+        "write `url` under [upstream], or add --upstream URL if `semel serve` gets it that way".to_owned();
+    Err(vec![Mistake { at: None, what, mend }])
+}
+
+fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, Stop> {
+    let text = text(file)?;
+    let over = Overrides { target: upstream.cloned(), ..Overrides::default() };
+    let read = config::read(&text, &over, &config::environment);
+    let checked = read.and_then(|config| check_upstream(&config).map(|()| config));
+    if is_json {
+        let (mistakes, warnings) = match &checked {
+            Ok(config) => (Vec::new(), config.warnings()),
+            Err(mistakes) => (mistakes.iter().map(document).collect(), Vec::new()),
+        };
+        let name = file.display().to_string();
+        say(&json!({ "file": name, "mistakes": mistakes, "warnings": warnings }).to_string());
+        return Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let config = checked.map_err(|mistakes| told(file, &mistakes))?;
+    let operations = match config.operations.len() {
+        1 => "1 operation".to_owned(),
+        operations => format!("{operations} operations"),
+    };
+    let target = config.target.as_ref().map(ToString::to_string).unwrap_or_default();
+    say(&format!("{}: no mistakes; {operations}; in front of {target}", file.display()));
+    for warning in config.warnings() {
+        say(&format!("  warning: {warning}"));
+    }
+    for operation in &config.operations {
+        if let Some(callers) = operation.callers() {
+            say(&format!("  {}: {callers}", operation.title()));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn document(mistake: &Mistake) -> serde_json::Value {
+    let (line, column) = mistake.at.map(|at| (at.line, at.column)).unzip();
+    json!({ "line": line, "column": column, "what": mistake.what, "fix": mistake.mend })
+}
+
+fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop> {
+    let text = file.map(text).transpose()?.unwrap_or_default();
+    // Only a file without mistakes means something.
+    config::read(&text, &Overrides::default(), &config::environment)
+        .map_err(|mistakes| told(file.unwrap_or(Path::new("the environment")), &mistakes))?;
+    let given = variables::given(&|name| std::env::var(name).ok());
+    let mut settings = effective::settings(&text, &given);
+    settings.retain(|setting| !is_changed || setting.source != Source::Default);
+    if is_json {
+        let settings = settings.iter().map(|setting| {
+            let Setting { table, key, value, source } = setting;
+            json!({ "table": table, "key": key, "value": value, "source": source.to_string() })
+        });
+        say(&json!({ "settings": settings.collect::<Vec<_>>() }).to_string());
+    } else {
+        say(&lines(&settings, Screen::of_stdout()).join("\n"));
+    }
+    Ok(())
+}
+
+/// Settings as the file has them, each with where it comes from.
+fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
+    let columns = vec![
+        Column::text("SETTING", Gives::Nothing),
+        Column::text("VALUE", Gives::Ends),
+        Column::text("FROM", Gives::Nothing),
+    ];
+    let mut rows = Vec::new();
+    let mut table = "";
+    for setting in settings {
+        if setting.table != table {
+            table = &setting.table;
+            rows.push(vec![Cell::new(table).tone(Tone::Strong), Cell::new(""), Cell::new("")]);
+        }
+        let tone = if setting.source == Source::Default { Tone::Quiet } else { Tone::Plain };
+        rows.push(vec![
+            Cell::new(format!("  {}", setting.key)),
+            Cell::new(&setting.value).tone(tone),
+            Cell::new(setting.source.to_string()).tone(tone),
+        ]);
+    }
+    Table::new(screen, columns).lines(&rows)
 }
 
 /// The text of a configuration file.
@@ -58,4 +192,38 @@ pub(super) fn told(file: &Path, mistakes: &[Mistake]) -> String {
     let name = file.display().to_string();
     let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.told(&name)).collect();
     format!("{name} has {count}\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_file_has_no_mistakes_and_names_the_service() {
+        let text = SHORT.replacen("UPSTREAM", UPSTREAM, 1);
+        let config = config::read(&text, &Overrides::default(), &|_| None).expect("no mistakes");
+        assert_eq!(config.target.map(|target| target.to_string()).as_deref(), Some(UPSTREAM));
+        // What it only shows is right, too.
+        let all =
+            text.replace("\n#statuses", "\nstatuses").replace("\n#[[", "\n[[").replace("\n#name", "\nname");
+        let all = all.replace("\n#path", "\npath").replace("\n#key", "\nkey");
+        let config = config::read(&all, &Overrides::default(), &|_| None).expect("no mistakes");
+        assert_eq!(config.operations.len(), 1);
+    }
+
+    #[test]
+    fn the_environment_is_read_as_serve_reads_it() {
+        let set = |name: &str| match name {
+            "SEMEL_LISTEN" => Some(":80".to_owned()),
+            "SEMEL_REQUIRE_KEY" => Some("true".to_owned()),
+            "SEMEL_ANONYMOUS" => Some("false".to_owned()),
+            _ => None,
+        };
+        let given = variables::given(&set);
+        let expected = [
+            ("listen", "address", "\":80\"".to_owned(), "SEMEL_LISTEN"),
+            ("defaults", "key", "\"required\"".to_owned(), "SEMEL_REQUIRE_KEY"),
+        ];
+        assert_eq!(given, expected);
+    }
 }

@@ -5,8 +5,10 @@
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
 //! record, 4 where a record does not allow what was asked for.
 
+pub mod address;
 mod completions;
 mod config;
+mod confirm;
 mod doctor;
 mod fingerprint;
 mod inbox;
@@ -22,6 +24,7 @@ pub mod span;
 mod stop;
 mod store_url;
 mod table;
+mod variables;
 
 use crate::stores;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -30,19 +33,20 @@ use std::sync::LazyLock;
 use stop::Stop;
 
 const AFTER_HELP: &str = "\
-To begin with:
-  semel serve --demo                            what this is about
-  semel serve --upstream http://127.0.0.1:3000  stand in front of a service
-  semel config default > semel.toml             every setting, explained
+Start here:
+  semel serve --demo                            see what Semel does
+  semel serve --upstream http://127.0.0.1:3000  protect a service
+  semel config init                             write a short configuration file
+  semel records list --state UNKNOWN            find requests whose outcome is unknown
 
-The guide tells the rest; `semel COMMAND --help` each command's flags.";
+`semel help COMMAND` explains each command and its flags.";
 
 /// Makes side effects happen once.
 ///
-/// Stands in front of an HTTP service and has each request with an idempotency key take effect once: retries get the first
-/// one's answer, and where nobody can prove what happened, it says so.
+/// Runs in front of an HTTP service. A request with an idempotency key takes effect once: retries get the first response, and if
+/// nobody can prove what happened, Semel reports that instead of guessing.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, long_version = long_version(), disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "semel", version, long_version = long_version(), max_term_width = 100)]
 #[command(subcommand_value_name = "COMMAND", after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
@@ -51,31 +55,31 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Stand in front of a service, and have each request with an idempotency key take effect once.
+    /// Protect a service: each request with an idempotency key takes effect once
     Serve(Box<serve::Args>),
-    /// The configuration file: what can stand in it, and what is wrong with one.
+    /// Write, check and show configuration files
     #[command(subcommand)]
     Config(config::Command),
-    /// Find records, show them, settle what nobody can prove, let go of keys.
+    /// List, show, watch, resolve, release and erase records
     Records(Box<records::Args>),
-    /// Look for what is wrong with a store, and tell what mends it.
+    /// Examine a store, and report problems and how to fix them
     Doctor(doctor::Args),
-    /// What shadow mode has seen, and what to enforce.
+    /// Summarise what shadow mode has seen, and what to enforce
     Shadow(shadow::Args),
     /// What consumers have processed by an inbox.
     #[command(subcommand)]
     Inbox(inbox::Command),
-    /// The tables of a store: print them, or bring a store to them.
+    /// Print a store's tables, or create and upgrade them
     #[command(subcommand)]
     Schema(schema::Command),
-    /// What makes two requests the same: a body's canonical form and hash, and where two bodies differ.
+    /// Show a body's canonical form and hash, and where two bodies differ
     Fingerprint(fingerprint::Args),
-    /// Make idempotency keys, and tokens for the admin address.
+    /// Generate idempotency keys, and tokens for the admin address
     #[command(subcommand)]
     Key(key::Command),
-    /// Print what a shell needs to complete commands and flags.
+    /// Print a completion script for your shell
     Completions(completions::Completions),
-    /// Print the manual page, or write one for each command.
+    /// Print the manual page, or write one page per command
     Man(completions::Man),
 }
 
@@ -95,7 +99,7 @@ pub fn main() -> ExitCode {
             let given = matches.subcommand_matches("serve").map(serve::Given::of).unwrap_or_default();
             serve::main(*arguments, &given).map_err(Stop::from)
         }
-        Command::Config(command) => config::main(&command).map_err(Stop::from),
+        Command::Config(command) => config::main(&command),
         Command::Records(arguments) => records::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Shadow(arguments) => shadow::main(&arguments),

@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str, now: Time) -> Result<Time, String> {
         return Ok(moment);
     }
     span::parse(text).map(|span| now - span).map_err(|_| {
-        format!("`{text}` is no moment: write one such as 2026-11-15T19:05:00Z, or how long ago, such as 2h")
+        format!("`{text}` is not a time: write such as 2026-11-15T19:05:00Z, or how long ago, such as 2h")
     })
 }
 

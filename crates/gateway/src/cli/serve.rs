@@ -70,8 +70,8 @@ pub(super) struct Args {
     #[arg(long, requires = "demo", conflicts_with = "upstream")]
     exit: bool,
 
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080")]
+    /// Where to listen. `:8080` means every address of the machine
+    #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080", value_parser = super::address::parse)]
     listen: SocketAddr,
     /// Where operators and workers find health, metrics, records and claims; or off. Others than this machine need a token.
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN", default_value_t = Address::default())]
@@ -371,6 +371,34 @@ mod tests {
             &["--demo"],
             &["--exit"],
             &["--ttl", "24"],
+        ] {
+            assert!(plan(flags).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn every_variable_is_shown_as_a_setting() {
+        let read: BTreeSet<_> = crate::cli::variables::names().collect();
+        for flag in Line::command().get_arguments() {
+            let Some(name) = flag.get_env().and_then(std::ffi::OsStr::to_str) else { continue };
+            assert!(name == "SEMEL_CONFIG" || read.contains(name), "{name} is not in `semel config show`");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_a_port_of_every_address() {
+        assert_eq!(plan(&["--listen", ":8080"]).expect("a plan").listen.address.to_string(), "0.0.0.0:8080");
+        assert!(plan(&["--listen", ":x"]).is_err());
+    }
+
+    #[test]
+    fn addresses_that_get_in_each_others_way_are_refused() {
+        for flags in [
+            &["--listen", "127.0.0.1:3000"][..],
+            &["--listen", ":3000"],
+            &["--admin", "127.0.0.1:3000"],
+            &["--admin", "127.0.0.1:8080"],
+            &["--listen", ":9090"],
         ] {
             assert!(plan(flags).is_err(), "{flags:?}");
         }

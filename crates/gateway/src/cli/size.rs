@@ -13,7 +13,7 @@ const UNITS: &[(&str, usize)] = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), 
 /// assert!(size::parse("10MB").is_err());
 /// ```
 pub fn parse(text: &str) -> Result<usize, String> {
-    let malformed = || format!("`{text}` is no size: write a whole number with B, KiB, MiB or GiB");
+    let malformed = || format!("`{text}` is not a size: write a whole number with B, KiB, MiB or GiB");
     let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(malformed)?;
     let (digits, unit) = text.split_at(at);
     let (_, bytes) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;

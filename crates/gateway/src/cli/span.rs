@@ -17,7 +17,7 @@ const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_
 /// assert!(span::parse("90").is_err());
 /// ```
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let malformed = || format!("`{text}` is no span of time: write a whole number with ms, s, m, h or d");
+    let malformed = || format!("`{text}` is not a duration: write a whole number with ms, s, m, h or d");
     let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(malformed)?;
     let (digits, unit) = text.split_at(at);
     let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;

@@ -34,6 +34,7 @@ impl Screen {
             Tone::Good => Style::new().green(),
             Tone::Doubtful => Style::new().yellow(),
             Tone::Bad => Style::new().red(),
+            Tone::Attention => Style::new().bold().red(),
         };
         if self.has_colour { text.style(style).to_string() } else { text.to_owned() }
     }
@@ -64,6 +65,8 @@ pub(super) enum Tone {
     Good,
     Doubtful,
     Bad,
+    /// Somebody has to do something about it.
+    Attention,
 }
 
 /// One cell.

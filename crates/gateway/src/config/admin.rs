@@ -3,7 +3,6 @@
 //! What lives here: from the table to the options of [`admin`](crate::admin). What must never: a token in the file; its hash
 //! stands there, and what stands in a hash's place is not repeated.
 
-use super::records::rate;
 use super::service::tls;
 use super::table::Table;
 use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash};
@@ -16,8 +15,8 @@ pub(crate) const KIND: &str = "sha256:";
 pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin> {
     let written = table.parsed("address", str::parse::<Address>);
     let mut options = Options { tokens: tokens(table), ..Options::default() };
-    options.failures = table.parsed("wrong_tokens_max", rate).unwrap_or(options.failures);
-    options.writes = table.parsed("writes_max", rate).unwrap_or(options.writes);
+    options.failures = table.rate("wrong_tokens_max").unwrap_or(options.failures);
+    options.writes = table.rate("writes_max").unwrap_or(options.writes);
     options.body_bytes_max = table.size("body_max").unwrap_or(options.body_bytes_max);
     let tls = tls(table);
     let Address::At(address) = over.or(written).unwrap_or_default() else { return None };

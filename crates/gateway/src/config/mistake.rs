@@ -39,8 +39,8 @@ impl Mistake {
     pub fn told(&self, file: &str) -> String {
         let Self { at, what, mend } = self;
         match at {
-            Some(Place { line, column }) => format!("{file}:{line}:{column}: {what}\n    mend: {mend}"),
-            None => format!("{file}: {what}\n    mend: {mend}"),
+            Some(Place { line, column }) => format!("{file}:{line}:{column}: {what}\n    fix: {mend}"),
+            None => format!("{file}: {what}\n    fix: {mend}"),
         }
     }
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Mistake {
         if let Some(Place { line, column }) = self.at {
             write!(f, "line {line}, column {column}: ")?;
         }
-        write!(f, "{}; mend: {}", self.what, self.mend)
+        write!(f, "{}; fix: {}", self.what, self.mend)
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn a_remedy_is_told_apart_from_its_reason() {
         assert_eq!(
-            parted("`24` is no span of time: write a whole number with ms"),
-            ("`24` is no span of time".to_owned(), "write a whole number with ms".to_owned())
+            parted("`24` is not a duration: write a whole number with ms"),
+            ("`24` is not a duration".to_owned(), "write a whole number with ms".to_owned())
         );
         assert_eq!(
             parted("Too wide: all of it. Name less"),

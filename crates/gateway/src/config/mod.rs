@@ -12,13 +12,16 @@
 //! let text = "[defaults]\nttl = \"7d\"\ntombstone = 30\ntimeout = \"5s\"\n";
 //! let mistakes = config::read(text, &Overrides::default(), &|_| None).unwrap_err();
 //! let told: Vec<_> = mistakes.iter().map(|mistake| mistake.told("semel.toml")).collect();
-//! assert!(told[0].starts_with("semel.toml:3:13: `tombstone` is a whole number"), "{told:?}");
-//! assert!(told[1].starts_with("semel.toml:4:1: `timeout` is no key of [defaults]"), "{told:?}");
+//! assert!(told[0].starts_with("semel.toml:3:13: `tombstone`: expected a duration, found `30`"), "{told:?}");
+//! assert!(told[1].starts_with("semel.toml:4:1: unknown key `timeout` in [defaults]"), "{told:?}");
 //! ```
 
+mod addresses;
 pub(crate) mod admin;
 mod ask;
 mod callers;
+mod duplicate;
+pub mod effective;
 mod identity;
 pub(crate) mod keeping;
 mod mistake;
@@ -189,8 +192,15 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
     let (document, malformed) = DeTable::parse_recoverable(text);
     if !malformed.is_empty() {
         for error in malformed {
+            let first = error.span().and_then(|span| duplicate::first_line(text, &span));
+            if let (Some(first), true) = (first, error.message().contains("duplicate key")) {
+                let key = error.span().and_then(|span| text.get(span)).unwrap_or("this key");
+                let what = format!("`{key}` is set twice: here and on line {first}");
+                page.mistake(error.span().as_ref(), what, "remove one of them");
+                continue;
+            }
             let what = format!("this is not TOML: {}", error.message());
-            page.mistake(error.span().as_ref(), what, "write key = value; texts stand in quotation marks");
+            page.mistake(error.span().as_ref(), what, "write key = value, with strings in quotation marks");
         }
         // What was understood of the rest may not be what was meant.
         return Err(page.end());
@@ -217,8 +227,11 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     listen_table.end();
 
     let upstream_table = top.table("upstream", "[upstream]");
+    let is_target_given = over.target.is_some();
     let (target, mut upstream, host) = service::upstream(&upstream_table);
+    let target = over.target.or(target);
     let forwarded_by = service::forwarded_by(&upstream_table);
+    let upstream_at = upstream_table.span_of("url").filter(|_| !is_target_given);
     upstream_table.end();
     upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
     upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
@@ -227,6 +240,12 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
 
     let admin_table = top.table("admin", "[admin]");
     let admin = admin::read(&admin_table, over.admin);
+    let written = addresses::Written {
+        upstream: upstream_at,
+        admin: admin_table.span_of("address").filter(|_| over.admin.is_none()),
+    };
+    let admin_address = admin.as_ref().map(|admin| admin.options.address);
+    addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &written);
     admin_table.end();
     let mut keeping = Keeping::default();
     let store_table = top.table("store", "[store]");
@@ -290,7 +309,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let tracer = otlp::read(&otlp_table);
     otlp_table.end();
     Some(Config {
-        target: over.target.or(target),
+        target,
         listen,
         upstream,
         host,

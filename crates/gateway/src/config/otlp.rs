@@ -141,7 +141,7 @@ mod tests {
             ("sample = \"all\"", "a number from 0 to 1"),
             ("queue_max = 0", "`queue_max` is out of range"),
             ("timeout = \"0s\"", "`timeout` is zero"),
-            ("endpont = \"http://c\"", "`endpont` is no key of [otlp]"),
+            ("endpont = \"http://c\"", "unknown key `endpont` in [otlp]"),
             ("[[otlp.header]]\nname = \"a b\"\nvalue = \"env:TOKEN\"", "is no header"),
             ("[[otlp.header]]\nname = \"a\"\nvalue = \"s3cret\"", "does not say where the secret is"),
             ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:NOBODY\"", "NOBODY"),

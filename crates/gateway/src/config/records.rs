@@ -10,9 +10,9 @@ use semel::sealing::{KeyError, KeyRing, SealingKey};
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     let usual = Quotas::default();
     let quotas = Quotas {
-        new_per_caller: table.parsed("new_per_caller", rate),
-        new_per_address: table.parsed("new_per_address", rate),
-        new_in_total: table.parsed("new_in_total", rate),
+        new_per_caller: table.rate("new_per_caller"),
+        new_per_address: table.rate("new_per_address"),
+        new_in_total: table.rate("new_in_total"),
         records_per_caller: table.count("records_per_caller", 1),
         records_per_address: table.count("records_per_address", 1),
         records_in_total: table.count("records_in_total", 1),
@@ -36,9 +36,9 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
 /// What an operation limits for itself.
 pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
     let rates = Rates {
-        new_per_caller: table.parsed("new_per_caller", rate),
-        new_per_address: table.parsed("new_per_address", rate),
-        new_in_total: table.parsed("new_in_total", rate),
+        new_per_caller: table.rate("new_per_caller"),
+        new_per_address: table.rate("new_per_address"),
+        new_in_total: table.rate("new_in_total"),
     };
     if let Err(error @ QuotasError::RateInNoTime(key)) = rates.check() {
         table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
@@ -48,7 +48,7 @@ pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
 
 /// `100/1m`: so many within so much time.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    let malformed = || format!("`{text}` is no rate: write a number and a span of time, such as \"100/1m\"");
+    let malformed = || format!("`{text}` is not a rate: write a number and a duration, such as \"100/1m\"");
     let (count, per) = text.split_once('/').ok_or_else(malformed)?;
     let count = count.parse().map_err(|_| malformed())?;
     Ok(Rate { count, per: span::parse(per).map_err(|_| malformed())? })

@@ -34,10 +34,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
 }
 
 fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
-    table.parsed("address", |text| {
-        text.parse()
-            .map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
-    })
+    table.parsed("address", crate::cli::address::parse)
 }
 
 /// Which certificates clients are asked for, if any.

@@ -7,6 +7,7 @@ use super::Environment;
 use super::mistake::{Mistake, Place, parted};
 use super::nearest::nearest;
 use crate::cli::{size, span};
+use semel::quota::Rate;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub(super) type Span = Range<usize>;
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
 /// The top of a file, as messages name it.
-pub(super) const TOP: &str = "the top of the file";
+pub(super) const TOP: &str = "the top level of the file";
 
 /// A file as it is read, and what was found wrong with it so far.
 pub(super) struct Page<'i> {
@@ -71,11 +72,24 @@ impl<'i> Page<'i> {
                 (Some(meant), None) => format!("write `{meant}`"),
                 (None, None) => "take it out; `semel config default` shows every key".to_owned(),
             };
-            self.mistake(Some(&span), format!("`{key}` is no key of {label}"), mend);
+            self.mistake(Some(&span), format!("unknown key `{key}` in {label}"), mend);
         }
         let mut mistakes = self.mistakes.take();
         mistakes.sort_by_key(|mistake| mistake.at);
         mistakes
+    }
+}
+
+/// What a value is, in words.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value.type_str() {
+        "integer" => "a whole number",
+        "float" => "a number",
+        "boolean" => "true or false",
+        "datetime" => "a date",
+        "array" => "a list",
+        "table" => "a table",
+        _ => "a string",
     }
 }
 
@@ -124,23 +138,41 @@ impl<'p, 'i> Table<'p, 'i> {
         }
     }
 
+    /// The value is of another type than `wanted`. Only `true` and `false` are repeated: a number may be a secret.
     pub(super) fn wrong(&self, key: &str, value: &Value<'_>, wanted: &str) {
-        let found = match value.get_ref().type_str() {
-            "integer" => "a whole number",
-            "float" => "a number",
-            "boolean" => "true or false",
-            "datetime" => "a date",
-            "array" => "a list",
-            "table" => "a table",
-            _ => "a text",
+        let found = match value.get_ref() {
+            DeValue::Boolean(is) => format!("`{is}`"),
+            other => kind(other).to_owned(),
         };
-        self.page.mistake(Some(&value.span()), format!("`{key}` is {found}"), format!("write {wanted}"));
+        let what = format!("`{key}`: expected {wanted}, found {found}");
+        self.page.mistake(Some(&value.span()), what, format!("write {wanted}"));
+    }
+
+    /// A number without its unit, where a text with one is wanted; `suggest` makes that of the digits.
+    fn without_unit(&self, key: &str, value: &Value<'_>, wanted: &str, suggest: impl Fn(&str) -> String) {
+        let number = value.get_ref().as_integer().filter(|number| number.radix() == 10);
+        let Some(digits) = number.map(|number| number.as_str()) else {
+            let example = suggest("10");
+            return self.wrong(key, value, &format!("{wanted} such as {example}"));
+        };
+        let what = format!("`{key}`: expected {wanted}, found `{digits}`");
+        self.page.mistake(Some(&value.span()), what, format!("write {}", suggest(digits)));
+    }
+
+    /// So many within so much time.
+    pub(super) fn rate(&self, key: &'static str) -> Option<Rate> {
+        let value = self.value(key)?;
+        if value.get_ref().as_str().is_none() {
+            self.without_unit(key, value, "a rate", |digits| format!("\"{digits}/1m\""));
+            return None;
+        }
+        self.parsed(key, super::records::rate)
     }
 
     pub(super) fn text(&self, key: &'static str) -> Option<(&'p str, Span)> {
         let value = self.value(key)?;
         let DeValue::String(text) = value.get_ref() else {
-            self.wrong(key, value, "a text in quotation marks");
+            self.wrong(key, value, "a string in quotation marks");
             return None;
         };
         Some((text, value.span()))
@@ -158,7 +190,7 @@ impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn duration(&self, key: &'static str) -> Option<Duration> {
         let value = self.value(key)?;
         if value.get_ref().as_str().is_none() {
-            self.wrong(key, value, "a span of time with its unit in quotation marks, such as \"30s\"");
+            self.without_unit(key, value, "a duration", |digits| format!("\"{digits}s\""));
             return None;
         }
         self.parsed(key, span::parse)
@@ -169,7 +201,7 @@ impl<'p, 'i> Table<'p, 'i> {
         let limit = self.duration(key)?;
         if limit.is_zero() {
             let what = format!("`{key}` is zero: nothing could be done within it");
-            self.page.mistake(self.span_of(key).as_ref(), what, "write a span that is longer");
+            self.page.mistake(self.span_of(key).as_ref(), what, "write a longer duration");
             return None;
         }
         Some(limit)
@@ -178,7 +210,7 @@ impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn size(&self, key: &'static str) -> Option<usize> {
         let value = self.value(key)?;
         if value.get_ref().as_str().is_none() {
-            self.wrong(key, value, "a size with its unit in quotation marks, such as \"10MiB\"");
+            self.without_unit(key, value, "a size", |digits| format!("\"{digits}MiB\""));
             return None;
         }
         self.parsed(key, size::parse)
@@ -210,12 +242,15 @@ impl<'p, 'i> Table<'p, 'i> {
     }
 
     pub(super) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let value = self.value(key)?;
+        if value.get_ref().as_str().is_none() {
+            self.wrong(key, value, &names.join(" or "));
+            return None;
+        }
         self.parsed(key, |text| {
             let chosen = choices.iter().find(|(name, _)| *name == text).map(|(_, chosen)| *chosen);
-            chosen.ok_or_else(|| {
-                let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-                format!("`{key}` cannot be \"{text}\": write {}", names.join(" or "))
-            })
+            chosen.ok_or_else(|| format!("`{key}` cannot be \"{text}\": write {}", names.join(" or ")))
         })
     }
 
@@ -235,7 +270,7 @@ impl<'p, 'i> Table<'p, 'i> {
         let text = |value: &&'p Value<'i>| {
             let text = value.get_ref().as_str();
             if text.is_none() {
-                self.wrong(key, value, "texts in quotation marks");
+                self.wrong(key, value, "strings in quotation marks");
             }
             text.map(|text| (text, value.span()))
         };

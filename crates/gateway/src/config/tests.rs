@@ -89,8 +89,7 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
     whole(&top, &Overrides::default());
     top.end();
     let known = page.known();
-    let unknown: Vec<_> =
-        page.end().into_iter().filter(|found| found.what.contains("is no key of")).collect();
+    let unknown: Vec<_> = page.end().into_iter().filter(|found| found.what.contains("unknown key")).collect();
     assert!(unknown.is_empty(), "{unknown:#?}");
 
     let written = |label: &str| -> BTreeSet<String> {
@@ -128,26 +127,46 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
 
 #[test]
 fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
-    one_mistake("[defaults]\n tll = \"1h\"\n", "2:2", &["`tll` is no key of [defaults]", "write `ttl`"]);
-    one_mistake("[defalts]\n", "1:2", &["`defalts` is no key of the top of the file", "write `defaults`"]);
-    one_mistake("ttl = \"1h\"\n", "1:1", &["`ttl` is no key of", "put it under [defaults]"]);
+    one_mistake("[defaults]\n tll = \"1h\"\n", "2:2", &["unknown key `tll` in [defaults]", "write `ttl`"]);
+    one_mistake(
+        "[defalts]\n",
+        "1:2",
+        &["unknown key `defalts` in the top level of the file", "write `defaults`"],
+    );
+    one_mistake("ttl = \"1h\"\n", "1:1", &["unknown key `ttl` in", "put it under [defaults]"]);
     one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "take it out"]);
-    one_mistake("[clock]\nsettel = \"1s\"\n", "2:1", &["`settel` is no key of [clock]", "write `settle`"]);
+    one_mistake("[clock]\nsettel = \"1s\"\n", "2:1", &["unknown key `settel` in [clock]", "write `settle`"]);
     one_mistake(
         "[[operation]]\npath = \"/x\"\nkey-from = \"fingerprint\"\n",
         "3:1",
-        &["`key-from` is no key of [[operation]]", "write `key_from`"],
+        &["unknown key `key-from` in [[operation]]", "write `key_from`"],
     );
 }
 
 #[test]
 fn a_value_of_another_kind_is_told_with_the_kind_that_is_wanted() {
-    one_mistake("[defaults]\nttl = 24\n", "2:7", &["`ttl` is a whole number", "such as \"30s\""]);
-    one_mistake("[defaults]\nrerun = \"yes\"\n", "2:9", &["`rerun` is a text", "write true or false"]);
-    one_mistake("[defaults]\nmethods = \"POST\"\n", "2:11", &["`methods` is a text", "a list"]);
+    one_mistake(
+        "[defaults]\nttl = 24\n",
+        "2:7",
+        &["`ttl`: expected a duration, found `24`", "write \"24s\""],
+    );
+    one_mistake(
+        "[defaults]\nrerun = \"yes\"\n",
+        "2:9",
+        &["`rerun`: expected true or false, found a string", "write true or false"],
+    );
+    one_mistake(
+        "[defaults]\nmethods = \"POST\"\n",
+        "2:11",
+        &["`methods`: expected a list", "found a string"],
+    );
     one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "from 1 on"]);
-    one_mistake("operation = 3\n", "1:13", &["`operation` is a whole number", "a list"]);
-    one_mistake("listen = \"127.0.0.1:80\"\n", "1:10", &["`listen` is a text", "a table, [listen]"]);
+    one_mistake("operation = 3\n", "1:13", &["`operation`: expected a list", "found a whole number"]);
+    one_mistake(
+        "listen = \"127.0.0.1:80\"\n",
+        "1:10",
+        &["`listen`: expected a table, [listen], found a string"],
+    );
 }
 
 #[test]
@@ -155,9 +174,9 @@ fn a_span_or_size_that_could_be_misread_is_told() {
     one_mistake(
         "[defaults]\nttl = \"24\"\n",
         "2:7",
-        &["`24` is no span of time", "write a whole number with ms"],
+        &["`24` is not a duration", "write a whole number with ms"],
     );
-    one_mistake("[defaults]\nkept_max = \"10MB\"\n", "2:12", &["`10MB` is no size", "KiB"]);
+    one_mistake("[defaults]\nkept_max = \"10MB\"\n", "2:12", &["`10MB` is not a size", "KiB"]);
     one_mistake("[upstream]\nresponse_timeout = \"0s\"\n", "2:1", &["is zero", "longer"]);
 }
 
@@ -238,7 +257,7 @@ fn a_file_that_is_named_wrongly_is_one_mistake() {
     one_mistake(
         "[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n",
         "2:12",
-        &["`tls_cert` is a whole number"],
+        &["`tls_cert`: expected a string in quotation marks, found a whole number"],
     );
 }
 
@@ -321,7 +340,7 @@ fn what_a_gateway_cannot_promise_is_told() {
     one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is no status"]);
     one_mistake("[defaults]\nstatuses = { 500 = \"fine\" }\n", "2:20", &["\"not-applied\""]);
     one_mistake("[defaults]\nmismatch_status = 400\n", "2:1", &["write 422 or 409"]);
-    one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is no rate", "\"100/1m\""]);
+    one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is not a rate", "\"100/1m\""]);
     one_mistake("[quotas]\naddress_window = \"1s\"\n", "2:1", &["at least one minute"]);
     one_mistake("[store]\nurl = \"semel.db\"\n", "2:7", &["begins with its kind and a colon", "sqlite:PATH"]);
     one_mistake(

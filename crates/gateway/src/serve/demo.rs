@@ -30,8 +30,8 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
         engine: gateway.engine().clone(),
         pace: story::Pace::of_stdout(),
         has_colour,
+        keeps_running: !is_short,
     };
-    let at = gateway.address();
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(gateway.run(async { drop(stopped.await) }));
     let mut out = io::stdout();
@@ -41,10 +41,9 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     };
     let code = match told {
         Some(Ok(balance)) if is_short => ExitCode::from(u8::from(!balance.is_even())),
-        Some(Ok(balance)) => {
-            let invited = story::invite(&balance, at, has_colour, &mut out).and_then(|()| out.flush());
+        Some(Ok(_)) => {
             // Nobody reads any more: nobody will try anything either.
-            if invited.is_ok() {
+            if out.flush().is_ok() {
                 signals::asked_to_end().await;
             }
             ExitCode::SUCCESS

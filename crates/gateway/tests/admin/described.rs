@@ -35,6 +35,7 @@ async fn the_description_names_every_path_of_the_contract() {
         ("get", "/v1/records/{id}"),
         ("post", "/v1/records/{id}/resolve"),
         ("post", "/v1/records/{id}/release"),
+        ("post", "/v1/records/{id}/erase"),
         ("post", "/v1/claims"),
         ("get", "/v1/claims/{id}"),
         ("post", "/v1/claims/{id}/renew"),

@@ -5,6 +5,7 @@ mod claim_owner;
 mod claims;
 mod client;
 mod described;
+mod erase;
 mod gate;
 mod health;
 mod inboxes;

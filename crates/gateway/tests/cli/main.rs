@@ -1,9 +1,12 @@
 //! The commands of `semel` other than `serve`: what they print, what they change, and how they exit.
 
+mod config;
 mod copy;
 mod database;
 mod doctor;
+mod erase;
 mod inbox;
+mod many;
 mod network;
 mod paper;
 mod records;

@@ -52,7 +52,7 @@ fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[0].starts_with("OPERATION ID") && lines[0].contains("STATE"), "{table}");
         assert!(lines[1].starts_with(charged) && lines[1].contains("SUCCEEDED"), "{table}");
-        assert!(lines[2].contains("UNKNOWN") && table.contains("1 can be settled"), "{table}");
+        assert!(lines[2].contains("UNKNOWN") && table.contains("1 can be resolved"), "{table}");
         assert!(!table.contains('\u{1b}'), "a colour for nobody: {table:?}");
         let none = semel(&["records", "list", "--state", "EXPIRED", &flag, &place]).exits(0);
         assert_eq!(none.out, "no records\n");
@@ -102,8 +102,11 @@ fn a_record_is_shown_with_its_history_and_its_answer_only_where_it_is_asked_for(
         assert!(!told.contains("charge 1") && json.get("fingerprint").is_none(), "{told}");
     }
     // Nobody at a gateway without tokens may read answers; who can open the file can read them anyway.
-    let denied = world.at_admin(&show(reply.id(), &["--body"])).exits(0).out;
-    assert!(denied.contains("lacks the role bodies") && !denied.contains("charge 1"), "{denied}");
+    for more in [&["--body"][..], &["--body", "--json"]] {
+        let denied = world.at_admin(&show(reply.id(), more)).exits(1);
+        assert!(denied.err.contains("the role `bodies`") && !denied.out.contains("charge 1"), "{denied:?}");
+        assert!(denied.out.contains(reply.id()), "the rest is shown: {denied:?}");
+    }
     let told = world.in_store(&show(reply.id(), &["--body"])).exits(0).out;
     assert!(told.contains("\nlocation: /charges/1\n") && told.ends_with("\n\ncharge 1\n"), "{told}");
     let json = world.in_store(&show(reply.id(), &["--body", "--json"])).exits(0).json();
@@ -124,7 +127,7 @@ fn a_record_is_named_by_the_first_digits_of_its_id() {
         semel(&show(&run_together, &[&flag, &place])).exits(0);
         let none = if charged.starts_with("0000") { "1111" } else { "0000" };
         let told = semel(&show(none, &[&flag, &place])).exits(3).err;
-        assert!(told.contains("no operation id begins with"), "{told}");
+        assert!(told.contains("no operation ID starts with"), "{told}");
         let told = semel(&show("abc", &[&flag, &place])).exits(2).err;
         assert!(told.contains("first 4 digits"), "{told}");
     }

@@ -158,3 +158,19 @@ async fn with_colours_it_says_the_same() {
     assert_ne!(plain, coloured);
     assert_eq!(stripped.as_bytes(), plain);
 }
+
+#[tokio::test]
+async fn the_ledger_is_what_stays_on_a_screen_of_24_lines() {
+    let world = World::new().await;
+    let mut out = Vec::new();
+    let stage = story::Stage { keeps_running: true, ..world.stage() };
+    story::tell(stage, &mut out).await.expect("a story");
+    let text = String::from_utf8(out).expect("UTF-8");
+    // The cursor stands on the last line.
+    let lines: Vec<_> = text.lines().collect();
+    let screen = lines[lines.len() - 23..].join("\n");
+    for part in ["own ledger says", "wants to pay", "ada ", "hal ", "sum ", "balanced", "Ctrl-C ends it"] {
+        assert!(screen.contains(part), "{part} is not on the screen:\n{screen}");
+    }
+    assert!(text.find("curl -i").expect("commands") < text.find("own ledger says").expect("a ledger"));
+}

@@ -76,6 +76,7 @@ impl World {
             engine: self.engine.clone(),
             pace: Pace::BRISK,
             has_colour: false,
+            keeps_running: false,
         }
     }
 }

@@ -185,7 +185,13 @@ fn the_default_file_is_printed_and_has_no_mistakes() {
     let scratch = Scratch::new();
     let printed = semel(&["config", "default"]);
     scratch.configure(text(&printed.stdout));
-    let checked = semel(&["config", "check", scratch.config().to_str().expect("text")]);
+    let checked = semel(&[
+        "config",
+        "check",
+        scratch.config().to_str().expect("text"),
+        "--upstream",
+        "http://127.0.0.1:1",
+    ]);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
     assert!(text(&checked.stdout).contains("no mistakes; 0 operations"), "{}", text(&checked.stdout));
 }
@@ -203,7 +209,7 @@ fn every_mistake_is_told_with_its_line_and_nothing_is_served() {
         let told = text(&checked.stderr);
         assert!(told.contains("semel.toml has 2 mistakes"), "{told}");
         assert!(
-            told.contains(&format!("{file}:4:1: `tll` is no key of [defaults]\n    mend: write `ttl`")),
+            told.contains(&format!("{file}:4:1: unknown key `tll` in [defaults]\n    fix: write `ttl`")),
             "{told}"
         );
         assert!(told.contains(&format!("{file}:5:9: class local is")), "{told}");

@@ -12,6 +12,7 @@ mod config;
 mod crowds;
 mod desk;
 mod drain;
+mod erase;
 mod failing;
 mod full_disk;
 mod keeping;

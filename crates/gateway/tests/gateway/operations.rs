@@ -418,7 +418,7 @@ async fn by_what_an_operations_callers_are_told_apart_is_printed_published_and_c
         let told = Command::new(env!("CARGO_BIN_EXE_semel")).args(arguments).arg(&config).output();
         String::from_utf8(told.expect("semel runs").stdout).expect("text")
     };
-    let checked = semel(&["config", "check"]);
+    let checked = semel(&["config", "check", "--upstream", "http://127.0.0.1:1"]);
     assert!(
         checked.contains("no mistakes; 2 operations") && checked.contains("  events: callers all anonymous"),
         "{checked}"

@@ -71,7 +71,7 @@ async fn a_bad_file_keeps_the_old_one_and_every_mistake_is_logged() {
     world.reconfigure("[defaults]\ntll = \"1h\"\nclass = \"local\"\n");
     until(async || world.log().contains("the configuration has mistakes").then_some(())).await;
     let log = world.log();
-    assert!(log.contains("`tll` is no key of [defaults]") && log.contains("class local is for"), "{log}");
+    assert!(log.contains("unknown key `tll` in [defaults]") && log.contains("class local is for"), "{log}");
     assert!(is_strict(&world).await, "the old one holds");
 
     world.reconfigure("[quotas]\nnew_per_caller = \"1/1h\"\n");

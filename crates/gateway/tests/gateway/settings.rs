@@ -223,7 +223,7 @@ fn checked(text: &str) -> (Option<i32>, String) {
 #[test]
 fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
     for (text, line, reason, remedy) in [
-        ("[defaults]\ntll = \"1h\"\n", "2:1", "`tll` is no key of [defaults]", "write `ttl`"),
+        ("[defaults]\ntll = \"1h\"\n", "2:1", "unknown key `tll` in [defaults]", "write `ttl`"),
         (
             "[[operation]]\npath = \"/charges\"\nttl = \"1h\"\nretry_horizon = \"12h\"\n",
             "3:1",

@@ -1,6 +1,8 @@
 //! The tests of the program `semel` that concern what it promises a client, on PostgreSQL instead of a file. Needs a server:
 //! `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
 
+#[path = "../gateway/erase.rs"]
+mod erase;
 #[path = "../gateway/kills.rs"]
 mod kills;
 #[path = "../gateway/once.rs"]

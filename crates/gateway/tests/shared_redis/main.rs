@@ -1,6 +1,8 @@
 //! The tests of the program `semel` that concern what it promises a client, on Redis instead of a file. Each starts a server of
 //! its own, which `cargo xtask test` installs.
 
+#[path = "../gateway/erase.rs"]
+mod erase;
 #[path = "../gateway/kills.rs"]
 mod kills;
 #[path = "../gateway/once.rs"]

@@ -190,6 +190,6 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
     assert_eq!(own, [Some("per merchant"), Some("not at all: all are anonymous"), None]);
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
-    assert!(page.text().contains("<tr><th>Callers are identified<td>per merchant"), "{}", page.text());
-    assert!(page.text().contains("per access token, unless the table below says otherwise"));
+    assert!(page.text().contains("<tr><th>Callers are identified by<td>per merchant"), "{}", page.text());
+    assert!(page.text().contains("per access token; some operations below differ"));
 }

@@ -261,7 +261,7 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     assert_eq!(found, [&asked, &asked, &asked, &repeated, &both, &by_hand]);
     let page =
         server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
-    let ends = "An unknown outcome is resolved by<td>";
+    let ends = "An unknown outcome is settled by<td>";
     for words in [
         "an operator\n",
         "an automatic lookup in the system that runs it; else an operator\n",
@@ -269,7 +269,9 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     ] {
         assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
     }
-    assert!(page.text().contains("a retry can help<td>yes") && page.text().contains("can help<td>no"));
+    assert!(
+        page.text().contains("while the outcome is unknown<td>yes") && page.text().contains("unknown<td>no")
+    );
 }
 
 #[tokio::test]

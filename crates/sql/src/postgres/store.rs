@@ -9,7 +9,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -22,6 +22,12 @@ impl store::Store for Store {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { notifies: self.shared.waiters.is_listening(), ..capabilities() }
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        let remain = "in PostgreSQL's data files until VACUUM has cleaned semel_records, in its write-ahead log and archives of it, \
+                      and on standbys until they have replayed both";
+        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain.to_owned()))))
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -11,9 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// The pause between two checkpoints.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// How often emptying the log is tried while readers hold on to it, one interval apart.
+const EMPTYING_TRIES: usize = 100;
 
 /// State shared by the writer, the checkpointer and the closing of the store.
 pub(super) struct Pulse {
@@ -35,6 +38,8 @@ pub(super) struct Pulse {
 struct Signals {
     wrote: bool,
     closing: bool,
+    /// Those who wait for the log to be emptied.
+    emptying: Vec<oneshot::Sender<bool>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +72,15 @@ impl Pulse {
             signals.wrote = true;
             self.changed.notify_all();
         }
+    }
+
+    /// Moves everything into the file and cuts the log to nothing, so that no replaced page stays in it. Answers whether that was
+    /// done; readers that stay in the log can keep it from being cut. Nothing is answered where the store is closed first.
+    pub(super) fn empty_log(&self) -> oneshot::Receiver<bool> {
+        let (sender, answer) = oneshot::channel();
+        lock(&self.signals).emptying.push(sender);
+        self.changed.notify_all();
+        answer
     }
 
     /// The store is being closed.
@@ -111,14 +125,21 @@ impl Pulse {
         let mut is_settled = false;
         loop {
             let mut signals = lock(&self.signals);
-            while !signals.wrote && !signals.closing {
+            while !signals.wrote && !signals.closing && signals.emptying.is_empty() {
                 signals = self.changed.wait(signals).unwrap_or_else(PoisonError::into_inner);
             }
             if signals.closing {
                 break;
             }
             signals.wrote = false;
+            let emptying = std::mem::take(&mut signals.emptying);
             drop(signals);
+            if !emptying.is_empty() {
+                let is_empty = self.cut_log(connection);
+                for sender in emptying {
+                    let _ = sender.send(is_empty);
+                }
+            }
             {
                 let _at_work = lock(&self.at_work);
                 // A failure is retried after the next write; until then, the log has everything.
@@ -150,6 +171,29 @@ impl Pulse {
             // The last connection to close would remove the log.
             drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         }
+    }
+
+    fn cut_log(&self, connection: &Connection) -> bool {
+        for _ in 0..EMPTYING_TRIES {
+            let progress = {
+                let _at_work = lock(&self.at_work);
+                self.checkpoint(connection, "TRUNCATE")
+            };
+            match progress {
+                Some(progress) if !progress.busy => {
+                    self.frames.store(0, Ordering::Relaxed);
+                    return true;
+                }
+                Some(_) => {}
+                None => return false,
+            }
+            let nap =
+                self.changed.wait_timeout_while(lock(&self.signals), INTERVAL, |signals| !signals.closing);
+            if nap.unwrap_or_else(PoisonError::into_inner).0.closing {
+                return false;
+            }
+        }
+        false
     }
 
     /// The files were renamed or removed. Moves the log into the file, wherever it is now, and empties the log. So a

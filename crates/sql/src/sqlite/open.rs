@@ -86,6 +86,8 @@ impl File {
         }
         // Only relevant on macOS, where fsync does not reach the disk.
         self.set(&connection, "fullfsync", true)?;
+        // What is replaced or removed is overwritten with zeros: an erased response must not stay in a free page.
+        self.set(&connection, "secure_delete", true)?;
         self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
         let pages = self.wal_bytes_max / u64::from(self.page_bytes(&connection)?);
         // Checkpoints run elsewhere; this is a safety net.

@@ -11,7 +11,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -28,6 +28,16 @@ impl store::Store for Store {
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(Self::close(self))
+    }
+
+    fn scrub(&self) -> Pending<'_, Remnants> {
+        Box::pin(async move {
+            self.files.check_open()?;
+            let log = || Remnants::MayRemain(format!("in {} until it is emptied", self.file.wal().display()));
+            // Pages are overwritten as they are freed; what is left is the log.
+            let is_empty = self.pulse.empty_log().await.map_err(|_| closed())?;
+            Ok(if is_empty { Remnants::None } else { log() })
+        })
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

@@ -1,7 +1,6 @@
 //! A storm of duplicates, faults and kills on PostgreSQL.
 
 use crate::storms::{self, Blow, NODES, Storm};
-use semel_core::store::Store as _;
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::proxy::Protocol;

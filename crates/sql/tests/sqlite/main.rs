@@ -7,6 +7,7 @@ mod columns;
 mod contract;
 mod crash;
 mod damage;
+mod erase;
 mod file;
 mod listing;
 mod log;

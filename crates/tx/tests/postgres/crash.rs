@@ -133,7 +133,8 @@ async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: 
     let mut mine = match join(engine, database, transaction, intent(key)).await.ok()? {
         Joined::Mine(mine) => mine,
         Joined::Answered { answer, .. } => {
-            return matches!(answer.outcome, RequestOutcome::Replayed(_)).then(|| answer.operation_id.to_string());
+            return matches!(answer.outcome, RequestOutcome::Replayed(_))
+                .then(|| answer.operation_id.to_string());
         }
     };
     let local = mine.local();

@@ -1,5 +1,6 @@
 //! The machine as a specification: each test is a promise, in the words of the manual.
 
+mod erase;
 mod judge;
 mod local;
 mod operator;
@@ -170,6 +171,8 @@ fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_fr
             postpone(&record, None, now),
             resolve(&record, Verdict::Applied(None), late),
             release(&record, late),
+            erase(&record, Erasure::Response, late),
+            erase(&record, Erasure::Record, late),
             expire(&record, late),
         ];
         for write in writes.into_iter().flatten() {

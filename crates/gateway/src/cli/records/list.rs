@@ -3,10 +3,11 @@
 //! What lives here: filters, pages and the table. What must never: more of a list in memory than a page, or a record left
 //! out because it cannot be read.
 
-use super::super::moment::{age, parse};
+use super::super::moment::age;
 use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
+use super::filters::{Filters, push};
 use super::tone;
 use crate::admin_client::{Desk, encoded};
 use crate::serve::say;
@@ -14,7 +15,7 @@ use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
-use semel::core::store::{Callers, Clock as _};
+use semel::core::store::Clock as _;
 use semel::core::time::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -25,69 +26,23 @@ const PAGE_MAX: usize = 500;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// In this state
-    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = StateName::ALL.map(StateName::as_str))]
+    /// Only records in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, help_heading = "Filters", value_parser = StateName::ALL.map(StateName::as_str))]
     state: Option<String>,
-    /// Of this operation: its name, or method and path as in `POST /charges`
-    #[arg(long, value_name = "NAME")]
-    operation: Option<String>,
-    /// Of the caller whose hash begins with these digits: 8 of its 64 at least, as tables, logs and metrics show them. Where the
-    /// hashes of several callers begin so, these are named
-    #[arg(long, value_name = "HASH", value_parser = beginning)]
-    caller: Option<String>,
-    /// Of this key, which is hashed where the records are
-    #[arg(long, value_name = "KEY", conflicts_with = "key_hash")]
-    key: Option<String>,
-    /// Of the key with this hash, all 64 digits of it
-    #[arg(long, value_name = "HASH", value_parser = hash)]
-    key_hash: Option<String>,
-    /// Last written then or later: 2026-11-15T19:05:00Z, or how long ago, as in 2h
-    #[arg(long, value_name = "WHEN")]
-    since: Option<String>,
-    /// Last written before then
-    #[arg(long, value_name = "WHEN")]
-    until: Option<String>,
-    /// With an operation id that begins so: 4 digits of it at least
-    #[arg(long, value_name = "ID", value_parser = super::beginning)]
-    id: Option<String>,
-    /// Whose outcome is about this kind of thing, in the words of the service: order
-    #[arg(long, value_name = "TYPE")]
-    resource_type: Option<String>,
-    /// Whose outcome is about the thing of this id
-    #[arg(long, value_name = "ID")]
-    resource_id: Option<String>,
-    /// Whose outcome has this error code, as in `OUT_OF_STOCK`
-    #[arg(long, value_name = "CODE")]
-    error_code: Option<String>,
-    /// The newest first
+    #[command(flatten)]
+    filters: Filters,
+    /// Show the newest records first. The oldest come first otherwise
     #[arg(long)]
     newest_first: bool,
-    /// How many at most
+    /// Show at most this many records
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// All of them
+    /// Show all records
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-}
-
-fn hash(text: &str) -> Result<String, String> {
-    let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hash.then(|| text.to_owned()).ok_or_else(|| {
-        "a key's hash has 64 hexadecimal digits. Tables and logs show the first 8 of them, by which no key can be looked up: \
-         the whole is in `semel records show`, and in each line of `semel records list --all --json`"
-            .to_owned()
-    })
-}
-
-fn beginning(text: &str) -> Result<String, String> {
-    Callers::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
-        "a caller is looked up by the beginning of its hash: 8 hexadecimal digits, as tables, logs and metrics show them, or more, \
-         up to all 64"
-            .to_owned()
-    })
 }
 
 impl Args {
@@ -108,7 +63,7 @@ impl Args {
             let unreadable = taken(&mut page, "unreadable").unwrap_or_default();
             left = left.saturating_sub(records.len());
             after = page["next"].as_str().map(str::to_owned);
-            if self.caller.is_some() {
+            if self.filters.caller.is_some() {
                 let hashes = records.iter().filter_map(|record| record["callerHash"].as_str());
                 callers.extend(hashes.map(clean));
             }
@@ -121,46 +76,27 @@ impl Args {
         if callers.len() > 1 {
             let (count, callers) = (callers.len(), callers.into_iter().collect::<Vec<_>>().join("\n  "));
             eprintln!(
-                "the hashes of {count} callers begin so, and these are records of them all; --caller with more digits shows one's:\n  \
-                 {callers}"
+                "the hashes of {count} callers start with these digits, and the list shows the records of all of them. Give more digits \
+                 to see one caller:\n  {callers}"
             );
         }
         Ok(())
     }
 
     fn filter(&self, now: Time) -> Result<String, Stop> {
-        let moment = |text: &Option<String>| -> Result<Option<String>, Stop> {
-            let moment = text.as_ref().map(|text| parse(text, now)).transpose();
-            Ok(moment.map_err(Stop::usage)?.map(rfc3339::text))
-        };
-        let (since, until) = (moment(&self.since)?, moment(&self.until)?);
-        let state = self.state.as_ref().map(|state| state.to_ascii_uppercase());
-        let newest_first = self.newest_first.then(|| "true".to_owned());
-        let wanted = [
-            ("id", &self.id),
-            ("newestFirst", &newest_first),
-            ("state", &state),
-            ("operation", &self.operation),
-            ("callerHash", &self.caller),
-            ("key", &self.key),
-            ("keyHash", &self.key_hash),
-            ("updatedFrom", &since),
-            ("updatedBefore", &until),
-            ("resourceType", &self.resource_type),
-            ("resourceId", &self.resource_id),
-            ("errorCode", &self.error_code),
-        ];
-        let mut filter = String::new();
-        for (name, value) in wanted {
-            if let Some(value) = value {
-                let _ = write!(filter, "&{name}={}", encoded(value));
-            }
+        let mut query = self.filters.query(now, None)?;
+        if let Some(state) = &self.state {
+            push(&mut query, "state", &state.to_ascii_uppercase());
         }
-        Ok(filter)
+        if self.newest_first {
+            push(&mut query, "newestFirst", "true");
+        }
+        Ok(query)
     }
 }
 
-fn taken(page: &mut Value, name: &str) -> Option<Vec<Value>> {
+/// Takes a list out of a page.
+pub(super) fn taken(page: &mut Value, name: &str) -> Option<Vec<Value>> {
     page.get_mut(name)?.as_array_mut().map(std::mem::take)
 }
 
@@ -188,16 +124,7 @@ impl Out {
             (true, true) => Self::Lines,
             (true, false) => Self::Document { records: Vec::new(), unreadable: Vec::new() },
             (false, _) => {
-                let columns = vec![
-                    Column::text("OPERATION ID", Gives::Nothing),
-                    Column::text("STATE", Gives::Nothing),
-                    Column::text("OPERATION", Gives::Ends),
-                    Column::number("ATTEMPT", Gives::Way(2)),
-                    Column::number("UPDATED", Gives::Nothing),
-                    Column::text("KEY", Gives::Way(1)),
-                    Column::text("CALLER", Gives::Way(3)),
-                ];
-                let table = Table::new(Screen::of_stdout(), columns);
+                let table = records_table(Screen::of_stdout());
                 Self::Table { table, now, count: 0, unreadable: Vec::new(), resolvable: 0 }
             }
         }
@@ -223,7 +150,8 @@ impl Out {
                 *resolvable += came.iter().filter(|record| record["canResolve"] == true).count();
                 unreadable.extend(cannot);
                 if !came.is_empty() {
-                    let rows: Vec<_> = came.iter().map(|record| row(record, *now)).collect();
+                    let rows: Vec<_> =
+                        came.iter().map(|record| row(record, *now, Screen::of_stdout())).collect();
                     say(&table.lines(&rows).join("\n"));
                 }
             }
@@ -255,14 +183,14 @@ impl Out {
                 let mut notes = Vec::new();
                 if resolvable > 0 {
                     notes.push(format!(
-                        "{resolvable} can be settled: semel records resolve OPERATION_ID --outcome …"
+                        "{resolvable} can be resolved: semel records resolve OPERATION_ID --outcome … --reason …"
                     ));
                 }
                 if !unreadable.is_empty() {
-                    notes.push(format!("{} cannot be read: semel doctor tells more", unreadable.len()));
+                    notes.push(format!("{} cannot be read: run semel doctor for details", unreadable.len()));
                 }
                 if let Some(next) = next {
-                    notes.push(format!("there are more: --after {next}, --limit or --all"));
+                    notes.push(format!("there are more records: use --after {next}, --limit or --all"));
                 }
                 if !notes.is_empty() {
                     say("");
@@ -273,17 +201,53 @@ impl Out {
     }
 }
 
-fn row(record: &Value, now: Time) -> Vec<Cell> {
+/// The width below which operation IDs are cut: commands take the first digits of one.
+const WIDE_CHARS: usize = 110;
+/// What is shown of them then.
+const ID_CHARS: usize = 13;
+
+/// An empty table of records.
+pub(super) fn records_table(screen: Screen) -> Table {
+    let columns = vec![
+        Column::text("OPERATION ID", Gives::Nothing),
+        Column::text("STATE", Gives::Nothing),
+        Column::text("OPERATION", Gives::Ends),
+        Column::number("ATTEMPT", Gives::Way(2)),
+        Column::number("UPDATED", Gives::Nothing),
+        Column::text("REASON", Gives::Ends),
+        Column::text("KEY", Gives::Way(1)),
+        Column::text("CALLER", Gives::Way(3)),
+    ];
+    Table::new(screen, columns)
+}
+
+/// A record as a row of that table.
+pub(super) fn row(record: &Value, now: Time, screen: Screen) -> Vec<Cell> {
     let text = |name: &str| record[name].as_str().unwrap_or_default();
     let hash = |name: &str| Cell::new(text(name).get(..8).unwrap_or_default()).tone(Tone::Quiet);
     let updated = rfc3339::parse(text("updatedAt")).map(|at| age(now.since(at)));
+    let id = text("operationId");
+    let is_narrow = screen.width.is_some_and(|width| width < WIDE_CHARS);
+    let id = if is_narrow { id.get(..ID_CHARS).unwrap_or(id) } else { id };
     vec![
-        Cell::new(text("operationId")),
+        Cell::new(id),
         Cell::new(text("state")).tone(tone(text("state"))),
         Cell::new(text("operation")),
         Cell::new(record["attempt"].to_string()),
         Cell::new(updated.unwrap_or_default()),
+        Cell::new(reason(&record["doubt"])),
         hash("keyHash"),
         hash("callerHash"),
     ]
+}
+
+/// Why an outcome is unknown. Empty for every other state.
+fn reason(doubt: &Value) -> &str {
+    match (doubt["reason"].as_str(), doubt["how"].as_str()) {
+        // A sweeper's own word says less than how it came to this.
+        (Some(reason), Some("owner")) => reason,
+        (_, Some("owner")) => "the attempt could not tell",
+        (_, Some(_)) => "the worker went silent",
+        _ => "",
+    }
 }

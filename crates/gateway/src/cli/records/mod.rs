@@ -3,9 +3,13 @@
 //! What lives here: the commands and their flags. What must never: a way to a record past the admin API.
 
 mod copy;
+mod erase;
+mod filters;
 mod list;
+mod many;
 mod settle;
 mod show;
+mod watch;
 
 use super::place::{Place, ask};
 use super::stop::{EXIT_CODES, Stop};
@@ -24,30 +28,39 @@ pub(super) struct Args {
     command: Command,
     #[command(flatten)]
     place: Place,
-    /// For programs: one JSON document, as the admin API has it; `list --all` prints one record per line
+    /// Print JSON, as the admin API has it. `list --all` and `watch` print one record per line
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find records, the oldest first unless told otherwise
+    /// List records, oldest first unless --newest-first is given
     #[command(after_help = EXIT_CODES)]
     List(list::Args),
     /// Show a record with its history
     #[command(after_help = EXIT_CODES)]
     Show(show::Args),
-    /// Settle an outcome that nobody can prove: `UNKNOWN`, or `PROCESSING` with a dead lease
+    /// Resolve an unknown outcome: `UNKNOWN`, or `PROCESSING` with a dead lease
     ///
-    /// Look first where the effect happens, by the operation id. Where the owner fell silent, `not-applied` and `failed` are
-    /// refused until it cannot act any more.
+    /// First look up the operation ID in the system where the effect happens. If the worker went silent, `not-applied` and `failed`
+    /// are refused until it can no longer act. Several IDs, or filters, resolve many records after a confirmation.
     #[command(after_help = EXIT_CODES)]
     Resolve(settle::Resolve),
-    /// Let go of a key under which nothing took effect, so that it takes another payload
+    /// Release a key whose attempts had no effect, so that it accepts another payload
     ///
     /// Works on `FAILED_NOT_REPLAYABLE`, and on `CLAIMED` with a dead lease.
     #[command(after_help = EXIT_CODES)]
     Release(settle::Release),
+    /// Erase a stored response, or a whole record up to a tombstone. Nothing can run again because of it
+    ///
+    /// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store may replay what they have
+    /// in memory for up to a minute. Archives and backups keep what they have.
+    #[command(after_help = EXIT_CODES)]
+    Erase(erase::Erase),
+    /// Show records as they change, until Ctrl-C
+    #[command(after_help = EXIT_CODES)]
+    Watch(watch::Args),
     /// Copy every record from one store to another, while no gateway works on either
     ///
     /// The target is a new store, or the unfinished copy of an earlier run: an interrupted copy is completed by running it again.
@@ -79,6 +92,8 @@ async fn run(arguments: &Args) -> Result<(), Stop> {
         Command::Show(show) => show.run(&desk, *json).await,
         Command::Resolve(resolve) => resolve.run(&desk, *json).await,
         Command::Release(release) => release.run(&desk, *json).await,
+        Command::Erase(erase) => erase.run(&desk, *json).await,
+        Command::Watch(watch) => watch.run(&desk, *json).await,
         Command::Copy(_) => Ok(()),
     };
     desk.close().await;
@@ -89,8 +104,8 @@ async fn run(arguments: &Args) -> Result<(), Stop> {
 fn beginning(text: &str) -> Result<String, String> {
     OperationIds::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
         format!(
-            "`{text}` is no operation id: that is a UUID, which clients find in the header Operation-Id; its first {} digits or more \
-             do, where no other begins so",
+            "`{text}` is not an operation ID. That is a UUID, which clients find in the header Operation-Id; its first {} digits or \
+             more are enough if no other ID starts with them",
             OperationIds::DIGITS_MIN
         )
     })
@@ -117,12 +132,12 @@ async fn whole(desk: &Desk, beginning: &str, is_json: bool) -> Result<OperationI
         }
     }
     match *found {
-        [] => Err(Stop::not_found(format!("no operation id begins with {beginning}"))),
+        [] => Err(Stop::not_found(format!("no operation ID starts with {beginning}"))),
         [id] => Ok(id),
         _ => {
             let ids = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ");
             Err(Stop::usage(format!(
-                "several operation ids begin with {beginning}; give more digits:\n  {ids}"
+                "several operation IDs start with {beginning}; give more digits:\n  {ids}"
             )))
         }
     }
@@ -135,8 +150,8 @@ const SHOWN_MAX: usize = 5;
 fn tone(state: &str) -> Tone {
     match state {
         "SUCCEEDED" => Tone::Good,
-        "UNKNOWN" => Tone::Doubtful,
-        "FAILED_REPLAYABLE" | "FAILED_NOT_REPLAYABLE" => Tone::Bad,
+        // The only state that waits for a person; a refusal is an outcome like any other.
+        "UNKNOWN" => Tone::Attention,
         "EXPIRED" => Tone::Quiet,
         _ => Tone::Plain,
     }

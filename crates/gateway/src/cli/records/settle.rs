@@ -6,7 +6,8 @@
 use super::super::place::{Place, ask_record, read};
 use super::super::stop::Stop;
 use super::super::table::Screen;
-use super::tone;
+use super::filters::Filters;
+use super::{many, tone};
 use crate::admin_client::Desk;
 use crate::serve::say;
 use clap::ValueEnum;
@@ -19,19 +20,28 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Resolve {
-    /// The operation id, or as many of its first digits as no other id begins with
+    /// The operation ID, or enough of its first digits that no other ID starts with them. Give several, or none and a filter, to
+    /// resolve many records the same way
     #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
-    id: String,
+    ids: Vec<String>,
     /// What you found out
     #[arg(long, value_name = "WHAT")]
     outcome: Outcome,
-    /// How you found out; stands in the history
+    /// How you found out. It is kept in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// What every retry is answered, as JSON with status, headers and body or `bodyBase64`; - reads standard input
+    #[command(flatten)]
+    filters: Filters,
+    /// With filters: resolve at most this many records
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+    /// Do not ask for confirmation before resolving several records
+    #[arg(long)]
+    yes: bool,
+    /// The response that every retry gets, as JSON with status, headers and body or `bodyBase64`; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "header", "body"])]
     response: Option<PathBuf>,
-    /// Or the answer by its parts: its status
+    /// Or the response in parts: its status
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(200..600))]
     status: Option<u16>,
     /// One of its headers, as in `Location: /charges/7`; may be given several times
@@ -40,14 +50,14 @@ pub(super) struct Resolve {
     /// Its body, byte for byte; - reads standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     body: Option<PathBuf>,
-    /// With --store: store the answer as it is, where no gateway on the store seals any; the keys come by --config otherwise
+    /// With --store: store the response unsealed. Only if no gateway on the store seals responses; otherwise give --config
     #[arg(long)]
     unsealed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Outcome {
-    /// It happened; without a response, retries learn that it did, and that its answer was not kept
+    /// It happened. Without a response, retries learn that it did, and that the response was not kept
     Applied,
     /// It did not happen and will not: the next request with the key runs
     NotApplied,
@@ -57,10 +67,10 @@ enum Outcome {
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Release {
-    /// The operation id, or as many of its first digits as no other id begins with
+    /// The operation ID, or enough of its first digits that no other ID starts with them
     #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
     id: String,
-    /// Why; stands in the history
+    /// Why. It is kept in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
@@ -73,6 +83,13 @@ fn header(line: &str) -> Result<(String, String), String> {
 impl Resolve {
     /// What can be refused before anything is opened.
     pub(super) fn check(&self, place: &Place) -> Result<(), Stop> {
+        match (self.ids.is_empty(), self.filters.is_empty()) {
+            (true, true) => {
+                return Err(Stop::usage("name the records: operation IDs, or at least one filter"));
+            }
+            (false, false) => return Err(Stop::usage("give either operation IDs or filters, not both")),
+            _ => {}
+        }
         let has_response = self.response.is_some() || self.status.is_some();
         if self.outcome == Outcome::NotApplied && has_response {
             return Err(Stop::usage("not-applied takes no response: the next request with the key runs"));
@@ -106,7 +123,15 @@ impl Resolve {
         if let Some(response) = self.response()? {
             word["response"] = response;
         }
-        tell(desk, super::whole(desk, &self.id, is_json).await?, "resolve", &word, is_json).await
+        if let [id] = &*self.ids {
+            return tell(desk, super::whole(desk, id, is_json).await?, "resolve", &word, is_json).await;
+        }
+        let found = if self.ids.is_empty() {
+            many::matching(desk, &self.filters, self.limit as usize, is_json).await?
+        } else {
+            many::named(desk, &self.ids, is_json).await?
+        };
+        many::resolve(desk, &found, &word, self.yes, is_json).await
     }
 
     fn response(&self) -> Result<Option<Value>, Stop> {
@@ -148,16 +173,21 @@ async fn tell(desk: &Desk, id: OperationId, action: &str, word: &Value, is_json:
         say(&record.to_string());
         return Ok(());
     }
+    say(&told(id, action, &record));
+    Ok(())
+}
+
+/// What a record is now, and what that means for retries.
+pub(super) fn told(id: OperationId, action: &str, record: &Value) -> String {
     let state = record["state"].as_str().unwrap_or_default();
     let what = match (action, state) {
         ("release", _) => "the next request with the key is the next attempt, whatever its payload",
         (_, "FAILED_NOT_REPLAYABLE") => "the next request with the key is the next attempt",
         _ if record["response"]["retained"] == true => "every retry gets the response",
-        _ => "retries learn that it happened, and that its answer was not kept",
+        _ => "retries learn that it happened, and that its response was not kept",
     };
     let state = Screen::of_stdout().tinted(state, tone(state));
-    say(&format!("{id} is {state}: {what}"));
-    Ok(())
+    format!("{id} is {state}: {what}")
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>, Stop> {

@@ -18,10 +18,10 @@ use serde_json::Value;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// The operation id, or as many of its first digits as no other id begins with
+    /// The operation ID, or enough of its first digits that no other ID starts with them
     #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
     id: String,
-    /// Show the stored answer with headers and body, too; at a gateway this takes a token with the role `bodies`
+    /// Also show the stored response with headers and body. At a gateway this needs a token with the role `bodies`
     #[arg(long)]
     pub(super) body: bool,
 }
@@ -33,14 +33,22 @@ impl Args {
         if !self.body {
             withhold(&mut record);
         }
+        let response = &record["response"];
+        let is_withheld = self.body && response["retained"] == true && response["headers"].is_null();
         if is_json {
             say(&record.to_string());
-            return Ok(());
+        } else {
+            let screen = Screen::of_stdout();
+            say(&told(&record, SystemClock.now(), screen).join("\n"));
+            if self.body && !is_withheld {
+                say(&answer(response, screen).join("\n"));
+            }
         }
-        let screen = Screen::of_stdout();
-        say(&told(&record, SystemClock.now(), screen).join("\n"));
-        if self.body {
-            say(&answer(&record["response"], screen).join("\n"));
+        if is_withheld {
+            return Err(Stop::failed(
+                "the stored response is not shown: that needs a token with the role `bodies` (or --store URL, for whoever may read \
+                 the store)",
+            ));
         }
         Ok(())
     }
@@ -197,7 +205,7 @@ fn answer(response: &Value, screen: Screen) -> Vec<String> {
     let pairs = |name: &str| response[name].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| clean(value.as_str().unwrap_or_default());
     if response["headers"].is_null() {
-        let what = "the stored answer is not shown here: there is none, or the token lacks the role bodies";
+        let what = "no response is stored";
         lines.push(screen.tinted(what, Tone::Quiet));
         return lines;
     }

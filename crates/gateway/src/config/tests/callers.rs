@@ -70,7 +70,7 @@ fn callers_of_an_operation_are_its_own_whatever_identity_says_and_a_tenant_alone
 #[test]
 fn callers_are_for_operations_and_in_identity_they_are_sources() {
     let text = format!("{}[defaults]\ncallers = [\"anonymous\"]\n", operation("callers = [\"anonymous\"]"));
-    one_mistake(&text, "5:1", &["`callers` is no key of [defaults]", "put it under [[operation]]"]);
+    one_mistake(&text, "5:1", &["unknown key `callers` in [defaults]", "put it under [[operation]]"]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn an_operations_rule_that_believes_the_wrong_people_is_told_at_its_line() {
     let told = |says: &str, place: &str, words: &[&str]| one_mistake(&operation(says), place, words);
     told("callers = [\"magic\"]", "3:12", &["no caller can be told by `magic`", "\"jwt\""]);
     told("callers = []", "3:1", &["no source is named", "[identity] decides"]);
-    told("callers = \"anonymous\"", "3:11", &["`callers` is a text", "a list"]);
+    told("callers = \"anonymous\"", "3:11", &["`callers`: expected a list", "found a string"]);
     told("callers = [\"header:x-user\"]", "3:1", &["from no address", "Name the addresses of the proxy"]);
     told("callers = [\"jwt\"]", "3:1", &["no issuer is set"]);
     told("callers = [\"mtls\"]", "3:1", &["the listener asks for none", "client_ca"]);

@@ -30,7 +30,7 @@ fn the_admin_address_is_open_on_this_machine_unless_it_is_off() {
     assert_eq!(moved.admin.map(|admin| admin.options.address.port()), Some(2));
     let found = flagged("[admin]\naddress = \"127.0.0.1:1\"\n", "0.0.0.0:2").expect_err("open to all");
     assert_eq!((found.len(), found[0].at), (1, None), "told of the flag: {found:?}");
-    one_mistake("[admin]\naddress = \"9090\"\n", "2:11", &["`9090` is no address", "\"off\""]);
+    one_mistake("[admin]\naddress = \"9090\"\n", "2:11", &["`9090` is not an address", "\"off\""]);
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
         assert!(found[0].starts_with("4:8: `hash` is no hash of a token"), "{found:?}");
         assert!(!found[0].contains("5ecret"), "{found:?}");
     }
-    one_mistake("[admin]\nwrong_tokens_max = \"10\"\n", "2:20", &["`10` is no rate"]);
+    one_mistake("[admin]\nwrong_tokens_max = \"10\"\n", "2:20", &["`10` is not a rate"]);
     one_mistake("[admin]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone"]);
-    one_mistake("[admin]\ntokens = []\n", "2:1", &["`tokens` is no key of [admin]", "write `token`"]);
+    one_mistake("[admin]\ntokens = []\n", "2:1", &["unknown key `tokens` in [admin]", "write `token`"]);
 }
 
 #[test]
@@ -149,7 +149,10 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
         ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, which holds `hashing_secret`, is not set"),
         ("hashing_secret = \"a1a1\"\n", "does not say where the secret is"),
         ("hashing_secret = \"withdraw\"\n", "does not say where the secret is"),
-        ("hashing_secret_next = 7\n", "`hashing_secret_next` is a whole number"),
+        (
+            "hashing_secret_next = 7\n",
+            "`hashing_secret_next`: expected a string in quotation marks, found a whole number",
+        ),
         ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "in use already"),
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");

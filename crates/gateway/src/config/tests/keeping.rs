@@ -71,7 +71,7 @@ fn an_operation_has_rates_of_its_own_and_no_caps() {
     );
     assert!(free.rates.are_off() && config.quotas.are_off());
 
-    one_mistake(&format!("{exports}new_per_caller = \"5\"\n"), "4:18", &["`5` is no rate", "\"100/1m\""]);
+    one_mistake(&format!("{exports}new_per_caller = \"5\"\n"), "4:18", &["`5` is not a rate", "\"100/1m\""]);
     one_mistake(
         &format!("{exports}new_in_total = \"5/0s\"\n"),
         "4:1",
@@ -80,12 +80,12 @@ fn an_operation_has_rates_of_its_own_and_no_caps() {
     one_mistake(
         &format!("{exports}records_per_caller = 5\n"),
         "4:1",
-        &["`records_per_caller` is no key of [operation.quotas]", "put it under [quotas]"],
+        &["unknown key `records_per_caller` in [operation.quotas]", "put it under [quotas]"],
     );
     one_mistake(
         &format!("{exports}tracked_max = 5\n"),
         "4:1",
-        &["`tracked_max` is no key of [operation.quotas]", "put it under [quotas]"],
+        &["unknown key `tracked_max` in [operation.quotas]", "put it under [quotas]"],
     );
     let off =
         "[[operation]]\npath = \"/exports\"\nkey = \"off\"\n[operation.quotas]\nnew_in_total = \"5/1m\"\n";
@@ -93,8 +93,8 @@ fn an_operation_has_rates_of_its_own_and_no_caps() {
     one_mistake(
         "[[operation]]\npath = \"/exports\"\nquotas = \"off\"\n",
         "3:10",
-        &["`quotas` is a text", "a table, [operation.quotas]"],
+        &["`quotas`: expected a table, [operation.quotas], found a string"],
     );
     let everywhere = mistakes("[defaults.quotas]\nnew_in_total = \"5/1m\"\n");
-    assert!(everywhere[0].contains("`quotas` is no key of [defaults]"), "{everywhere:?}");
+    assert!(everywhere[0].contains("unknown key `quotas` in [defaults]"), "{everywhere:?}");
 }

@@ -20,46 +20,45 @@ pub fn invite(
     let charge = format!("curl -i {site}/charges \\");
     let mut sheet = Sheet { voice: Voice::new(out, Pace::BRISK, has_colour) };
     sheet.offer(
-        "Your turn. Buy an umbrella, then send the very same as often as you like:",
+        "Buy an umbrella, then send the same request as often as you like:",
         &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=2500&currency=eur'"],
     )?;
     sheet.offer(
-        "The same key for another amount:",
+        "Reuse the key for another amount:",
         &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=9900&currency=eur'"],
     )?;
     sheet.offer(
-        "A service that charges and then drops the line. Send it twice:",
+        "Let the service charge and then drop the connection. Send it twice:",
         &[
             &charge,
             "  -H 'Idempotency-Key: my-second-umbrella' -d 'amount=2500&currency=eur' \\",
             "  -H 'Demo-Trouble: hang-up'",
         ],
     )?;
-    sheet.offer("What was really charged:", &[&format!("curl {site}/ledger")])?;
+    sheet.offer("See what was really charged:", &[&format!("curl {site}/ledger")])?;
     let fay = balance.rows.iter().find(|row| row.customer == "fay");
     let settled = fay.and_then(|row| Some((row, row.with.charges.first()?.operation_id.as_deref()?)));
     if let Some((row, operation_id)) = settled {
         let key = format!("curl -H 'Idempotency-Key: {}' \\", row.key);
         sheet.offer(
-            "What became of fay's payment:",
+            "See what became of fay's payment:",
             &[&key, &format!("  {site}/operations/{operation_id}")],
         )?;
     }
     sheet.offer(
-        "What is promised here, and what each refusal means:",
+        "Read what is promised here, and what each error means:",
         &[&format!("curl {site}/.well-known/idempotency")],
     )?;
-    sheet.offer("A page with a button to press too often, for your browser:", &[&format!("{site}/")])?;
+    sheet.offer("Open a page with a button that you can press too often:", &[&format!("{site}/")])?;
     sheet.offer(
-        "Stripe's own package for Python, short of patience, with its own retries:",
+        "Use Stripe's Python package, with a short timeout and its own retries:",
         &[
             "import stripe",
             &format!("stripe.api_base, stripe.api_key = \"{site}\", \"sk_demo\""),
             "stripe.default_http_client = stripe.RequestsClient(timeout=0.2)",
             "print(stripe.Charge.create(amount=2500, currency=\"eur\", source=\"tok_slow\"))",
         ],
-    )?;
-    sheet.offer("Ctrl-C ends it, and leaves nothing behind.", &[])
+    )
 }
 
 struct Sheet<'w, W> {

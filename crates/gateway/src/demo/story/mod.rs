@@ -42,9 +42,11 @@ pub struct Stage {
     pub pace: Pace,
     /// Whether what is written may have colours.
     pub has_colour: bool,
+    /// Whether the gateway keeps running afterwards, so that there is something to try.
+    pub keeps_running: bool,
 }
 
-/// Plays the story and tells it as it happens, the ledger last.
+/// Plays the story and tells it as it happens. The ledger comes last, after what there is to try: it is what stays on the screen.
 ///
 /// An error is the writer's, or the file's that a client keeps its key in. What goes wrong on the wire is part of the
 /// story, and shows in the balance.
@@ -73,7 +75,17 @@ pub async fn tell(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     let stage = Stage { gateway, ..stage };
     acts::play(&mut voice, &stage, &guarded).await?;
     let balance = Balance::of((&alone, &charged_alone), (&guarded, &stage.ledger.charges()));
+    if stage.keeps_running {
+        voice.act("Your turn. The gateway keeps running: try these in another terminal.").await?;
+        let mut sheet = Vec::new();
+        invite(&balance, stage.gateway, stage.has_colour, &mut sheet)?;
+        voice.raw(&sheet)?;
+    }
     balance.tell(&mut voice).await?;
+    if stage.keeps_running {
+        voice.say("")?;
+        voice.say("Commands to try are above. Ctrl-C ends it, and leaves nothing behind.")?;
+    }
     Ok(balance)
 }
 

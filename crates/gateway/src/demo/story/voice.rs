@@ -108,6 +108,11 @@ impl<'w, W: Write> Voice<'w, W> {
         writeln!(self.out, "{margin}{text}")
     }
 
+    /// What somebody else has written, as it is.
+    pub(super) fn raw(&mut self, text: &[u8]) -> io::Result<()> {
+        self.out.write_all(text)
+    }
+
     /// A line with a last word in a tone of its own.
     pub(super) async fn point(&mut self, text: &str, last: &str, tone: Tone) -> io::Result<()> {
         let last = self.toned(last, tone);

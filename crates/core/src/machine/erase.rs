@@ -1,0 +1,99 @@
+//! How an operator removes what a record says, and keeps what it promises.
+
+use super::{Refusal, Stamp, Write, rules, written};
+use crate::fingerprint::Fingerprint;
+use crate::labels::Labels;
+use crate::outcome::Outcome;
+use crate::record::{Record, State};
+
+/// In the place of the fingerprint of an erased record: it is a hash without a key, and would confirm a guess at the payload.
+const NO_FINGERPRINT: Fingerprint = Fingerprint::from_bytes([0; 32]);
+
+/// How much of a record is erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Erasure {
+    /// The stored response and its labels. State, expiry and the bound payload stay: a retry is answered as one whose response was
+    /// not retained.
+    Response,
+    /// All but a tombstone: a retry is answered as expired, until the moment at which the key would have been free anyway.
+    Record,
+}
+
+/// Erases a record's stored response, or the whole record up to a tombstone. Nothing can run that could not have run before.
+///
+/// Only where [`may_erase`] says so. Depends on no clock: every date that decides something stays as it was.
+///
+/// ```
+/// # use semel_core::{fingerprint::Fingerprint, id::*, policy::*, time::Time};
+/// # use semel_core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide, finish};
+/// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
+/// # let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
+/// # let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
+/// # let (operation_id, fingerprint) = (OperationId::of(&id), payload);
+/// # let (operation, generation, payload) = ("pay".into(), 0, &payload);
+/// # let command = Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation };
+/// # let stamp = Stamp::new(Time::from_millis(1), "operator", "a request under privacy law");
+/// # let ticket = Ticket { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
+/// use semel_core::classify::Ending;
+/// use semel_core::machine::{Erasure, Reply, erase};
+/// use semel_core::outcome::Outcome;
+/// # use semel_core::record::Token;
+///
+/// let paid = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], "paid by Ada"));
+/// let record = finish(&claim.next, token, paid, stamp)?.next;
+/// let erased = erase(&record, Erasure::Record, stamp)?.next;
+/// let retry = decide(Found::Record(&erased), &command, ticket, stamp);
+/// assert_eq!(retry, Decision::Answer(Reply::Expired)); // and nothing runs
+/// # Ok::<(), semel_core::machine::Refusal>(())
+/// ```
+pub fn erase(record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    may_erase(record)?;
+    let state = match erasure {
+        Erasure::Response => without_response(&record.state),
+        Erasure::Record => State::Expired { until: record.gone_at().ok_or(Refusal::WrongState)? },
+    };
+    let mut next = written(record, state, stamp);
+    next.labels = Labels::default();
+    if erasure == Erasure::Record {
+        next.fingerprint = NO_FINGERPRINT;
+    }
+    rules::swap(record, next)
+}
+
+/// Whether an operator may [`erase`] this record: where it is `SUCCEEDED` or one of the two `FAILED` states. What is running or in
+/// doubt has to be settled first, and a tombstone has nothing left to erase.
+pub fn may_erase(record: &Record) -> Result<(), Refusal> {
+    match record.state {
+        State::Succeeded { .. } | State::FailedReplayable { .. } | State::FailedNotReplayable { .. } => {
+            Ok(())
+        }
+        State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } | State::Expired { .. } => {
+            Err(Refusal::WrongState)
+        }
+    }
+}
+
+/// Whether nothing but the tombstone of an erased record stands there: of what payload it was cannot be said any more.
+pub(super) fn is_erased(record: &Record) -> bool {
+    matches!(record.state, State::Expired { .. }) && record.fingerprint == NO_FINGERPRINT
+}
+
+fn without_response(state: &State) -> State {
+    match state {
+        State::Succeeded { outcome, expires_at } => {
+            State::Succeeded { outcome: Outcome::not_retained(outcome.status), expires_at: *expires_at }
+        }
+        State::FailedReplayable { outcome, expires_at } => State::FailedReplayable {
+            outcome: Outcome::not_retained(outcome.status),
+            expires_at: *expires_at,
+        },
+        State::FailedNotReplayable { proof, bound, expires_at, .. } => State::FailedNotReplayable {
+            outcome: None,
+            proof: *proof,
+            bound: *bound,
+            expires_at: *expires_at,
+        },
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,153 @@
+//! Erasing what a record stores.
+//!
+//! What lives here: from a request to the machine's erasure, and its trace. What must never: a deletion; what is erased still
+//! keeps its key from running again.
+
+use super::Shared;
+use super::gate::Who;
+use super::input::{Id, Json};
+use super::options::Role;
+use super::output::json;
+use super::problem::{Document, Problem, Situation};
+use super::records::not_shown;
+use super::settle::reasoned;
+use super::view::InFull;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::core::id::OperationId;
+use semel::core::machine::Erasure;
+use semel::core::record::StateName;
+use semel::core::store::Remnants;
+use semel::{Erased, OperatorError};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// How much is erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = Erasure)]
+pub(super) enum Extent {
+    /// The stored response and its labels. The state and its expiry stay; retries learn that the response was not retained.
+    Response,
+    /// All but a tombstone: retries get 410, until the moment at which the key would have been free anyway.
+    Record,
+}
+
+impl Extent {
+    const fn action(self) -> &'static str {
+        match self {
+            Self::Response => "erase-response",
+            Self::Record => "erase-record",
+        }
+    }
+}
+
+impl From<Extent> for Erasure {
+    fn from(extent: Extent) -> Self {
+        match extent {
+            Extent::Response => Self::Response,
+            Extent::Record => Self::Record,
+        }
+    }
+}
+
+/// What is to be erased, and why.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Erase)]
+pub(super) struct EraseRequest {
+    /// How much.
+    what: Extent,
+    /// Why, in at most 256 bytes. It stays in the record's history: write nothing that would have to be erased again.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
+    reason: String,
+}
+
+/// An erased record.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ErasedRecord)]
+pub(super) struct EraseResponse {
+    #[serde(flatten)]
+    record: InFull,
+    /// Where copies of what was erased may remain, and until when. Absent where the store has none left; backups and archives are
+    /// never counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_remain: Option<String>,
+}
+
+/// Erases a stored response, or a whole record up to a tombstone. Nothing runs again because of it.
+///
+/// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store can replay what they
+/// have in memory for up to a minute. Archives and backups keep what they have.
+#[utoipa::path(post, path = "/v1/records/{id}/erase", operation_id = "eraseRecord", tag = "records",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = EraseRequest, responses(
+    (status = 200, description = "Erased; the record as it is now", body = EraseResponse),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "The record does not allow it", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn erase(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Id(id): Id,
+    Json(request): Json<EraseRequest>,
+) -> Result<Response, Problem> {
+    let (reason, action) = (reasoned(request.reason)?, request.what.action());
+    let name = &*who.name;
+    match shared.engine.erase(id, request.what.into(), name, &reason).await {
+        Ok(Erased { record, remnants }) => {
+            let (operation, state) = (&**record.operation(), record.state_name().as_str());
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator erased a record");
+            let may_remain = match remnants {
+                Remnants::None => None,
+                Remnants::MayRemain(places) => Some(places),
+            };
+            let outcome =
+                shared.engine.look_up(id).await.ok().and_then(|looked| shared.engine.outcome(&looked));
+            let has_probe = shared.has_probe(record.operation());
+            let now = shared.engine.now();
+            let record = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
+            Ok(json(StatusCode::OK, &EraseResponse { record, may_remain }))
+        }
+        Err(OperatorError::Refused(refusal)) => {
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an erasure was refused");
+            let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
+            Err(refused(looked.record.state_name(), id))
+        }
+        Err(error) => Err(not_shown(&error, id)),
+    }
+}
+
+/// Why a record in this state cannot be erased.
+fn refused(state: StateName, id: OperationId) -> Problem {
+    let detail = match state {
+        StateName::Expired => {
+            "The record is EXPIRED: only its tombstone is left, and there is nothing more to erase. Nothing was changed."
+                .to_owned()
+        }
+        StateName::Unknown => {
+            "The record is UNKNOWN. Resolve it first: without it, the request could run again. Nothing was changed."
+                .to_owned()
+        }
+        state => format!(
+            "The record is {state}. Only a record with an outcome can be erased: SUCCEEDED, FAILED_REPLAYABLE or \
+             FAILED_NOT_REPLAYABLE. Nothing was changed."
+        ),
+    };
+    Problem::new(Situation::Refused, detail).about(id, Some(state))
+}

@@ -1,0 +1,47 @@
+//! The page for operators: records, and what can be done about one.
+//!
+//! What lives here: one static page, which asks the API from the browser. What must never: anything of a record, or of a token,
+//! in the page itself; it is open to everybody who reaches the address.
+
+use axum::response::{Html, IntoResponse, Response};
+use http::HeaderValue;
+use http::header::CONTENT_SECURITY_POLICY;
+use semel::archive::base64;
+use sha2::{Digest as _, Sha256};
+use std::sync::LazyLock;
+
+const PAGE: &str = include_str!("page.html");
+
+/// Only this very script runs, and it talks to nobody but this address.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let script = PAGE.split_once("<script>").and_then(|(_, rest)| rest.split_once("</script>"));
+    let hash = base64::encode(&Sha256::digest(script.map_or("", |(script, _)| script)));
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+});
+
+/// The page as it is sent.
+pub(super) fn response() -> Response {
+    ([(CONTENT_SECURITY_POLICY, POLICY.clone())], Html(PAGE)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_fetches_nothing_from_elsewhere_and_makes_no_markup_of_data() {
+        for part in
+            ["http:", "https:", "src=", "@import", "innerHTML", "insertAdjacentHTML", "document.write"]
+        {
+            assert!(!PAGE.contains(part), "{part}");
+        }
+        assert_eq!(PAGE.matches("<script>").count(), 1);
+        assert!(
+            POLICY.to_str().is_ok_and(|policy| policy.contains("'sha256-") && !policy.contains("'sha256-'"))
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Resolving many records the same way.
+//!
+//! What lives here: which ones, the question whether they are meant, and a report about each. What must never: a record that is
+//! resolved without having been shown, or one whose refusal hides that of another.
+
+use super::super::confirm::confirm;
+use super::super::place::{ask, foreign};
+use super::super::stop::Stop;
+use super::super::table::{Screen, clean};
+use super::filters::{Filters, push};
+use super::list::{records_table, row, taken};
+use super::settle::told;
+use crate::admin_client::{Desk, Reply};
+use crate::serve::say;
+use http::Method;
+use semel::SystemClock;
+use semel::core::id::OperationId;
+use semel::core::store::Clock as _;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How many records one page has.
+const PAGE: usize = 500;
+/// How long a gateway that is asked too fast is given, and how often.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const TRIES: usize = 5;
+
+/// The `UNKNOWN` records that match, `limit` at most.
+pub(super) async fn matching(
+    desk: &Desk,
+    filters: &Filters,
+    limit: usize,
+    is_json: bool,
+) -> Result<Vec<Value>, Stop> {
+    let mut query = filters.query(SystemClock.now(), None)?;
+    push(&mut query, "state", "UNKNOWN");
+    let (mut found, mut after) = (Vec::new(), None::<String>);
+    while found.len() < limit {
+        let mut path = format!("/v1/records?limit={}{query}", (limit - found.len()).min(PAGE));
+        if let Some(after) = &after {
+            push(&mut path, "after", after);
+        }
+        let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
+        found.extend(taken(&mut page, "records").ok_or_else(foreign)?);
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    if found.is_empty() {
+        return Err(Stop::not_found("no UNKNOWN record matches"));
+    }
+    if after.is_some() && !is_json {
+        eprintln!(
+            "there are more than {limit}; these are the first. Use --limit for more, or run this again"
+        );
+    }
+    Ok(found)
+}
+
+/// The records with these ids, each found before any is resolved.
+pub(super) async fn named(desk: &Desk, ids: &[String], is_json: bool) -> Result<Vec<Value>, Stop> {
+    let mut found: Vec<Value> = Vec::new();
+    for beginning in ids {
+        let id = super::whole(desk, beginning, is_json).await?;
+        let record = ask(desk, Method::GET, &format!("/v1/records/{id}"), None, is_json).await?;
+        if !found.iter().any(|known| known["operationId"] == record["operationId"]) {
+            found.push(record);
+        }
+    }
+    Ok(found)
+}
+
+/// Shows the records, asks, resolves each, and reports each.
+pub(super) async fn resolve(
+    desk: &Desk,
+    found: &[Value],
+    word: &Value,
+    is_yes: bool,
+    is_json: bool,
+) -> Result<(), Stop> {
+    let (screen, now) = (Screen::of_stdout(), SystemClock.now());
+    if !is_json {
+        let rows: Vec<_> = found.iter().map(|record| row(record, now, screen)).collect();
+        say(&records_table(screen).lines(&rows).join("\n"));
+        say("");
+    }
+    let outcome = word["outcome"].as_str().unwrap_or_default();
+    confirm(&format!("Resolve these {} records as {outcome}?", found.len()), is_yes)?;
+    let (mut resolved, mut refused) = (Vec::new(), Vec::new());
+    for record in found {
+        let id: OperationId =
+            record["operationId"].as_str().and_then(|id| id.parse().ok()).ok_or_else(foreign)?;
+        let Reply { status, document, .. } = sent(desk, id, word).await?;
+        if (200..300).contains(&status) {
+            if !is_json {
+                say(&told(id, "resolve", &document));
+            }
+            resolved.push(document);
+        } else {
+            let why = document["detail"].as_str().map_or_else(|| format!("it was answered {status}"), clean);
+            if !is_json {
+                say(&format!("{id} was not resolved: {why}"));
+            }
+            refused.push(json!({ "operationId": id.to_string(), "code": document["code"], "detail": why }));
+        }
+    }
+    let (done, left) = (resolved.len(), refused.len());
+    if is_json {
+        say(&json!({ "resolved": resolved, "refused": refused }).to_string());
+    }
+    if left > 0 {
+        return Err(Stop::refused(format!(
+            "{done} of {} records were resolved; {left} were not",
+            done + left
+        )));
+    }
+    if !is_json {
+        say(&format!("{done} records were resolved"));
+    }
+    Ok(())
+}
+
+/// Sends the verdict, and waits where the gateway says that it is asked too fast.
+async fn sent(desk: &Desk, id: OperationId, word: &Value) -> Result<Reply, Stop> {
+    let path = format!("/v1/records/{id}/resolve");
+    for _ in 1..TRIES {
+        let reply = desk.ask(Method::POST, &path, Some(word)).await?;
+        match (reply.status, reply.retry_after) {
+            (429, Some(seconds)) => tokio::time::sleep(Duration::from_secs(seconds).min(WAIT_MAX)).await,
+            _ => return Ok(reply),
+        }
+    }
+    Ok(desk.ask(Method::POST, &path, Some(word)).await?)
+}
