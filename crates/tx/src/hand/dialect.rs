@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 /// The command's lock, and the other ID that it may be stored under.
-pub(crate) type Ids = (CommandId, Option<CommandId>);
+pub type Ids = (CommandId, Option<CommandId>);
 
 /// The statements of a database for commands by hand. Only this crate implements it.
 pub trait Dialect: sqlx::Database {

@@ -12,10 +12,10 @@ mod open;
 #[cfg(feature = "postgres")]
 pub(crate) use commit::{Committed, commit};
 pub(crate) use dialect::{Dialect, Ids, Known, Unwritten, poll_once};
-pub(crate) use finish::Finish;
+pub use finish::Finish;
 pub(crate) use finish::finish;
 pub(crate) use join::join;
 #[cfg(feature = "sqlite")]
 pub(crate) use join::look_and_join;
-pub(crate) use join::{Joined, Mine, Recorded};
+pub use join::{Joined, Mine, Recorded};
 pub(crate) use open::Open;

@@ -89,6 +89,6 @@ async fn a_handler_may_join_by_hand_and_not_after_it_has_returned() {
     assert_eq!(send(&app, "/late", KEY, "book").await.0.as_u16(), 500);
     let kept = came_late.recv().await.expect("it was kept");
     let refused = node.transact(kept.intent(), crate::world::ordering).await;
-    assert!(matches!(&refused, Err(Error::Engine(semel::Error::HandlerReturned))), "{refused:?}");
+    assert!(matches!(&refused, Err(semel_tx::Error::Engine(semel::Error::HandlerReturned))), "{refused:?}");
     assert_eq!((world.orders(), world.records()), (1, 1));
 }

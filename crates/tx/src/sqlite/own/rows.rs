@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{Row as _, Sqlite, SqliteConnection};
 
 /// The bytes that were read under each id.
-pub(super) type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
+pub type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
 
 /// Reads, under the file's write lock, what stands under the ids.
 pub(super) async fn look(
