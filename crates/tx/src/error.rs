@@ -46,9 +46,6 @@ pub enum Error {
     Overtaken(OperationId),
     /// The clock is not trusted, so that an outcome cannot be dated. The transaction was rolled back.
     ClockNotTrusted,
-    /// The record was written too long ago: a commit now could come after a change of the hashing secret, and others would not find it.
-    /// The transaction was rolled back; run the command again.
-    CommitTooLate,
     /// Nobody can tell whether the transaction has committed, and the database could not be asked. A retry with the *same* key finds
     /// out; the work is not run again before it is known that it was rolled back.
     CommitInDoubt {
@@ -78,7 +75,6 @@ impl Error {
             | Self::Database(_)
             | Self::StaleSnapshot
             | Self::ClockNotTrusted
-            | Self::CommitTooLate
             | Self::CommitInDoubt { .. } => true,
         }
     }
@@ -133,10 +129,6 @@ impl fmt::Display for Error {
             Self::ClockNotTrusted => {
                 f.write_str("the transaction was rolled back, since the clock is not trusted; try again later")
             }
-            Self::CommitTooLate => f.write_str(
-                "the transaction was rolled back, since its record was written longer ago than the store's timeout allows; try again, \
-                 and commit right after the record is written",
-            ),
             Self::CommitInDoubt { operation_id, source } => write!(
                 f,
                 "nobody can tell yet whether the transaction of operation {operation_id} has committed: {source}. Try again with \

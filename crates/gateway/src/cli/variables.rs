@@ -3,7 +3,7 @@
 use crate::config::effective::Given;
 
 /// Variable, table, key, and whether the file writes its value in quotation marks.
-const VARIABLES: [(&str, &str, &str, bool); 24] = [
+const VARIABLES: [(&str, &str, &str, bool); 25] = [
     ("SEMEL_UPSTREAM", "upstream", "url", true),
     ("SEMEL_LISTEN", "listen", "address", true),
     ("SEMEL_ADMIN", "admin", "address", true),
@@ -28,6 +28,7 @@ const VARIABLES: [(&str, &str, &str, bool); 24] = [
     ("SEMEL_RESPONSE_TIMEOUT", "upstream", "response_timeout", true),
     ("SEMEL_FRESH_CONNECTIONS", "upstream", "fresh_connections", false),
     ("SEMEL_LOG", "log", "form", true),
+    ("SEMEL_LOG_REQUESTS", "log", "requests", false),
 ];
 /// Those of which the file has no single key of the same value, besides the file itself.
 const OTHERS: [(&str, &str, &str, bool); 2] =
@@ -42,7 +43,7 @@ pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<Given> 
             "SEMEL_REQUIRE_KEY" | "SEMEL_ANONYMOUS" if is_false => return None,
             "SEMEL_REQUIRE_KEY" => "\"required\"".to_owned(),
             "SEMEL_ANONYMOUS" => "[\"anonymous\"]".to_owned(),
-            "SEMEL_FRESH_CONNECTIONS" => (!is_false).to_string(),
+            "SEMEL_FRESH_CONNECTIONS" | "SEMEL_LOG_REQUESTS" => (!is_false).to_string(),
             _ if *is_quoted => format!("\"{}\"", value.escape_debug()),
             _ => value,
         };

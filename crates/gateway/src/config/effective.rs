@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn nothing_secret_is_shown() {
-        let text = "[store]\nurl = \"postgres://app:hunter2@db/semel\"\nhashing_secret = \"env:HASHING\"\n\
+        let text = "[store]\nurl = \"postgres://app@db/semel?password=env:DATABASE\"\nhashing_secret = \"env:HASHING\"\n\
                     [[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\nhash = \"sha256:0abc\"\n\
                     [defaults.probe]\nheaders = { authorization = \"Bearer hunter2\", accept = \"env:X\" }\n";
         let all: Vec<_> = settings(text, &[]).into_iter().map(|setting| setting.value).collect();

@@ -331,11 +331,7 @@ fn what_a_gateway_cannot_promise_is_told() {
         &["a header that Semel itself sets"],
     );
     one_mistake("[defaults]\nkey_from = [\"fingerprint\"]\n", "2:1", &["2 to 16 parts"]);
-    one_mistake(
-        "[defaults]\nfingerprint_headers = [\"Date\"]\n",
-        "2:24",
-        &["cannot be part of a fingerprint"],
-    );
+    one_mistake("[defaults]\nfingerprint_headers = [\"Date\"]\n", "2:24", &["cannot be fingerprinted"]);
     one_mistake("[defaults]\nfingerprint_exclude = [\"a\"]\n", "2:24", &["is not a JSON pointer"]);
     one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is no status"]);
     one_mistake("[defaults]\nstatuses = { 500 = \"fine\" }\n", "2:20", &["\"not-applied\""]);

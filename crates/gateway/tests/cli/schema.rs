@@ -27,7 +27,7 @@ fn a_store_is_brought_to_its_tables_once() {
     let apply = || semel(&["schema", "apply", "--store", &scratch.store()]);
     let store = scratch.store();
     assert_eq!(apply().exits(0).out, format!("{store}: created the tables of schema 2\n"));
-    assert_eq!(apply().exits(0).out, format!("{store} has schema 2 already: nothing to do\n"));
+    assert_eq!(apply().exits(0).out, format!("{store} has schema 3 already: nothing to do\n"));
     semel(&["doctor", "--store", &store]).exits(0);
 
     let scratch = Scratch::new();
@@ -65,7 +65,7 @@ fn what_is_printed_can_be_piped_into_psql() {
     let store = database.store();
     let ran = database.psql("semel", &print(&store)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 2 already: nothing to do\n"));
+    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 3 already: nothing to do\n"));
 
     // Another schema of the same database, which its role may use and not create.
     database.server.sql("CREATE ROLE guest LOGIN; CREATE SCHEMA payments AUTHORIZATION guest");
@@ -73,7 +73,7 @@ fn what_is_printed_can_be_piped_into_psql() {
     assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "it may not create one");
     let ran = database.psql("guest", &print(&guest)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 2 already: nothing to do\n"));
+    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 3 already: nothing to do\n"));
     let doctored = semel(&["doctor", "--json", "--store", &guest]);
     assert!(!doctored.out.contains("schema-"), "{doctored:?}");
 }

@@ -119,7 +119,7 @@ async fn what_shadow_mode_would_have_done_is_logged_and_not_done() {
     }
     world.charge(8).await;
     let found = |words: &str| world.log().lines().any(|line| line.contains(words) && line.contains("pay"));
-    until(async || found("would have been answered with the stored outcome").then_some(())).await;
+    until(async || found("protection would have replayed the stored response").then_some(())).await;
     until(async || found("IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST").then_some(())).await;
     assert_eq!(world.calls(), 3);
 }

@@ -92,7 +92,7 @@ async fn at_the_end_of_the_drain_time_the_rest_is_cut_off_and_told_as_unknown() 
     if let Ok(reply) = told {
         assert!(!reply.is_acknowledged(), "{reply:?}");
     }
-    assert!(world.log().contains("what was cut off is told as unknown"), "{}", world.log());
+    assert!(world.log().contains("the outcome of what was cut off is unknown"), "{}", world.log());
     world.kill_and_restart(&flags);
     let retry = world.charge_settled(5).await;
     assert_eq!(retry.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));

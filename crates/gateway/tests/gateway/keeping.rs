@@ -166,7 +166,7 @@ async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_a
     world.reconfigure(&format!("{strict}{CARDS}{}", sealing(&world.scratch, "chosen", &["first"])));
     until(async || world.log().contains("cannot be used; the old one stays in force").then_some(())).await;
     let log = world.log();
-    assert!(log.contains("`/cards` are to be sealed") && log.contains("read at a start only"), "{log}");
+    assert!(log.contains("`/cards` must be sealed") && log.contains("read at a start only"), "{log}");
     assert_eq!(world.send(Ask::post("/x")).await.status, 201, "the old one holds on");
     // What is chosen holds at once, where the process has a key.
     let scratch = Scratch::new();

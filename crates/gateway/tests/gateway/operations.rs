@@ -320,7 +320,9 @@ async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start(
     let mut world = World::configured(terms, charged).await;
     world.gateway.kill();
     let said = world.gateway.said();
-    let told = |path: &str| said.contains(&format!("note: requests to {path} that show nothing"));
+    let told = |path: &str| {
+        said.contains(&format!("note: requests to {path} without anything that identifies their caller"))
+    };
     assert!(told("/partners") && !told("/sales"), "{said}");
 }
 

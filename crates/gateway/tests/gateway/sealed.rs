@@ -53,7 +53,7 @@ async fn without_its_key_a_sealed_answer_is_not_told_not_run_again_and_somebody_
         assert_eq!((told.status, told.code().as_deref()), (409, Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED")));
         assert!(!told.text().contains("4000"), "{told:?}");
         let log = &world.scratch.logged()[before..];
-        assert!(log.contains("a sealed outcome cannot be opened"), "{log}");
+        assert!(log.contains("a sealed response cannot be opened"), "{log}");
     }
     assert_eq!(world.upstream.seen_count(), 1, "it never ran again");
     let again = &world.ask(&["first"], &[OLD]).await[0];

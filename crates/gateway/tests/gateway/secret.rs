@@ -114,7 +114,7 @@ async fn another_secret_than_the_stores_is_refused_and_so_is_none_where_it_keeps
     let other = world.refused(Some("second"), None);
     assert!(other.contains("is not this store's") && other.contains("rotate to the other one"), "{other}");
     let none = world.refused(None, None);
-    assert!(none.contains("configured elsewhere and not on this node: configure it"), "{none}");
+    assert!(none.contains("which is not configured on this node; configure it"), "{none}");
     assert_eq!(world.charge(Some("first"), None, None).await, "charge 1", "replayed");
     assert_eq!(world.upstream.seen_count(), 1);
     let held = std::fs::read(world.scratch.file()).expect("the store's file");
@@ -131,7 +131,7 @@ async fn a_replacement_is_asked_for_by_the_file_and_every_node_needs_the_next_se
     let announced = "the hashing secret is being replaced: announced";
     assert_eq!(world.charge(Some("first"), Some("second"), Some(announced)).await, "charge 1", "replayed");
     let behind = world.refused(Some("first"), None);
-    assert!(behind.contains("configured elsewhere and not on this node: configure it"), "{behind}");
+    assert!(behind.contains("which is not configured on this node; configure it"), "{behind}");
     let too_early = world.refused(Some("second"), None);
     assert!(too_early.contains("configure it"), "{too_early}");
     // Whether or not every node has confirmed it by now.

@@ -265,7 +265,7 @@ fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
         assert_eq!(code, Some(1), "{told}");
         assert!(told.contains("semel.toml has a mistake\n"), "{told}");
         assert!(told.contains(&format!("semel.toml:{line}: ")) && told.contains(reason), "{told}");
-        let (_, mend) = told.split_once("\n    mend: ").expect("a remedy");
-        assert!(mend.starts_with(remedy), "{told}");
+        let (_, fix) = told.split_once("\n    fix: ").expect("a remedy");
+        assert!(fix.starts_with(remedy), "{told}");
     }
 }

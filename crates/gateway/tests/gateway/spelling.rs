@@ -80,7 +80,7 @@ async fn a_method_that_is_not_registered_is_protected_and_warned_about() {
         let reply = world.send(Ask::new(method, "/charges").key(KEY)).await;
         assert_eq!((reply.text(), reply.is_replay()), ("charge 1", is_replay), "{method}");
     }
-    assert!(world.log().contains("no registered HTTP method"), "{}", world.log());
+    assert!(world.log().contains("is not a registered HTTP method"), "{}", world.log());
 }
 
 #[test]

@@ -182,8 +182,12 @@ async fn lines_of(flags: &[&str], use_it: impl AsyncFnOnce(SocketAddr)) -> (Stri
         upstream.address
     ));
     let log = scratch.write("lines.json", "");
+    // Known beforehand: where only errors are logged, nothing says where it listens.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
     let process = Command::new(env!("CARGO_BIN_EXE_semel"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--config"])
+        .args(["serve", "--listen", &address.to_string(), "--admin", "off", "--config"])
         .arg(scratch.config())
         .args(flags)
         .stdin(Stdio::null())
@@ -197,13 +201,7 @@ async fn lines_of(flags: &[&str], use_it: impl AsyncFnOnce(SocketAddr)) -> (Stri
         let whole = written.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
     };
-    let address = until(async || {
-        let lines = lines();
-        let line = lines.iter().find(|line| line["fields"]["about"] == "listening")?;
-        let (_, address) = line["fields"]["message"].as_str()?.split_once("://")?;
-        address.parse::<SocketAddr>().ok()
-    })
-    .await;
+    until(async || tokio::net::TcpStream::connect(address).await.ok()).await;
     use_it(address).await;
     let asked = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
     assert!(asked.expect("kill runs").success());

@@ -3,7 +3,6 @@
 use super::database::Checked;
 use super::look::Seen;
 use crate::error::Error;
-use crate::hand::Unwritten;
 use semel::local::LocalWrites;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Unchanged, Write};
@@ -12,6 +11,16 @@ use sqlx::postgres::{PgArguments, PgDatabaseError, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _};
 use std::sync::Arc;
+
+/// Why the write was not made. The transaction is to be rolled back.
+#[derive(Debug)]
+pub(super) enum Unwritten {
+    /// What it expects does not stand there any more.
+    Conflict,
+    /// The transaction is not the one that the command was looked for in.
+    Left,
+    Failed(Error),
+}
 
 impl From<sqlx::Error> for Unwritten {
     fn from(error: sqlx::Error) -> Self {
@@ -23,7 +32,7 @@ impl From<sqlx::Error> for Unwritten {
 }
 
 /// A record's row, and what must stand there. Made before anything is written: it may be too large.
-pub struct RecordWrite {
+pub(super) struct RecordWrite {
     columns: RecordColumns,
     expect: Expect,
 }
@@ -31,6 +40,10 @@ pub struct RecordWrite {
 impl RecordWrite {
     pub(super) fn of(id: CommandId, write: &Write) -> Result<Self, semel_core::store::Error> {
         Ok(Self { columns: RecordColumns::of(id, &write.next)?, expect: write.expect })
+    }
+
+    pub(super) fn of_local(writes: &LocalWrites) -> Result<Self, semel_core::store::Error> {
+        Self::of(writes.id, &writes.write)
     }
 }
 

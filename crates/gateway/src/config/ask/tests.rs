@@ -112,7 +112,7 @@ fn an_address_that_cannot_be_asked_is_told() {
     one_mistake(
         "[defaults]\nprobe = true\n",
         "2:9",
-        &["`probe` is true or false", "a table, [defaults.probe], or \"off\""],
+        &["`probe`: expected a table, [defaults.probe], or \"off\", found `true`"],
     );
     one_mistake(&probe("colour = 1\n"), "3:1", &["unknown key `colour` in [defaults.probe]"]);
     one_mistake("[defaults.authorize]\n", "1:11", &["there is no path to ask before a replay"]);

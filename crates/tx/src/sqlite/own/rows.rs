@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{Row as _, Sqlite, SqliteConnection};
 
 /// The bytes that were read under each id.
-pub type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
+pub(super) type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
 
 /// Reads, under the file's write lock, what stands under the ids.
 pub(super) async fn look(
@@ -94,7 +94,7 @@ pub(super) async fn write_record(
 }
 
 /// A record's row, and what must stand there. Made before anything is written: it may be too large.
-pub struct RecordWrite {
+pub(super) struct RecordWrite {
     id: CommandId,
     columns: RecordColumns,
     expect: Expect,
@@ -103,6 +103,10 @@ pub struct RecordWrite {
 impl RecordWrite {
     pub(super) fn of(id: CommandId, write: &Write) -> Result<Self, store::Error> {
         Ok(Self { id, columns: RecordColumns::of(id, &write.next)?, expect: write.expect })
+    }
+
+    pub(super) fn of_local(writes: &LocalWrites) -> Result<Self, store::Error> {
+        Self::of(writes.id, &writes.write)
     }
 }
 
