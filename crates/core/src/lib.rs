@@ -4,9 +4,9 @@
 //! operator runs the job again. Semel recognises the same command, runs it once, stores its result and replays it. If
 //! nobody can prove what happened, it reports `UNKNOWN`.
 //!
-//! **Contents**: data and pure functions. How a command is recognised ([`key`], [`scope`],
+//! **What lives here**: data and pure functions. How a command is recognised ([`key`], [`scope`],
 //! [`fingerprint`](mod@fingerprint)), what is stored for it ([`record`], [`policy`], [`outcome`], [`codec`],
-//! [`store`]), and how it may change ([`machine`], [`classify`](mod@classify)). **Never here**: I/O, an async
+//! [`store`]), and how it may change ([`machine`], [`classify`](mod@classify)). **What must never**: I/O, an async
 //! runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so a model checker can explore every order
 //! of events with the production code.
 //!

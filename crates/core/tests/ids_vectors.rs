@@ -31,17 +31,17 @@ struct Case {
 #[derive(Deserialize)]
 #[serde(tag = "source", rename_all = "kebab-case")]
 enum Who {
-    Header(Name),
+    Header(Named),
     Jwt { issuer: String, subject: String },
-    ApiKey(Name),
-    Cookie(Name),
-    Mtls(Name),
+    ApiKey(Named),
+    Cookie(Named),
+    Mtls(Named),
     Authorization { scheme: String, credentials: Option<String>, credentials_hex: Option<String> },
 }
 
 /// A name as text, or as hexadecimal digits where it is not UTF-8, and what it was found in.
 #[derive(Deserialize)]
-struct Name {
+struct Named {
     name: Option<String>,
     name_hex: Option<String>,
     found_in: Option<String>,
@@ -101,7 +101,7 @@ fn bytes(text: Option<&String>, hex: Option<&String>) -> Vec<u8> {
     }
 }
 
-fn named(by: fn(Vec<u8>) -> Identity, who: &Name) -> Identity {
+fn named(by: fn(Vec<u8>) -> Identity, who: &Named) -> Identity {
     let identity = by(bytes(who.name.as_ref(), who.name_hex.as_ref()));
     match &who.found_in {
         Some(what) => identity.found_in(what),

@@ -33,8 +33,8 @@
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! **Contents**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
-//! reconcile. **Never here**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
+//! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
+//! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 //!
 //! # Three ways to use it
 //!

@@ -32,9 +32,6 @@ impl Code {
             Self::NotRetained => {
                 "The request was processed, but its response was not retained. Look up the result in the service's own data; do not repeat the request."
             }
-            Self::Quota => {
-                "Nothing was run. Wait as long as Retry-After says, then send it with the same key."
-            }
             Self::TooLarge => "Nothing was run. Send a smaller body; you may use the same key.",
             Self::AttemptsExhausted => {
                 "No attempt took effect. Treat the operation as failed; use a new key to try again."
@@ -49,7 +46,7 @@ impl Code {
             Self::NotFound => {
                 "Use the same credential as for the original request; operations of other callers are not shown."
             }
-            Self::Busy | Self::ClockNotTrusted | Self::StoreUnavailable => {
+            Self::Quota | Self::Busy | Self::ClockNotTrusted | Self::StoreUnavailable => {
                 "Nothing was run. Wait as long as Retry-After says, then send it with the same key."
             }
         }

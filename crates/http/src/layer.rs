@@ -260,7 +260,7 @@ impl Shared {
                 "the store cannot be reached, so the request was forwarded without protection (store_down = \"pass\")"
             ),
             EventKind::WeakKey(weakness) => {
-                tracing::warn!(operation, "a weak idempotency key was accepted: {weakness}")
+                tracing::warn!(operation, "a weak idempotency key was accepted: {weakness}");
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Makes the side effects of HTTP and unary gRPC requests happen once: a tower layer over [`semel`].
 //!
-//! **Contents**: from a request to an intent, and from an outcome to a response. **Never here**: a rule about what a
+//! **What lives here**: from a request to an intent, and from an outcome to a response. **What must never**: a rule about what a
 //! record means (that is [`semel::core::machine`]), a socket, or a configuration file.
 //!
 //! ```

@@ -1,7 +1,7 @@
 //! Stores in SQL databases.
 //!
-//! **Contents**: the embedded store on [SQLite](sqlite) (feature `sqlite`, on by default) and the store on a
-//! [PostgreSQL](postgres) server (feature `postgres`). **Never here**: a rule about what a record means; a store
+//! **What lives here**: the embedded store on [SQLite](sqlite) (feature `sqlite`, on by default) and the store on a
+//! [PostgreSQL](postgres) server (feature `postgres`). **What must never**: a rule about what a record means; a store
 //! compares and swaps.
 
 #[cfg(feature = "sqlite")]

@@ -1,6 +1,6 @@
 //! Shared support for the tests of several crates.
 //!
-//! **Contents**: files, clients, servers, and the service behind the gateway. **Never here**: a dependency on our own
+//! **What lives here**: files, clients, servers, and the service behind the gateway. **What must never**: a dependency on our own
 //! crates, or an option that only one test program needs.
 
 #[cfg(feature = "http")]

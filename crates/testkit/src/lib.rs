@@ -1,7 +1,7 @@
 //! Tests that a store keeps its promises.
 //!
-//! **Contents**: the contract suite for stores, a fake clock, a store and a network that fail on demand, a workload
-//! and the checks of its result. **Never here**: sleeping, unless a plan delays the network; a test that can pass
+//! **What lives here**: the contract suite for stores, a fake clock, a store and a network that fail on demand, a workload
+//! and the checks of its result. **What must never**: sleeping, unless a plan delays the network; a test that can pass
 //! without its subject.
 //!
 //! # Testing your own store

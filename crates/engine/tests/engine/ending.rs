@@ -260,7 +260,7 @@ async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
         match told {
             RunError { reason: RunErrorReason::Unknown, .. } => assert!(!reserved),
             RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => {
-                assert!(reserved)
+                assert!(reserved);
             }
             other => panic!("{other:?}"),
         }

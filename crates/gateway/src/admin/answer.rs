@@ -143,12 +143,11 @@ impl Stored {
         let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
         let mut stored = Self { headers: Some(pairs(&outcome.headers)), trailers, ..Self::outside(outcome) };
         if let Body::Kept(bytes) = &outcome.body {
-            match str::from_utf8(bytes) {
-                Ok(text) => stored.body = Some(text.to_owned()),
-                Err(_) => {
-                    stored.body_base64 = Some(base64::encode(bytes));
-                    stored.body_base64_old.clone_from(&stored.body_base64);
-                }
+            if let Ok(text) = str::from_utf8(bytes) {
+                stored.body = Some(text.to_owned());
+            } else {
+                stored.body_base64 = Some(base64::encode(bytes));
+                stored.body_base64_old.clone_from(&stored.body_base64);
             }
         }
         stored

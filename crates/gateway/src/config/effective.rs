@@ -126,7 +126,7 @@ fn table(
         keys.insert(key, (at, Setting { table: label.clone(), key: (*key).to_owned(), value, source }));
     }
     let mut keys: Vec<_> = keys.into_values().collect();
-    keys.sort_by(|one, other| one.0.cmp(&other.0));
+    keys.sort_by_key(|key| key.0);
     found.extend(keys.into_iter().map(|(_, setting)| setting));
     for (key, list) in below {
         for (index, entry) in (1..).zip(list.iter()) {

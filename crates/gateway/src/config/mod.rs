@@ -215,28 +215,39 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
     }
 }
 
-fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
-    let over = over.clone();
-    let listen_table = top.table("listen", "[listen]");
-    let mut listen = service::listen(&listen_table);
+fn listening(top: &Table<'_, '_>, over: &Overrides) -> listen::Options {
+    let table = top.table("listen", "[listen]");
+    let mut listen = service::listen(&table);
     listen.address = over.listen.unwrap_or(listen.address);
-    listen.tls = over.tls.or(listen.tls);
+    listen.tls = over.tls.clone().or(listen.tls);
     listen.connections_max = over.connections_max.unwrap_or(listen.connections_max);
     listen.drain = over.drain.unwrap_or(listen.drain);
-    service::check_clients(&listen_table, &listen);
-    listen_table.end();
+    service::check_clients(&table, &listen);
+    table.end();
+    listen
+}
 
-    let upstream_table = top.table("upstream", "[upstream]");
-    let is_target_given = over.target.is_some();
-    let (target, mut upstream, host) = service::upstream(&upstream_table);
-    let target = over.target.or(target);
-    let forwarded_by = service::forwarded_by(&upstream_table);
-    let upstream_at = upstream_table.span_of("url").filter(|_| !is_target_given);
-    upstream_table.end();
+/// What flags say of the upstream outranks the file.
+fn set_upstream(upstream: &mut upstream::Options, over: &Overrides) {
     upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
     upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
     upstream.is_fresh_when_protected = over.fresh_connections.unwrap_or(upstream.is_fresh_when_protected);
-    upstream.tls = over.upstream_tls.unwrap_or(upstream.tls);
+    if let Some(tls) = &over.upstream_tls {
+        upstream.tls = tls.clone();
+    }
+}
+
+fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
+    let over = over.clone();
+    let listen = listening(top, &over);
+    let upstream_table = top.table("upstream", "[upstream]");
+    let is_target_given = over.target.is_some();
+    let (target, mut upstream, host) = service::upstream(&upstream_table);
+    let target = over.target.clone().or(target);
+    let forwarded_by = service::forwarded_by(&upstream_table);
+    let upstream_at = upstream_table.span_of("url").filter(|_| !is_target_given);
+    upstream_table.end();
+    set_upstream(&mut upstream, &over);
 
     let admin_table = top.table("admin", "[admin]");
     let admin = admin::read(&admin_table, over.admin);

@@ -151,7 +151,7 @@ impl<'p, 'i> Table<'p, 'i> {
     /// A number without its unit, where a text with one is wanted; `suggest` makes that of the digits.
     fn without_unit(&self, key: &str, value: &Value<'_>, wanted: &str, suggest: impl Fn(&str) -> String) {
         let number = value.get_ref().as_integer().filter(|number| number.radix() == 10);
-        let Some(digits) = number.map(|number| number.as_str()) else {
+        let Some(digits) = number.map(toml::de::DeInteger::as_str) else {
             let example = suggest("10");
             return self.wrong(key, value, &format!("{wanted} such as {example}"));
         };

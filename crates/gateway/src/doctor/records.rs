@@ -185,7 +185,9 @@ pub(crate) mod tests {
         let now = count(&store, &mut report).await.expect("an answer");
         unknown(&store, now, &mut report, &mut found).await.expect("an answer");
         due(&store, Now::from, &mut report, &mut found).await.expect("an answer");
-        found.into_iter().for_each(|finding| report.find(finding));
+        for finding in found {
+            report.find(finding);
+        }
         report
     }
 

@@ -164,9 +164,10 @@ fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
     let Some(before) = known.replace(codes.clone()) else { return };
     for Hazard { severity, code, what, mend } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
     {
-        match severity {
-            Severity::Danger => tracing::error!(code, fix = %mend, "the store has become less safe: {what}"),
-            _ => tracing::warn!(code, fix = %mend, "the store has changed: {what}"),
+        if *severity == Severity::Danger {
+            tracing::error!(code, fix = %mend, "the store has become less safe: {what}");
+        } else {
+            tracing::warn!(code, fix = %mend, "the store has changed: {what}");
         }
     }
     for code in before.difference(&codes) {

@@ -110,7 +110,9 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
                     let operation_id = operation_id.map(|id| id.to_string());
                     let kind = UpstreamError::of(&failed);
                     tracing::warn!(%upstream, operation_id, kind = kind.name(), %cause, "{}", failed.failure);
-                    counting.iter().for_each(|Counting(count)| count(kind));
+                    if let Some(Counting(count)) = &counting {
+                        count(kind);
+                    }
                 }
                 failed.failure
             });

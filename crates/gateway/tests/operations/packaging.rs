@@ -61,7 +61,7 @@ fn the_manifests_fit_their_schemas_and_nothing_runs_as_root() {
 #[test]
 fn the_configuration_for_compose_has_no_mistake() {
     let scratch = Scratch::new();
-    let secret = scratch.write("hashing_secret", &"5e".repeat(32));
+    let secret = scratch.write("hashing_secret", "5e".repeat(32));
     let shipped = text("packaging/compose/semel.toml");
     let own = shipped.replace("/run/secrets/hashing_secret", &secret.to_string_lossy());
     assert_ne!(own, shipped, "compose.yml hands the secret over as a file");

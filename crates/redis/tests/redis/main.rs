@@ -18,6 +18,9 @@ mod storm;
 #[path = "../../../sql/tests/storm/mod.rs"]
 mod storms;
 mod tls;
+
+// The storms that the stores share use it.
+use semel as _;
 mod ttl;
 mod waiters;
 mod world;

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(super) struct Queue<T> {
-    held: Mutex<Waiting<T>>,
+    held: Mutex<Contents<T>>,
     filled: Condvar,
     /// More items than this are refused: an error is better than a long wait.
     waiting_max: usize,
@@ -18,7 +18,7 @@ pub(super) struct Queue<T> {
     weigh: fn(&T) -> usize,
 }
 
-struct Waiting<T> {
+struct Contents<T> {
     waiting: VecDeque<T>,
     /// The total weight of the waiting items.
     weight: usize,
@@ -38,23 +38,23 @@ enum Door {
 
 impl<T> Queue<T> {
     pub(super) fn new(waiting_max: usize, weight_max: usize, weigh: fn(&T) -> usize) -> Self {
-        let held = Waiting { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
+        let held = Contents { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
         Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max, weight_max, weigh }
     }
 
-    fn has_room(&self, held: &Waiting<T>, weight: usize) -> bool {
+    fn has_room(&self, held: &Contents<T>, weight: usize) -> bool {
         let is_light = held.weight.saturating_add(weight) <= self.weight_max;
         held.waiting.len() < self.waiting_max && (is_light || held.waiting.is_empty())
     }
 
-    fn pop(&self, held: &mut Waiting<T>) -> Option<T> {
+    fn pop(&self, held: &mut Contents<T>) -> Option<T> {
         let item = held.waiting.pop_front()?;
         held.weight -= (self.weigh)(&item);
         Some(item)
     }
 
     /// No foreign code runs under the lock, so its data is consistent even after a panic.
-    fn held(&self) -> MutexGuard<'_, Waiting<T>> {
+    fn held(&self) -> MutexGuard<'_, Contents<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl<T> Queue<T> {
 
     fn fill(
         &self,
-        mut held: MutexGuard<'_, Waiting<T>>,
+        mut held: MutexGuard<'_, Contents<T>>,
         into: &mut Vec<T>,
         count_max: usize,
         weight_max: usize,
@@ -147,7 +147,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn filled<'a>(&self, mut held: MutexGuard<'a, Waiting<T>>) -> Option<MutexGuard<'a, Waiting<T>>> {
+    fn filled<'a>(&self, mut held: MutexGuard<'a, Contents<T>>) -> Option<MutexGuard<'a, Contents<T>>> {
         while held.waiting.is_empty() {
             if held.door != Door::Open {
                 return None;

@@ -51,7 +51,7 @@ async fn a_batch_of_every_kind_of_write_gives_each_its_own_answer() {
     let schema = Schema::new();
     let store = opened(&schema).await;
     // Of each kind, every other one meets what it expects.
-    let is_met = |number: u64| number / 4 % 2 == 0;
+    let is_met = |number: u64| (number / 4).is_multiple_of(2);
     let has_record = |number: u64| if number % 4 < 2 { !is_met(number) } else { is_met(number) };
     for number in (0..MANY).filter(|number| has_record(*number)) {
         assert!(is_done(

@@ -69,7 +69,9 @@ impl Args {
                     let records = looked?;
                     let now = SystemClock.now();
                     if is_json {
-                        records.iter().for_each(|record| say(&record.to_string()));
+                        for record in &records {
+                            say(&record.to_string());
+                        }
                     } else if !records.is_empty() {
                         let rows: Vec<_> = records.iter().map(|record| row(record, now, screen)).collect();
                         say(&table.lines(&rows).join("\n"));

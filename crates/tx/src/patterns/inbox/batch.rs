@@ -111,7 +111,7 @@ impl Inbox {
                 }
                 Tried::Failed => mode = Mode::Savepoints,
                 Tried::CommitRefused(_) if C::CHECKS_DEFERRED && mode != Mode::Checked => {
-                    mode = Mode::Checked
+                    mode = Mode::Checked;
                 }
                 Tried::CommitRefused(error) => return Err(error),
                 Tried::Again(error) if restarts == RESTARTS_MAX => return Err(error),
@@ -238,7 +238,17 @@ where
     B: Sync,
     W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
 {
-    let error = if mode != Mode::Plain {
+    let error = if mode == Mode::Plain {
+        match work(connection, message).await {
+            Ok(()) => {
+                if C::ENDS_TRANSACTIONS {
+                    prove_open(connection).await?;
+                }
+                return Ok(Ok(()));
+            }
+            Err(error) => error,
+        }
+    } else {
         let mut savepoint = connection.begin().await.map_err(failed::<C>)?;
         let mut worked = work(&mut savepoint, message).await;
         if worked.is_ok() && mode == Mode::Checked {
@@ -255,16 +265,6 @@ where
                 savepoint.rollback().await.map_err(failed::<C>)?;
                 error
             }
-        }
-    } else {
-        match work(connection, message).await {
-            Ok(()) => {
-                if C::ENDS_TRANSACTIONS {
-                    prove_open(connection).await?;
-                }
-                return Ok(Ok(()));
-            }
-            Err(error) => error,
         }
     };
     match fault_in::<C>(&*error) {
