@@ -200,7 +200,7 @@ fn admin_paths(docs: &Docs<'_>) -> Vec<Violation> {
     let mut documented = Vec::new();
     for file in docs.below("docs/guide/src/") {
         for (path, place) in places(file, is_part) {
-            let ours = ["/v1/records", "/v1/claims", "/v1/clock", "/v1/shadow"];
+            let ours = ["/v1/records", "/v1/claims", "/v1/clock", "/v1/inboxes", "/v1/shadow"];
             if let Some(at) =
                 path.find("/v1/").filter(|at| ours.iter().any(|our| path[*at..].starts_with(our)))
             {
