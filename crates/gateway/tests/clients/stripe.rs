@@ -67,7 +67,7 @@ fn its_retries_of_what_nobody_knows_are_told_so_and_charge_nothing_more() {
 #[test]
 fn what_the_demo_invites_to_try_with_it_works() {
     let demo = Demo::new();
-    demo.process.wait_for(|line| line.contains("Stripe's own package for Python").then_some(()));
+    demo.process.wait_for(|line| line.contains("Stripe's Python package").then_some(()));
     // On a busy machine its two retries may be too few for a patience of 0.2 s; all else is as it stands there.
     let mut program = "import stripe\nstripe.max_network_retries = 20\n".to_owned();
     while !program.contains("print(") {
