@@ -92,6 +92,13 @@ impl RedisServer {
         let of = format!("127.0.0.1 {}", self.port);
         let replica = Self::start_program(self.program.clone(), dir, &["--replicaof", &of]);
         wait_until("the replica follows", || replica.info("master_link_status") == "up");
+        // Until its log is written anew after the first synchronisation, a killed replica comes back without that.
+        wait_until("the replica's log is written", || {
+            let persistence = replica.ask("INFO persistence").text();
+            ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+                .iter()
+                .all(|line| persistence.contains(line))
+        });
         replica
     }
 
