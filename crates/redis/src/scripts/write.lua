@@ -71,12 +71,14 @@ local function place(value)
     return string.sub(value, 74, 81) .. id
 end
 
--- The safety net: a week after the record's end the server may remove what no sweeper did.
-local left
+-- The safety net: a week after the record's end the server may remove what no sweeper did. A moment, and not a duration: the clock
+-- that `TIME` reads may be a millisecond from the one that a duration is added to.
+local expires
 if ARGV[4] ~= '' then
-    local now = ARGV[7] ~= '' and tonumber(ARGV[7]) or tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-    left = math.max(tonumber(ARGV[4]) - now, 0) + WEEK
-    if left > CENTURY then left = nil end
+    local clock = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    local now = ARGV[7] ~= '' and tonumber(ARGV[7]) or clock
+    local left = math.max(tonumber(ARGV[4]) - now, 0) + WEEK
+    if left <= CENTURY then expires = clock + left end
 end
 
 -- From here on everything succeeds. What finds the record is there before it, and goes after it.
@@ -87,8 +89,8 @@ else
     redis.call('ZADD', KEYS[4], 0, place(next))
     redis.call('SET', KEYS[1], next)
     -- SET drops a time to live by itself; that a live record has none must not depend on which command writes it.
-    if left then
-        redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
+    if expires then
+        redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', expires))
     elseif exists then
         redis.call('PERSIST', KEYS[1])
     end
