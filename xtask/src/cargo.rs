@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_ended_and_one_that_fails_says_why() {
+    fn a_hanging_command_is_ended_and_a_failing_one_says_why() {
         let shell = |script: &str| {
             let mut command = program("sh");
             command.args(["-c", script]);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_run_names_all_that_it_left_out_and_a_full_run_has_nothing_to_name() {
+    fn a_fast_run_lists_what_it_left_out() {
         let text = Selection::Fast.left_out().unwrap();
         assert!(
             SLOW.iter()

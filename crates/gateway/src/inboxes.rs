@@ -1,7 +1,6 @@
-//! What the inboxes of applications hold, in the store's database.
+//! What the inboxes of applications contain: the report of the admin address and of `semel inbox stats`.
 //!
-//! What lives here: the report that the admin address and `semel inbox stats` both give. What must never: a number that nobody counted; a duplicate
-//! writes nothing, so that only the consumer that met it knows of it.
+//! A duplicate writes nothing, so only the consumer that received it can count it.
 
 use semel::archive::rfc3339;
 use semel::core::store::InboxCensus;

@@ -1,7 +1,4 @@
-//! JSON from strangers.
-//!
-//! What lives here: values in which every member of an object stands once, at any depth. What must never: a choice between two
-//! members of one name; whoever wrote them may have meant the other one.
+//! JSON from untrusted sources. An object with two members of one name is refused, at any depth.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -103,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_not_only_one_is_refused() {
+    fn only_a_single_object_is_accepted() {
         for text in ["", "1", "[]", "\"a\"", "null", "{}{}", "{} x", "{\"a\":1,}", "{\"a\":\"\\ud800\"}"] {
             assert_eq!(object(text.as_bytes()), None, "{text}");
         }

@@ -1,6 +1,4 @@
-//! Where log lines go.
-//!
-//! What lives here: the one subscriber. What must never: a key, a token or a body in a log line.
+//! Sets up the log. Keys, tokens and bodies are never logged.
 
 use crate::serve::requests;
 use crate::trace::Spans;

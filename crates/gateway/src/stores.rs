@@ -1,7 +1,4 @@
-//! Which stores there are, and which one a URL means.
-//!
-//! What lives here: the one list of stores. What must never: a rule about what a record means, or a fall-back to another store
-//! than the one that was named.
+//! The list of stores, and which one a URL names.
 
 use semel::core::store::{Backend, Error, Inspection, OpenOptions, Store};
 use semel::memory;
@@ -126,7 +123,7 @@ impl FromStr for Url {
             // The rest may hold a password: it is not repeated.
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
             let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
-            return Err(format!("this version of Semel has no store for {shown}; there are {forms}"));
+            return Err(format!("this version of Semel has no store for {shown}; it has {forms}"));
         };
         backend.check(address)?;
         Ok(Self { backend, address: address.to_owned() })

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_the_store_is_and_how_it_is_used() {
+    fn a_url_names_the_store_and_its_settings() {
         let plain = address("//cache.example");
         assert_eq!(plain.hosts, [Host { name: "cache.example".to_owned(), port: 6379 }]);
         assert_eq!((&*plain.prefix, plain.buckets, plain.database), ("semel", None, 0));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_read_from_where_the_url_says() {
+    fn a_password_is_read_from_the_place_in_the_url() {
         let folder = semel_test_support::ScratchDir::new("redis-password");
         let path = folder.write("password", "hunter2\n");
         let read = address(&format!("//h?password=file:{}", path.display())).credentials().expect("read");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_what_can() {
+    fn a_meaningless_url_is_refused_with_a_correct_form() {
         for (text, words) in [
             ("h", "redis://"),
             ("//", "hosts"),

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_an_id_are_told_apart() {
+    fn parts_of_an_id_are_distinguished() {
         let id = |group, topic, message: &'static [u8]| MessageId { group, topic, message }.digest();
         let ids = [
             id("a", "b", b"c"),

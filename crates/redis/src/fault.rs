@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_says_whom_to_ask() {
+    fn a_cluster_redirects_to_the_right_server() {
         let host = Host { name: "10.0.0.1".to_owned(), port: 7001 };
         assert_eq!(Refusal::of("MOVED 3999 10.0.0.1:7001", true), Refusal::Moved(host.clone()));
         assert_eq!(Refusal::of("ASK 3999 10.0.0.1:7001", true), Refusal::Ask(host));

@@ -98,8 +98,8 @@ async fn see(link: &Link) -> Result<Seen, Error> {
 /// What is dangerous about servers that are named together.
 fn of_several(seen: &[masters::Seen]) -> Option<Hazard> {
     if let Some(cause) = masters::rivals(seen) {
-        let mend = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
-        return Some(danger("redis-two-masters", cause, mend));
+        let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
+        return Some(danger("redis-two-masters", cause, fix));
     }
     masters::stranger(seen).map(|stranger| {
         let what = format!(
@@ -208,12 +208,12 @@ fn of_facts(seen: &Seen, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
     found
 }
 
-fn danger(code: &'static str, what: String, mend: &str) -> Hazard {
-    Hazard { severity: Severity::Danger, code, what, mend: mend.to_owned() }
+fn danger(code: &'static str, what: String, fix: &str) -> Hazard {
+    Hazard { severity: Severity::Danger, code, what, fix: fix.to_owned() }
 }
 
-fn notice(code: &'static str, what: &str, mend: &str) -> Hazard {
-    Hazard { severity: Severity::Notice, code, what: what.to_owned(), mend: mend.to_owned() }
+fn notice(code: &'static str, what: &str, fix: &str) -> Hazard {
+    Hazard { severity: Severity::Notice, code, what: what.to_owned(), fix: fix.to_owned() }
 }
 
 fn unverified(what: &str) -> Hazard {
@@ -221,7 +221,7 @@ fn unverified(what: &str) -> Hazard {
         severity: Severity::Unverified,
         code: "redis-unverified",
         what: format!("{what}; it may lose acknowledged writes"),
-        mend:
+        fix:
             "allow the store's user CONFIG GET and INFO, or check the settings by hand: the guide lists them"
                 .to_owned(),
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_not_taken_for_sound() {
+    fn a_setting_that_cannot_be_read_is_not_assumed_safe() {
         let seen = Seen { hidden: Some("NOPERM".to_owned()), ..Seen::default() };
         let found = of_facts(&seen, false, false);
         assert_eq!(found.len(), 1);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_of_somebody_else_is_a_stranger() {
+    fn a_replica_of_another_master_is_unrelated() {
         let master = seen(1, false, Some("a"), "x");
         assert_eq!(stranger(&[master.clone(), seen(2, true, Some("b"), "x")]), None);
         assert_eq!(stranger(&[seen(2, true, Some("b"), "y")]), None, "nobody to compare with");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_redis_is_refused() {
+    fn a_server_that_is_not_redis_is_refused() {
         for text in ["HTTP/1.1 400\r\n", "$x\r\n", "$99999999999\r\n", "\r\n"] {
             assert!(decode(&mut BytesMut::from(text)).is_err(), "{text:?}");
         }

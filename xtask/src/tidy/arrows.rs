@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_the_table_does_not_know_is_told_where_to_go() {
+    fn an_unknown_crate_is_reported_with_what_to_do() {
         let told = told(&check(&workspace(&[("semel-utils", &[])])));
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("add it to ALLOWED in xtask/src/tidy/arrows.rs"), "{}", told[0]);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_by_the_same_list_is_left_and_anything_else_is_made_anew() {
+    fn an_up_to_date_environment_is_kept_and_another_is_rebuilt() {
         let folder = std::env::temp_dir().join(format!("semel-xtask-provided-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let times = |expected: usize, answer: Result<(), String>| {

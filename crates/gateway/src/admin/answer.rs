@@ -1,7 +1,5 @@
-//! Answers as they pass through the admin address: what a worker or an operator brings, and what is shown of a stored one.
-//!
-//! What lives here: the way between a JSON document and an [`Outcome`]. What must never: a header kept that would make a
-//! replay lie about its own length, or a byte changed.
+//! Stored responses in JSON: those that workers and operators send, and those that are shown. Headers that would make
+//! a replay wrong about its length are dropped.
 
 use super::input::whole;
 use super::problem::Problem;
@@ -17,7 +15,7 @@ use utoipa::ToSchema;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GivenResponse)]
-pub(super) struct Given {
+pub(super) struct GivenResponse {
     /// The HTTP status.
     #[serde(deserialize_with = "status")]
     #[schema(minimum = 200, maximum = 599)]
@@ -68,7 +66,7 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 #[expect(dead_code, reason = "describes two texts in a row to those who read the description")]
 pub(super) struct HeaderPair(Vec<String>);
 
-impl Given {
+impl GivenResponse {
     /// Whether the answer reads as a refusal.
     pub(super) fn is_refusal(&self) -> bool {
         self.status >= 400
@@ -77,7 +75,7 @@ impl Given {
     /// What is kept of it.
     pub(super) fn into_outcome(self) -> Result<Outcome, Problem> {
         if !(200..600).contains(&self.status) {
-            return Err(Problem::invalid("The status of the response has to be one from 200 to 599."));
+            return Err(Problem::invalid("The status of the response must be from 200 to 599."));
         }
         let encoded = one_of("bodyBase64", self.body_base64, "body_base64", self.body_base64_old)?;
         let body = match (self.body, encoded) {
@@ -95,7 +93,7 @@ impl Given {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
             let (Ok(name), Ok(value)) = (name, value) else {
-                return Err(Problem::invalid("A header of the response is none that HTTP could carry."));
+                return Err(Problem::invalid("A header of the response is not valid in HTTP."));
             };
             headers
                 .try_append(name, value)
@@ -109,7 +107,7 @@ impl Given {
 /// An answer that is kept.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoredResponse)]
-pub(super) struct Stored {
+pub(super) struct StoredResponse {
     /// How the status is to be read: `http`, `grpc` or `value`.
     protocol: &'static str,
     /// The status; a value has none.
@@ -137,7 +135,7 @@ pub(super) struct Stored {
     trailers: Option<Vec<(String, String)>>,
 }
 
-impl Stored {
+impl StoredResponse {
     /// All of it, for whoever may see it.
     pub(super) fn whole(outcome: &Outcome) -> Self {
         let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
@@ -178,7 +176,7 @@ mod tests {
     use super::*;
 
     fn given(text: &str) -> Result<Outcome, Problem> {
-        serde_json::from_str::<Given>(text).expect("a response").into_outcome()
+        serde_json::from_str::<GivenResponse>(text).expect("a response").into_outcome()
     }
 
     #[test]
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_response_could_be_is_refused() {
+    fn an_impossible_response_is_refused() {
         for bad in [
             r#"{"status": 100}"#,
             r#"{"status": 600}"#,

@@ -1,16 +1,13 @@
-//! Claims by workers that speak HTTP: one attempt for each command, whoever asks first.
-//!
-//! What lives here: from a claim's document to an intent, and from what the engine answers to a response. What must never: an
-//! answer that says "yours" about an attempt that is not known to be stored.
+//! Claims for workers over HTTP: one attempt per command. A claim is granted only if it is known to be stored.
 
 use super::Shared;
-use super::answer::{Stored, one_of};
+use super::answer::{StoredResponse, one_of};
 use super::digits;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::{Json, whole};
 use super::output::json;
 use super::problem::{Document, Problem};
-use super::view::Name;
+use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -73,7 +70,7 @@ pub(super) enum Mode {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = Claim)]
-pub(super) struct Wanted {
+pub(super) struct ClaimRequest {
     /// What is asked for. The same key under another operation is another command.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     operation: String,
@@ -143,7 +140,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Claimed)]
-pub(super) struct Yours {
+pub(super) struct ClaimResponse {
     /// Always `claimed`.
     result: &'static str,
     /// The public name of the command, the same on every attempt: hand it to whatever system the effect happens in.
@@ -162,24 +159,24 @@ pub(super) struct Yours {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Replayed)]
-pub(super) struct Done {
+pub(super) struct ReplayedClaim {
     /// Always `replayed`.
     result: &'static str,
     /// The public name of the command.
     operation_id: String,
     /// The state that it led to. `FAILED_NOT_REPLAYABLE` only where this claim waited: the next one is the next attempt.
-    state: Name,
+    state: ApiState,
     /// Until when it is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     /// What was answered.
-    response: Stored,
+    response: StoredResponse,
 }
 
 /// Claims an attempt, or tells what came of it before.
-#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = Wanted, responses(
-    (status = 200, description = "It was done before", body = Done),
-    (status = 201, description = "The attempt is yours", body = Yours),
+#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = ClaimRequest, responses(
+    (status = 200, description = "It was done before", body = ReplayedClaim),
+    (status = 201, description = "The attempt is yours", body = ClaimResponse),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -194,8 +191,8 @@ pub(super) struct Done {
 ))]
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
-    Json(wanted): Json<Wanted>,
+    Extension(who): Extension<Principal>,
+    Json(wanted): Json<ClaimRequest>,
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
@@ -206,7 +203,7 @@ pub(super) async fn claim(
     }
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
-        Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
+        Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &claim_response(&lease))),
         Claimed::Answered(answer)
             if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
         {
@@ -214,11 +211,11 @@ pub(super) async fn claim(
         }
         Claimed::Answered(answer) => answer,
     };
-    told(answer, engine.has_reconciler(&operation))
+    respond(answer, engine.has_reconciler(&operation))
 }
 
-fn yours(lease: &semel::Lease) -> Yours {
-    Yours {
+fn claim_response(lease: &semel::Lease) -> ClaimResponse {
+    ClaimResponse {
         result: "claimed",
         operation_id: lease.operation_id().to_string(),
         token: digits::text(&lease.token().bits().to_be_bytes()),
@@ -229,29 +226,30 @@ fn yours(lease: &semel::Lease) -> Yours {
 }
 
 /// What a worker is told that has nothing to run. `is_asked_about`: whether a reconciler looks into doubts.
-fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
-    let Answer { operation_id: id, outcome: told } = answer;
-    let problem = match told {
+fn respond(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
+    let Answer { operation_id: id, outcome: respond } = answer;
+    let problem = match respond {
         RequestOutcome::Replayed(replayed) => {
-            let document = Done {
+            let document = ReplayedClaim {
                 result: "replayed",
                 operation_id: id.to_string(),
                 state: replayed.stored.state.into(),
                 expires_at: replayed.stored.expires_at.map(rfc3339::text),
-                response: Stored::whole(&replayed.outcome),
+                response: StoredResponse::whole(&replayed.outcome),
             };
             return Ok(json(StatusCode::OK, &document));
         }
         RequestOutcome::InProgress { retry_after } => {
-            let detail = "Another attempt is under way. Claim again later, with the same key and payload.";
+            let detail = "Another attempt is running. Claim again later, with the same key and payload.";
             semel_http::Problem::new(Code::InProgress, detail).retryable_after(retry_after)
         }
         RequestOutcome::Mismatch => {
-            let detail = "The key was used for another payload. Nothing was claimed; a different intent needs a key of its own.";
+            let detail = "The key was used for another payload. Nothing was claimed; another operation \
+                needs another key.";
             semel_http::Problem::new(Code::Mismatch, detail)
         }
         RequestOutcome::Expired => {
-            let detail = "It was done, so long ago that its outcome is no longer kept. Nothing was claimed.";
+            let detail = "It was done before, but its outcome is no longer stored. Nothing was claimed.";
             semel_http::Problem::new(Code::Expired, detail)
         }
         RequestOutcome::ClockNotTrusted { retry_after } => {
@@ -260,7 +258,7 @@ fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
             semel_http::Problem::new(Code::ClockNotTrusted, detail).retryable_after(retry_after)
         }
         RequestOutcome::AttemptsExhausted => {
-            let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
+            let detail = "All allowed attempts were made, and none took effect. Nothing was claimed.";
             semel_http::Problem::new(Code::AttemptsExhausted, detail)
         }
         RequestOutcome::Unknown { repeatable } => unknown(repeatable || is_asked_about),
@@ -271,8 +269,8 @@ fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
 }
 
 fn unknown(doubt_ends: bool) -> semel_http::Problem {
-    let detail = "Whether an earlier attempt took effect cannot be told. Nothing was claimed; somebody has to find out and \
-                  resolve the record.";
+    let detail = "It is not known whether an earlier attempt took effect. Nothing was claimed; somebody has \
+        to find out and resolve the record.";
     semel_http::Problem::new(Code::Unknown, detail).retryable(doubt_ends)
 }
 
@@ -280,20 +278,23 @@ fn unknown(doubt_ends: bool) -> semel_http::Problem {
 fn not_run(error: &Error) -> Problem {
     match error {
         Error::Fingerprint(error) => unfingerprintable(error).into(),
-        Error::Policy(error) => Problem::invalid(format!("The terms are not fit for use: {error}.")),
+        Error::Policy(error) => {
+            Problem::invalid(format!("The settings of the claim are not valid: {error}."))
+        }
         Error::Quota(exceeded) => {
             let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
             semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
         }
         Error::NoSealingKey | Error::LocalClass | Error::LocalRecord(_) => {
-            tracing::error!(%error, "nothing can be claimed as this gateway is set up");
-            let detail = "Nothing can be claimed as this gateway is set up, so begin nothing. Whoever runs it has to mend it.";
+            tracing::error!(%error, "this gateway's configuration does not allow claims");
+            let detail = "Nothing was claimed: this gateway's configuration does not allow it. Do not start \
+                the work; the gateway's operators have to fix it.";
             semel_http::Problem::new(Code::StoreUnavailable, detail).with_status(500).into()
         }
         error => {
             tracing::warn!(%error, "nothing could be claimed");
-            let detail = "Whether this was done before cannot be told just now. Nothing was claimed, so begin nothing; claim again \
-                          later, with the same key.";
+            let detail = "It cannot be checked now whether this was done before. Nothing was claimed. Do \
+                not start the work; claim again later, with the same key.";
             let problem = semel_http::Problem::new(Code::StoreUnavailable, detail);
             problem.retryable_after(Duration::from_secs(1)).into()
         }
@@ -306,16 +307,16 @@ fn unfingerprintable(error: &fingerprint::Error) -> semel_http::Problem {
         _ => Code::Unfingerprintable,
     };
     let detail =
-        format!("The payload cannot be compared with that of a retry, so nothing was claimed. {error}");
+        format!("Nothing was claimed, because the payload could not be compared with a retry's. {error}");
     semel_http::Problem::new(code, detail)
 }
 
-fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
+fn intent(wanted: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
     named("operation", &wanted.operation)?;
     // Of such records no alarm is raised.
     if semel_http::is_shadow(&wanted.operation) {
         return Err(Problem::invalid(
-            "operation begins as the records of shadow mode do: choose another name.",
+            "operation starts like the records of shadow mode; choose another name.",
         ));
     }
     let key = Key::from_source(&wanted.key).map_err(|error| {
@@ -340,8 +341,7 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
     let intent = match (wanted.fingerprint, wanted.payload, bytes) {
         (Some(hash), None, None) => {
             let hash = digits::bytes(&hash);
-            let hash =
-                hash.ok_or_else(|| Problem::invalid("fingerprint has to be 64 hexadecimal digits."))?;
+            let hash = hash.ok_or_else(|| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
             Intent::new(scope, key, policy, Fingerprint::from_bytes(hash))
         }
         (None, Some(value), None) => {
@@ -355,7 +355,8 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
             Intent::new(scope, key, policy, payload::Raw::from(bytes))
         }
         _ => {
-            let detail = "A claim has exactly one of payload, payloadBase64 and fingerprint: what a retry is compared with.";
+            let detail = "A claim needs exactly one of payload, payloadBase64 and fingerprint: a retry is \
+                compared with it.";
             return Err(Problem::invalid(detail));
         }
     };
@@ -367,13 +368,14 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
 
 fn named(what: &str, name: &str) -> Result<(), Problem> {
     let fits = (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    let detail =
-        || Problem::invalid(format!("{what} has 1 to {NAME_MAX} characters, and no control characters."));
+    let detail = || {
+        Problem::invalid(format!("{what} must have 1 to {NAME_MAX} characters, and no control characters."))
+    };
     if fits { Ok(()) } else { Err(detail()) }
 }
 
 /// The terms of a claim: those of the address, where it does not say otherwise.
-fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
+fn terms(defaults: &Policy, wanted: &ClaimRequest) -> Result<Policy, Problem> {
     let any = (Duration::from_millis(1), SPAN_MAX);
     let mut policy = PolicySettings::from(defaults.clone());
     if let Some(name) = &wanted.class {
@@ -394,9 +396,9 @@ fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
             *kept = given;
         }
     }
-    policy
-        .try_into()
-        .map_err(|error: PolicyError| Problem::invalid(format!("The terms are not fit for use: {error}.")))
+    policy.try_into().map_err(|error: PolicyError| {
+        Problem::invalid(format!("The settings of the claim are not valid: {error}."))
+    })
 }
 
 fn class(name: &str) -> Result<policy::Class, Problem> {
@@ -409,7 +411,7 @@ fn class(name: &str) -> Result<policy::Class, Problem> {
              own: nothing was claimed. Use external, or downstream where the effect happens in a system that deduplicates by \
              the operation ID.",
         )),
-        Err(_) => Err(Problem::invalid("class has to be downstream or external.")),
+        Err(_) => Err(Problem::invalid("class must be downstream or external.")),
     }
 }
 
@@ -422,7 +424,7 @@ fn span(
     if span.is_none_or(|span| (min..=max).contains(&span)) {
         return Ok(span);
     }
-    let detail = format!("{name} has to be one from {} to {}.", min.as_millis(), max.as_millis());
+    let detail = format!("{name} must be from {} to {}.", min.as_millis(), max.as_millis());
     Err(Problem::invalid(detail))
 }
 

@@ -1,11 +1,11 @@
-//! An operator's word that the clock is right.
+//! An operator's confirmation that the clock is right.
 
 use super::Shared;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::Json;
 use super::output::json;
 use super::problem::{Document, Problem};
-use super::settle::reasoned;
+use super::settle::checked_reason;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -54,10 +54,10 @@ pub(super) struct ClockConfirmed {
 ))]
 pub(super) async fn confirm(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Json(confirm): Json<ConfirmClock>,
 ) -> Result<Response, Problem> {
-    let reason = reasoned(confirm.reason)?;
+    let reason = checked_reason(confirm.reason)?;
     let name = &*who.name;
     let confirmed =
         shared.engine.confirm_clock(name, &reason).await.map_err(|error| Problem::store(&error))?;

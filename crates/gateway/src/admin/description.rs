@@ -1,7 +1,4 @@
-//! What the address says about itself: `/openapi.json`.
-//!
-//! What lives here: what the handlers' own descriptions do not say. What must never: a path or a field that is described by
-//! hand; those come from the code that serves them.
+//! `/openapi.json`: adds what the handlers' own descriptions cannot express. Paths and fields come from the code.
 
 use serde_json::{Value, json};
 use utoipa::OpenApi;

@@ -1,6 +1,4 @@
-//! Bytes as hexadecimal digits, and back: hashes, tokens and cursors as they pass through clients.
-//!
-//! What lives here: the two directions. What must never: a second spelling of the same bytes being written.
+//! Bytes as hexadecimal digits, for hashes, tokens and cursors.
 
 /// The bytes that exactly so many digits stand for, in either case.
 pub(super) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -1,17 +1,14 @@
-//! Erasing what a record stores.
-//!
-//! What lives here: from a request to the machine's erasure, and its trace. What must never: a deletion; what is erased still
-//! keeps its key from running again.
+//! Erases what a record stores. Nothing is deleted, so an erased key still cannot run again.
 
 use super::Shared;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::{Id, Json};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
-use super::settle::reasoned;
-use super::view::InFull;
+use super::settle::checked_reason;
+use super::view::FullRecord;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -76,7 +73,7 @@ pub(super) struct EraseRequest {
 #[schema(as = ErasedRecord)]
 pub(super) struct EraseResponse {
     #[serde(flatten)]
-    record: InFull,
+    record: FullRecord,
     /// Where copies of what was erased may remain, and until when. Absent where the store has none left; backups and archives are
     /// never counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,11 +100,11 @@ pub(super) struct EraseResponse {
 ))]
 pub(super) async fn erase(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
     Json(request): Json<EraseRequest>,
 ) -> Result<Response, Problem> {
-    let (reason, action) = (reasoned(request.reason)?, request.what.action());
+    let (reason, action) = (checked_reason(request.reason)?, request.what.action());
     let name = &*who.name;
     match shared.engine.erase(id, request.what.into(), name, &reason).await {
         Ok(Erased { record, remnants }) => {
@@ -121,7 +118,7 @@ pub(super) async fn erase(
                 shared.engine.look_up(id).await.ok().and_then(|looked| shared.engine.outcome(&looked));
             let has_probe = shared.has_probe(record.operation());
             let now = shared.engine.now();
-            let record = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
+            let record = FullRecord::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &EraseResponse { record, may_remain }))
         }
         Err(OperatorError::Refused(refusal)) => {

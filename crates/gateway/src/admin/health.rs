@@ -1,6 +1,4 @@
-//! Whether the process lives, whether it can serve, and its metrics.
-//!
-//! What lives here: answers for probes and scrapers. What must never: a way to load the store by asking often.
+//! Liveness, readiness and metrics. The store's answers are cached briefly, so that frequent probes do not load it.
 
 use super::Shared;
 use super::output::json;
@@ -42,7 +40,7 @@ pub(super) struct Ready {
 
 /// The last answer of the store, and when it came, by the uptime.
 #[derive(Default)]
-pub(super) struct LastAsked(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
+pub(super) struct CachedReadiness(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
 
 /// Tells that the process lives. Asks nobody.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Alive)))]
@@ -72,7 +70,7 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     json(status, &Ready { ready, reasons })
 }
 
-impl LastAsked {
+impl CachedReadiness {
     /// Why the store cannot be worked with, if it cannot. One question at a time, however many ask.
     async fn ask(&self, shared: &Shared) -> Option<String> {
         let mut last = self.0.lock().await;
@@ -112,7 +110,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 
 /// One situation that a request can be refused for.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Described {
+pub(super) struct ProblemDescription {
     /// The name that a program can rely on.
     code: &'static str,
     /// The HTTP status.
@@ -123,18 +121,18 @@ pub(super) struct Described {
 
 /// Every situation that a request can be refused for: what a problem's `type` leads to.
 #[utoipa::path(get, path = "/.well-known/idempotency", tag = "description", responses(
-    (status = 200, body = Vec<Described>),
+    (status = 200, body = Vec<ProblemDescription>),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
     (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn situations() -> Response {
-    let own = Situation::ALL.iter().map(|situation| Described {
+    let own = Situation::ALL.iter().map(|situation| ProblemDescription {
         code: situation.code(),
         status: situation.status(),
         title: situation.title(),
     });
-    let shared = Code::ALL.iter().map(|code| Described {
+    let shared = Code::ALL.iter().map(|code| ProblemDescription {
         code: code.as_str(),
         status: code.status(),
         title: code.title(),

@@ -1,7 +1,5 @@
-//! How often one address may do something.
-//!
-//! What lives here: a token bucket per address, in bounded memory. What must never: reading a clock; and no address gets rid
-//! of what it has used up by pushing itself out of the table.
+//! Rate limits per address: a token bucket for each, in bounded memory. An address cannot reset its bucket by pushing
+//! itself out of the table.
 
 use crate::listen::network;
 use semel::quota::Rate;

@@ -1,7 +1,7 @@
 //! The admin address: health, metrics, records for operators, claims for workers.
 //!
-//! **What lives here**: the HTTP service of that address, over [`semel::Engine`]. **What must never**: a rule about what a
-//! record means; what the machine refuses is refused here in HTTP's words. Nor a key, a stored body or a token in a log.
+//! The machine decides what is refused; this module translates that into HTTP. Keys, stored bodies and tokens are
+//! never logged.
 //!
 //! | path | role |
 //! |---|---|
@@ -50,7 +50,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response as AxumResponse};
 use axum::routing::get;
 use bytes::Bytes;
-use health::LastAsked;
+use health::CachedReadiness;
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use limiter::Limiter;
@@ -106,7 +106,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     failures: Limiter,
     writes: Limiter,
-    ready: LastAsked,
+    ready: CachedReadiness,
 }
 
 impl Shared {
@@ -134,7 +134,8 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let clock = Arc::clone(&sources.clock);
     let has_tokens = !options.tokens.is_empty();
     let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
-    let shared = Shared { engine, options, sources, clock, failures, writes, ready: LastAsked::default() };
+    let shared =
+        Shared { engine, options, sources, clock, failures, writes, ready: CachedReadiness::default() };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
     let described = Bytes::from(description::whole(&api, has_tokens).to_string());
@@ -142,8 +143,8 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let router = router
         .route("/openapi.json", describe)
         .route("/", get(|| async { page::response() }))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_by_this_method)
+        .fallback(path_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))
         .layer(from_fn(output::guarded))
         .with_state(shared);
@@ -170,13 +171,18 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(attempts::outcome))
 }
 
-async fn nothing_here() -> AxumResponse {
-    Problem::new(Situation::NoSuchPath, "There is nothing at this path; /openapi.json lists what there is.")
+async fn path_not_found() -> AxumResponse {
+    Problem::new(Situation::NoSuchPath, "There is nothing at this path; /openapi.json lists every path.")
         .into_response()
 }
 
-async fn not_by_this_method() -> AxumResponse {
-    Problem::new(Situation::Method, "Not by this method; Allow names those that are.").into_response()
+async fn method_not_allowed() -> AxumResponse {
+    Problem::new(
+        Situation::Method,
+        "The method is not allowed at this path; Allow names those that \
+        are.",
+    )
+    .into_response()
 }
 
 impl<B> Service<Request<B>> for Admin

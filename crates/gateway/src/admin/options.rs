@@ -1,7 +1,5 @@
-//! How the admin address is set up.
-//!
-//! What lives here: who may do what there, and within which bounds. What must never: a token in clear. What is configured is
-//! its hash, and what was sent is hashed before it is compared.
+//! The settings of the admin address. They contain hashes of tokens, not tokens; a token is hashed before it is
+//! compared.
 
 use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unfit_set_up_is_told_apart() {
+    fn each_invalid_setting_is_distinguished() {
         let tokens = |tokens: Vec<Token>| with(|options| options.tokens = tokens);
         for name in ["", "loopback", "a\nb", &"x".repeat(65)] {
             assert_eq!(tokens(vec![token(name, "1")]), Err(OptionsError::UnfitName(name.into())));

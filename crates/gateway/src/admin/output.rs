@@ -1,7 +1,4 @@
-//! How answers leave.
-//!
-//! What lives here: JSON, and the headers that every answer carries. What must never: an answer that a browser or a proxy
-//! keeps, guesses a type for, or shows to another origin.
+//! JSON responses, and the headers of every response: nothing may be cached, sniffed or shown to another origin.
 
 use axum::body::Body;
 use axum::extract::Request;

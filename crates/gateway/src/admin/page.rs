@@ -1,7 +1,5 @@
-//! The page for operators: records, and what can be done about one.
-//!
-//! What lives here: one static page, which asks the API from the browser. What must never: anything of a record, or of a token,
-//! in the page itself; it is open to everybody who reaches the address.
+//! The page for operators: a static page that calls the API from the browser. It contains no data, because everybody
+//! who reaches the address can load it.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::HeaderValue;

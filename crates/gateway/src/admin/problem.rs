@@ -1,8 +1,5 @@
-//! What a request is refused with.
-//!
-//! What lives here: the situations that only the admin address knows. Those that clients of protected services meet too are
-//! [`semel_http::Code`]'s, and are told here in the same words. What must never: a key, a stored body, or a store's own words
-//! about where it lives.
+//! Problems that only the admin address has; the others are [`semel_http::Code`]'s. A problem contains no key, no
+//! stored body, and no details about the store.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -105,7 +102,7 @@ impl Problem {
     /// The store did not answer. What it said is for logs.
     pub(super) fn store(error: &dyn std::error::Error) -> Self {
         tracing::warn!(%error, "the admin address could not reach the store");
-        let detail = "The store did not answer; try again. What was asked for may or may not have been done.";
+        let detail = "The store did not answer. The action may or may not have been done; try again.";
         semel_http::Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER).into()
     }
 

@@ -1,18 +1,15 @@
-//! Finding and showing records.
-//!
-//! What lives here: the list, its filters and its pages, and one record in full. What must never: a page whose length a
-//! client chooses without bounds, or a record that is left out because it cannot be read.
+//! Lists and shows records. Pages are bounded, and unreadable records are listed too.
 
 #![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
 
 use super::Shared;
 use super::digits;
-use super::gate::Who;
-use super::input::{Asked, Id};
+use super::gate::Principal;
+use super::input::{Id, Query};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
-use super::view::{InFull, Listed, Name};
+use super::view::{ApiState, FullRecord, ListedRecord};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -37,10 +34,10 @@ const PAGE_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct RecordQuery {
     /// In this state.
     #[param(inline)]
-    state: Option<Name>,
+    state: Option<ApiState>,
     /// Of this operation.
     operation: Option<String>,
     /// Of the caller with this hash, or of those whose hash begins so: 8 digits at least, as logs and metrics show them.
@@ -79,13 +76,13 @@ pub(super) struct Wanted {
 /// Some records, the oldest first unless the newest were asked for.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecordPage)]
-pub(super) struct Found {
+pub(super) struct RecordPage {
     /// The records. A page may hold few, or none, and still have a next one.
-    records: Vec<Listed>,
+    records: Vec<ListedRecord>,
     /// What stands there and cannot be read by this node. It is left as it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    unreadable: Vec<Unreadable>,
+    unreadable: Vec<UnreadableRecord>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -95,7 +92,7 @@ pub(super) struct Found {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UnreadableRecord)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableRecord {
     /// The public name of the command.
     operation_id: String,
     /// Why it cannot be read.
@@ -103,8 +100,8 @@ pub(super) struct Unreadable {
 }
 
 /// Lists records.
-#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(Wanted), responses(
-    (status = 200, body = Found),
+#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(RecordQuery), responses(
+    (status = 200, body = RecordPage),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -114,45 +111,48 @@ pub(super) struct Unreadable {
 ))]
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
-    Asked(wanted): Asked<Wanted>,
+    Query(wanted): Query<RecordQuery>,
 ) -> Result<Response, Problem> {
     let limit = wanted.limit.unwrap_or(LIMIT.0);
     if !(1..=LIMIT.1).contains(&limit) {
-        return Err(Problem::invalid(format!("limit has to be one from 1 to {}.", LIMIT.1)));
+        return Err(Problem::invalid(format!("limit must be from 1 to {}.", LIMIT.1)));
     }
     let (keys, asked_after) = (keys(&shared, &wanted)?, wanted.after.clone());
     // What is wrong is told also where no record can be wanted.
     let mut filter = filter(wanted)?;
     if keys.is_empty() {
-        return Ok(json(StatusCode::OK, &Found { records: Vec::new(), unreadable: Vec::new(), next: None }));
+        return Ok(json(
+            StatusCode::OK,
+            &RecordPage { records: Vec::new(), unreadable: Vec::new(), next: None },
+        ));
     }
     let (index, after) = match asked_after.as_deref() {
         None | Some("") => (0, None),
-        Some(text) => place(text, keys.len()).ok_or_else(no_such_place)?,
+        Some(text) => page_position(text, keys.len()).ok_or_else(invalid_cursor)?,
     };
     filter.key = keys[index];
     let asked = shared.engine.store().page(&filter, after.as_ref(), limit);
     let page = match tokio::time::timeout(PAGE_WITHIN, asked).await {
         Ok(Ok(page)) => page,
-        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(no_such_place()),
+        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(invalid_cursor()),
         Ok(Err(error)) => return Err(Problem::store(&error)),
         Err(late) => return Err(Problem::store(&late)),
     };
     Ok(json(StatusCode::OK, &found(&shared, &page, index, keys.len())))
 }
 
-fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> Found {
+fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage {
     let now = shared.engine.now();
-    let mut found = Found { records: Vec::new(), unreadable: Vec::new(), next: None };
+    let mut found = RecordPage { records: Vec::new(), unreadable: Vec::new(), next: None };
     for item in &page.items {
         match (item.record(), &item.entry) {
             (Some(record), _) => {
                 let has_probe = shared.has_probe(record.operation());
-                found.records.push(Listed::of(record, now, has_probe));
+                found.records.push(ListedRecord::of(record, now, has_probe));
             }
             (None, Err(error)) => {
                 let operation_id = OperationId::of(&item.id).to_string();
-                found.unreadable.push(Unreadable { operation_id, reason: error.to_string() });
+                found.unreadable.push(UnreadableRecord { operation_id, reason: error.to_string() });
             }
             // A marker is no record.
             (None, Ok(_)) => {}
@@ -165,20 +165,20 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> Found {
 }
 
 /// Which of the hashes of the key a page is of, and where in it.
-fn place(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
+fn page_position(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
     let (index, rest) = text.split_once('-')?;
     let index = index.parse().ok().filter(|index| *index < keys)?;
     let cursor = if rest.is_empty() { None } else { Some(Cursor::from_bytes(digits::any(rest)?)) };
     Some((index, cursor))
 }
 
-fn no_such_place() -> Problem {
-    Problem::invalid("after has to be the next of an earlier page with the same filters.")
+fn invalid_cursor() -> Problem {
+    Problem::invalid("after must be the next of an earlier page with the same filters.")
 }
 
 /// The hashes that the key is found by, of which the named one is wanted, where one is named; one that does not matter, where no
 /// key is wanted. None at all where the key is not the hash's.
-fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Problem> {
+fn keys(shared: &Shared, wanted: &RecordQuery) -> Result<Vec<Option<KeyHash>>, Problem> {
     let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
     let named = named.map(KeyHash::from_bytes);
     let Some(key) = &wanted.key else { return Ok(vec![named]) };
@@ -188,8 +188,8 @@ fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Proble
     Ok(hashes.into_iter().map(Some).collect())
 }
 
-fn filter(wanted: Wanted) -> Result<Filter, Problem> {
-    let unfit = || Problem::invalid("callerHash has to be 8 to 64 hexadecimal digits.");
+fn filter(wanted: RecordQuery) -> Result<Filter, Problem> {
+    let unfit = || Problem::invalid("callerHash must be 8 to 64 hexadecimal digits.");
     let caller =
         wanted.caller_hash.map(|digits| Callers::beginning(&digits).ok_or_else(unfit)).transpose()?;
     Ok(Filter {
@@ -208,22 +208,22 @@ fn filter(wanted: Wanted) -> Result<Filter, Problem> {
 }
 
 fn no_such_id() -> Problem {
-    Problem::invalid("id has to be an operation id, or 4 of its first digits at least.")
+    Problem::invalid("id must be an operation ID, or at least its first 4 digits.")
 }
 
 fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {
-    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} has to be 64 hexadecimal digits.")))
+    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} must be 64 hexadecimal digits.")))
 }
 
 fn moment(name: &str, text: &str) -> Result<Time, Problem> {
-    let expected = || Problem::invalid(format!("{name} has to be a moment such as 2026-11-15T19:05:00Z."));
+    let expected = || Problem::invalid(format!("{name} must be a time such as 2026-11-15T19:05:00Z."));
     rfc3339::parse(text).ok_or_else(expected)
 }
 
 /// Shows a record with its history.
 #[utoipa::path(get, path = "/v1/records/{id}", operation_id = "showRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
-    (status = 200, body = InFull),
+    (status = 200, body = FullRecord),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
@@ -234,7 +234,7 @@ fn moment(name: &str, text: &str) -> Result<Time, Problem> {
 ))]
 pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
 ) -> Result<Response, Problem> {
     let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
@@ -244,7 +244,7 @@ pub(super) async fn show(
         tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
     }
     let has_probe = shared.has_probe(looked.record.operation());
-    let shown = InFull::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
+    let shown = FullRecord::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
     Ok(json(StatusCode::OK, &shown))
 }
 

@@ -1,7 +1,4 @@
-//! Why a record does not allow what an operator asked for.
-//!
-//! What lives here: for each refusal the state that the record is in, what is allowed instead, and from when on the same is.
-//! What must never: a moment that only a program can read.
+//! Why a record does not allow an operator's action: its state, what is allowed instead, and from when.
 
 use super::problem::{Problem, Situation};
 use crate::cli::moment;
@@ -59,7 +56,8 @@ fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String
             allowed_in(state)
         ),
         _ => format!(
-            "The record is {state}. Nothing was changed. Resolve works on UNKNOWN, and on PROCESSING whose owner is gone. {}",
+            "The record is {state}. Nothing was changed. You can resolve UNKNOWN, and PROCESSING whose \
+                owner is gone. {}",
             allowed_in(state)
         ),
     }

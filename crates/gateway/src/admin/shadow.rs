@@ -1,6 +1,4 @@
-//! What shadow mode has seen.
-//!
-//! What lives here: the tally, as JSON. What must never: advice; that is for whoever reads it.
+//! The counts of shadow mode as JSON.
 
 use super::Shared;
 use super::output::json;

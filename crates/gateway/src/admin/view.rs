@@ -1,9 +1,7 @@
-//! A record, as operators and workers see it.
-//!
-//! What lives here: which of a record's data are shown, and under which names. What must never: its token (whoever knows it
-//! can end the attempt), or what was answered, to somebody without the role for that.
+//! A record as operators and workers see it. It never contains the attempt's token, and a stored response only for
+//! those with the role `bodies`.
 
-use super::answer::Stored;
+use super::answer::StoredResponse;
 use semel::archive::rfc3339;
 use semel::core::machine;
 use semel::core::outcome::Outcome;
@@ -18,7 +16,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = State)]
-pub(super) enum Name {
+pub(super) enum ApiState {
     /// Reserved; the effect has not begun.
     Claimed,
     /// The effect may have begun.
@@ -35,7 +33,7 @@ pub(super) enum Name {
     Expired,
 }
 
-impl From<StateName> for Name {
+impl From<StateName> for ApiState {
     fn from(name: StateName) -> Self {
         match name {
             StateName::Claimed => Self::Claimed,
@@ -49,16 +47,16 @@ impl From<StateName> for Name {
     }
 }
 
-impl From<Name> for StateName {
-    fn from(name: Name) -> Self {
+impl From<ApiState> for StateName {
+    fn from(name: ApiState) -> Self {
         match name {
-            Name::Claimed => Self::Claimed,
-            Name::Processing => Self::Processing,
-            Name::Succeeded => Self::Succeeded,
-            Name::FailedReplayable => Self::FailedReplayable,
-            Name::FailedNotReplayable => Self::FailedNotReplayable,
-            Name::Unknown => Self::Unknown,
-            Name::Expired => Self::Expired,
+            ApiState::Claimed => Self::Claimed,
+            ApiState::Processing => Self::Processing,
+            ApiState::Succeeded => Self::Succeeded,
+            ApiState::FailedReplayable => Self::FailedReplayable,
+            ApiState::FailedNotReplayable => Self::FailedNotReplayable,
+            ApiState::Unknown => Self::Unknown,
+            ApiState::Expired => Self::Expired,
         }
     }
 }
@@ -67,13 +65,13 @@ impl From<Name> for StateName {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Record)]
-pub(super) struct Listed {
+pub(super) struct ListedRecord {
     /// The public name of the command.
     operation_id: String,
     /// The operation's name.
     operation: String,
     /// The state that is stored. What is past its `expiresAt` stays as it is until it is swept.
-    state: Name,
+    state: ApiState,
     /// The guarantee: `external` or `downstream` (`local` where an application shares the store).
     class: &'static str,
     /// How many attempts have begun.
@@ -103,7 +101,7 @@ pub(super) struct Listed {
     quiet_until: Option<String>,
     /// How the outcome came to be unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    doubt: Option<Doubted>,
+    doubt: Option<DoubtView>,
     /// What kind of thing the outcome is about, in the words of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_type: Option<String>,
@@ -119,7 +117,7 @@ pub(super) struct Listed {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Doubt)]
-pub(super) struct Doubted {
+pub(super) struct DoubtView {
     /// `lapsed`: the owner fell silent. `owner`: it ended the attempt itself, and could not tell.
     how: &'static str,
     /// Since when.
@@ -137,7 +135,7 @@ pub(super) struct Doubted {
     reason: Option<String>,
 }
 
-impl Listed {
+impl ListedRecord {
     /// `has_probe`: whether somebody can be asked about an unknown outcome, where that is known.
     pub(super) fn of(record: &Record, now: Now, has_probe: Option<bool>) -> Self {
         Self {
@@ -168,13 +166,13 @@ fn label(label: Option<&str>) -> Option<String> {
     label.map(str::to_owned)
 }
 
-fn doubted(record: &Record, has_probe: Option<bool>) -> Option<Doubted> {
+fn doubted(record: &Record, has_probe: Option<bool>) -> Option<DoubtView> {
     let State::Unknown { doubt, since, probes, next_probe_at } = record.state() else { return None };
     let how = match doubt {
         Doubt::Lapsed => "lapsed",
         Doubt::Owner => "owner",
     };
-    Some(Doubted {
+    Some(DoubtView {
         how,
         since: rfc3339::text(*since),
         has_probe,
@@ -195,9 +193,9 @@ fn doubt_reason(record: &Record) -> Option<String> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RecordInFull)]
-pub(super) struct InFull {
+pub(super) struct FullRecord {
     #[serde(flatten)]
-    listed: Listed,
+    listed: ListedRecord,
     /// The terms that it was claimed under.
     policy: Terms,
     /// Whether an earlier attempt ended in doubt that nothing has settled since.
@@ -207,9 +205,9 @@ pub(super) struct InFull {
     fingerprint: Option<String>,
     /// What was answered. Headers and body only with the role `bodies`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<Stored>,
+    response: Option<StoredResponse>,
     /// What happened to it, oldest first.
-    history: Vec<Happened>,
+    history: Vec<HistoryEntry>,
     /// How many entries were dropped to keep the history short.
     history_dropped: u32,
 }
@@ -231,11 +229,11 @@ pub(super) struct Terms {
 /// One thing that happened to a record.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Happened {
+pub(super) struct HistoryEntry {
     /// The attempt that the record was at afterwards.
     attempt: u32,
     /// The state that it was in afterwards.
-    state: Name,
+    state: ApiState,
     /// When.
     at: String,
     /// Which node or operator did it.
@@ -244,7 +242,7 @@ pub(super) struct Happened {
     why: String,
 }
 
-impl InFull {
+impl FullRecord {
     pub(super) fn of(
         record: &Record,
         now: Now,
@@ -252,7 +250,7 @@ impl InFull {
         outcome: Option<&Outcome>,
         with_bodies: bool,
     ) -> Self {
-        let happened = record.history().entries().iter().map(|entry| Happened {
+        let happened = record.history().entries().iter().map(|entry| HistoryEntry {
             attempt: entry.attempt,
             state: entry.to.into(),
             at: rfc3339::text(entry.at),
@@ -260,11 +258,11 @@ impl InFull {
             why: entry.why.to_string(),
         });
         Self {
-            listed: Listed::of(record, now, has_probe),
+            listed: ListedRecord::of(record, now, has_probe),
             policy: Terms::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
             fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),
-            response: outcome.map(if with_bodies { Stored::whole } else { Stored::outside }),
+            response: outcome.map(if with_bodies { StoredResponse::whole } else { StoredResponse::outside }),
             history: happened.collect(),
             history_dropped: record.history().dropped(),
         }

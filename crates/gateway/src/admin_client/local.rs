@@ -1,7 +1,5 @@
-//! The admin API in this very process, on a store that it opens.
-//!
-//! What lives here: an engine that neither sweeps nor asks anybody, and the admin service over it. What must never: a write
-//! that is not the engine's, or a file or a table that is made because somebody asked for a record.
+//! The admin API in this process, on a store that it opens. The engine neither sweeps nor probes, and nothing is
+//! created in the store.
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, Role, Token, TokenHash};
@@ -24,7 +22,7 @@ use std::time::Duration;
 use tower_service::Service as _;
 
 /// How long signing off from the store may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SIGN_OFF_MAX: Duration = Duration::from_secs(5);
 
 /// What gateways on a store are configured with, where they are.
 #[derive(Debug, Clone, Default)]
@@ -49,21 +47,21 @@ impl Local {
     pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
         if url.backend().is_in_process() {
             return Err(format!(
-                "{url} lives in the process that made it: ask its admin address, --admin URL"
+                "{url} exists only in the process that opened it; use its admin address: --admin URL"
             ));
         }
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
         let look = url.inspect().await.map_err(|error| unusable(&error))?;
         let schema = look.schema().await.map_err(|error| unusable(&error))?;
         if schema.have < schema.wanted.min(1) {
-            return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
+            return Err(format!("{url} contains no records of Semel; nothing was changed"));
         }
         let settings = look.settings().await.map_err(|error| unusable(&error))?;
         drop(look);
         // Whoever works on it first decides what keys are hashed with: that is for a gateway to do.
         if settings.iter().all(|(name, _)| name != "secrets") {
             return Err(format!(
-                "{url} holds no records: no gateway has worked on it yet, and nothing was changed in it"
+                "{url} contains no records: no gateway has used it yet; nothing was changed"
             ));
         }
         let store = url.open().await?;
@@ -137,7 +135,7 @@ impl Local {
 
     /// Signs off from the store, and closes it.
     pub async fn close(self) {
-        self.engine.shutdown(FAREWELL).await;
+        self.engine.shutdown(SIGN_OFF_MAX).await;
         drop(self.engine);
         self.store.close().await;
     }
@@ -163,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_has_a_name_that_histories_can_keep() {
+    fn an_operators_name_fits_into_the_history() {
         assert_eq!(named("cli:ada"), "cli:ada");
         assert_eq!(named("cli:a\nb\u{1b}[2J"), "cli:ab[2J");
         assert_eq!(named(&"é".repeat(60)).len(), WHO_BYTES_MAX);

@@ -1,8 +1,7 @@
-//! The admin API, from the side of whoever asks.
+//! Clients of the admin API: over the network to a [running gateway](Remote), or [in this process](Local) on a store
+//! that it opens.
 //!
-//! What lives here: two ways to the same API: over the network to a [running gateway](Remote), or [in this very
-//! process](Local) on a store that it opens. What must never: a third way to a record; both end at the engine, which
-//! refuses what the machine refuses and writes into the history who asked for what, and why.
+//! Both end at the engine, which applies the machine's rules and writes into the history who did what, and why.
 
 mod local;
 mod remote;
@@ -79,7 +78,7 @@ pub fn encoded(text: &str) -> String {
 fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
     let status = parts.status.as_u16();
     let document = serde_json::from_slice(body)
-        .map_err(|_| format!("the answer ({status}) is not JSON: is this an admin address?"))?;
+        .map_err(|_| format!("the response ({status}) is not JSON; is this an admin address?"))?;
     let retry_after = parts.headers.get(http::header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
     Ok(Reply { status, retry_after, document })

@@ -1,6 +1,4 @@
-//! Whom the engine asks about which operation, while configurations come and go.
-//!
-//! What lives here: the routes that hold now. What must never: a question by a configuration that was replaced.
+//! Which reconciler the engine asks about which operation; it is replaced with each configuration.
 
 use semel::Reconcile;
 use semel_http::Routes;

@@ -1,6 +1,4 @@
-//! Where a resource is that a response named.
-//!
-//! What lives here: from a `Location` to a path of the service. What must never: a path that stands for somewhere else.
+//! Turns a `Location` header into a path of the service, if it is one.
 
 use crate::upstream::{Target, Transport, leads_out};
 use http::uri::{Authority, PathAndQuery};
@@ -25,12 +23,12 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
         Some(_) => return None,
         None => target.port(),
     };
-    let found = parted(authority, usual)?;
+    let found = host_and_port(authority, usual)?;
     let is_own = scheme.is_none_or(|scheme| scheme == own)
         && found.0.eq_ignore_ascii_case(&bracketed(target.host()))
         && found.1 == target.port();
     let is_known = || {
-        let (name, port) = parted(host?, usual)?;
+        let (name, port) = host_and_port(host?, usual)?;
         Some(found.0.eq_ignore_ascii_case(&name) && found.1 == port)
     };
     if !is_own && is_known() != Some(true) {
@@ -47,7 +45,7 @@ fn cut(path: &str, target: &Target) -> Option<PathAndQuery> {
 }
 
 /// Host and port; none where there are credentials, or nothing that could be either.
-fn parted(authority: &str, usual: u16) -> Option<(String, u16)> {
+fn host_and_port(authority: &str, usual: u16) -> Option<(String, u16)> {
     if authority.contains('@') {
         return None;
     }

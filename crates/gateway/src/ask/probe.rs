@@ -1,12 +1,11 @@
-//! Asking what became of an effect that nobody can prove.
+//! Asks what became of an effect in doubt. The engine decides when to ask, how often, and from when "it is not there"
+//! counts.
 //!
-//! What lives here: the question, and from its answer to a finding. What must never: a client's credentials; a redirection
-//! followed; an answer out of a cache; or a finding that the answer does not say in so many words. When it is asked, how often, and from when on "it is
-//! not there" counts, is the engine's.
+//! A probe contains no client credentials, follows no redirects, and ignores responses from caches.
 
-use super::aside::Ways;
-use super::meaning::{Meaning, Said};
-use super::place::Place;
+use super::client_requests::ServiceClients;
+use super::destination::Destination;
+use super::meaning::{Meaning, ProbeReading};
 use super::read::{Read, read};
 use crate::upstream::{Options, Tls, TlsError, Upstream};
 use bytes::Bytes;
@@ -34,7 +33,7 @@ pub enum Answer {
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// Whom to ask, and for what.
-    pub place: Place,
+    pub destination: Destination,
     /// How. GET by default.
     pub method: Method,
     /// What to send along. Values that are secrets are marked as such.
@@ -56,9 +55,9 @@ impl Probe {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Asks there, and for the rest as it is by default.
-    pub fn new(place: Place) -> Self {
+    pub fn new(destination: Destination) -> Self {
         Self {
-            place,
+            destination,
             method: Method::GET,
             headers: HeaderMap::new(),
             meaning: Meaning::default(),
@@ -70,9 +69,9 @@ impl Probe {
     }
 
     /// Somebody who asks so about operations under `terms`.
-    pub(super) fn asked(&self, ways: &Ways, terms: &Terms) -> Result<Reconciler, TlsError> {
-        let upstream = match &self.place.target {
-            None => ways.upstream.clone(),
+    pub(super) fn asked(&self, clients: &ServiceClients, terms: &Terms) -> Result<Reconciler, TlsError> {
+        let upstream = match &self.destination.target {
+            None => clients.upstream.clone(),
             Some(target) => {
                 let options = Options {
                     connect_timeout: self.pace.timeout,
@@ -118,8 +117,8 @@ impl Prober {
         let (mut head, body) = response.into_parts();
         let status = head.status;
         if !is_fresh(&head.headers) {
-            let why = "it comes out of a cache, which may not know yet";
-            warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            let why = "it comes from a cache, which may be out of date";
+            warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
             return Finding::NoAnswer;
         }
         let body = match read(body, self.terms.response_bytes_max).await {
@@ -128,7 +127,7 @@ impl Prober {
             Read::Broken => return Finding::NoAnswer,
         };
         match self.probe.meaning.of(status, body.as_deref()) {
-            Said::Applied => {
+            ProbeReading::Applied => {
                 head.status = self.probe.status.unwrap_or(status);
                 Finding::Applied(Some(match self.probe.answer {
                     // Whatever the probe's answer has, one of such a status has none.
@@ -139,12 +138,12 @@ impl Prober {
                     Answer::Nothing => Outcome::not_retained(Status::Http(head.status.as_u16())),
                 }))
             }
-            Said::NotApplied => {
+            ProbeReading::NotApplied => {
                 debug!(%operation_id, %status, "a probe did not find the effect");
                 Finding::NotFound
             }
-            Said::Nothing(why) => {
-                warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            ProbeReading::Nothing(why) => {
+                warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
                 Finding::NoAnswer
             }
         }
@@ -152,7 +151,7 @@ impl Prober {
 
     /// The question about one operation. None where its name is too long for any address.
     fn question(&self, case: &Case) -> Option<Request<Body>> {
-        let path = self.probe.place.path.fill(case.operation_id, case.record.operation())?;
+        let path = self.probe.destination.path.fill(case.operation_id, case.record.operation())?;
         let path = self.upstream.target().join(&Uri::from(path)).ok()?;
         let mut request = Request::new(Body::from(Bytes::new()));
         *request.method_mut() = self.probe.method.clone();

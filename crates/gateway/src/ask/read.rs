@@ -1,6 +1,4 @@
-//! Reading an answer.
-//!
-//! What lives here: a body, to its end or to its limit. What must never: a body that broke off taken for a whole one.
+//! Reads a body to its end, or up to a limit.
 
 use crate::upstream::Body;
 use bytes::{Bytes, BytesMut};

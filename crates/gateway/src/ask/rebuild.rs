@@ -1,9 +1,6 @@
-//! Making a response anew of which only the least was kept.
-//!
-//! What lives here: where the rest of it is asked for, and which answers will do. What must never: an answer from anywhere but the
-//! service, or one that stands for a refusal.
+//! Rebuilds a response that was stored only in part, from the service itself.
 
-use super::aside::{Aside, Ways};
+use super::client_requests::{ClientRequests, ServiceClients};
 use super::location::below;
 use super::template::Template;
 use crate::upstream::Target;
@@ -43,21 +40,22 @@ impl Rebuild {
     }
 
     /// The least is kept, and made anew so.
-    pub(super) fn asked(&self, ways: &Ways, bytes_max: usize) -> Retain {
+    pub(super) fn asked(&self, clients: &ServiceClients, bytes_max: usize) -> Retain {
         let also: Vec<_> =
             [ACCEPT, ACCEPT_ENCODING].into_iter().chain(self.headers.iter().cloned()).collect();
-        let aside = Arc::new(Aside::new(ways, &also, self.timeout, bytes_max));
-        let (source, target) = (Arc::new(self.source.clone()), ways.upstream.target().clone());
+        let client_requests = Arc::new(ClientRequests::new(clients, &also, self.timeout, bytes_max));
+        let (source, target) = (Arc::new(self.source.clone()), clients.upstream.target().clone());
         let target = Arc::new(target);
         Retain::rebuilt_by(move |remnant: Remnant, retry: Parts| {
-            let (aside, source, target) = (Arc::clone(&aside), Arc::clone(&source), Arc::clone(&target));
-            async move { anew(&aside, &source, &target, &remnant, &retry).await }
+            let (client_requests, source, target) =
+                (Arc::clone(&client_requests), Arc::clone(&source), Arc::clone(&target));
+            async move { rebuild_response(&client_requests, &source, &target, &remnant, &retry).await }
         })
     }
 }
 
-async fn anew(
-    aside: &Aside,
+async fn rebuild_response(
+    client_requests: &ClientRequests,
     source: &Source,
     target: &Target,
     remnant: &Remnant,
@@ -71,7 +69,7 @@ async fn anew(
         return Some(Response::new(Body::from(Bytes::new())));
     }
     let path = path(source, target, remnant, retry)?;
-    let (head, body) = aside.get(path, retry, HeaderMap::new()).await?;
+    let (head, body) = client_requests.get(path, retry, HeaderMap::new()).await?;
     if head.status != StatusCode::OK {
         tracing::warn!(operation_id = %remnant.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;

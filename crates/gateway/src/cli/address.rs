@@ -16,7 +16,8 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse().map_err(|_| {
         format!(
-            "`{text}` is not an address with a port: write such as \"127.0.0.1:8080\", or \":8080\" for every address of the machine"
+            "`{text}` is not an address with a port: write one like \"127.0.0.1:8080\", or \":8080\" \
+                for every address of the machine"
         )
     })
 }

@@ -1,6 +1,4 @@
-//! `semel inbox`: what consumers have processed.
-//!
-//! What lives here: the table, for people. What must never: a count of duplicates, which write nothing.
+//! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
 use super::moment::away;
 use super::place::{Gateway, ask};
@@ -44,7 +42,7 @@ pub(super) struct Args {
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     let Command::Stats(arguments) = command;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     let stats = runtime.block_on(async {
         match &arguments.store {
             Some(store) => read(store, arguments.window).await,
@@ -83,7 +81,7 @@ async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
             format!("schema {}", schema.have)
         };
         return Err(Stop::failed(format!(
-            "{url} has {have}, and inboxes need schema 2: run `semel schema apply --store {url}`"
+            "{url} has {have}, but inboxes need schema 2: run `semel schema apply --store {url}`"
         )));
     }
     let census = look.inboxes(window).await.map_err(|error| unread(&error))?.ok_or_else(without)?;

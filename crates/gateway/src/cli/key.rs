@@ -1,7 +1,4 @@
-//! `semel key`.
-//!
-//! What lives here: keys for scripts and people, and tokens of the admin address. What must never: a key that is not one of
-//! [`mint`]'s, or a token that is kept anywhere.
+//! `semel key`: keys for scripts and people, and tokens for the admin address. A token is printed and stored nowhere.
 
 use crate::admin::{Role, TokenHash};
 use crate::config::admin::KIND;
@@ -82,12 +79,12 @@ fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
     } else {
         mint::sha256(fields.iter().map(String::as_bytes))
     };
-    key.map_err(|error| format!("no key can be made of that: {error}"))
+    key.map_err(|error| format!("no key can be derived from that: {error}"))
 }
 
 fn role(text: &str) -> Result<Role, String> {
     let role = Role::ALL.into_iter().find(|role| role.name() == text);
-    role.ok_or_else(|| "there are read, operate, claim and bodies".to_owned())
+    role.ok_or_else(|| "expected read, operate, claim or bodies".to_owned())
 }
 
 /// A new token on a line of its own, and what the configuration file has to say of it.
@@ -127,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tokens_lines_are_what_the_file_takes_and_hold_the_token_itself_nowhere() {
+    fn a_tokens_lines_fit_the_file_and_contain_only_its_hash() {
         let said = token("o\"ps", &[Role::Read, Role::Operate]);
         let (token, lines) = said.split_once("\n\n").expect("two parts");
         assert_eq!(token.len(), "semel_".len() + 64);

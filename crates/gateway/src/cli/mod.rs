@@ -1,6 +1,4 @@
-//! The command line.
-//!
-//! What lives here: names, flags, environment variables and exit codes. What must never: what a command does.
+//! The command line: names, flags, environment variables and exit codes.
 //!
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
 //! record, 4 where a record does not allow what was asked for.
@@ -85,9 +83,9 @@ enum Command {
 
 /// The version, and that of what records are kept with.
 fn long_version() -> &'static str {
-    static TOLD: LazyLock<String> =
+    static LONG_VERSION: LazyLock<String> =
         LazyLock::new(|| format!("{}\n{}", env!("CARGO_PKG_VERSION"), stores::libraries().join("\n")));
-    &TOLD
+    &LONG_VERSION
 }
 
 /// Does what the command line says.
@@ -96,7 +94,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Serve(arguments) => {
-            let given = matches.subcommand_matches("serve").map(serve::Given::of).unwrap_or_default();
+            let given = matches.subcommand_matches("serve").map(serve::GivenFlags::of).unwrap_or_default();
             serve::main(*arguments, &given).map_err(Stop::from)
         }
         Command::Config(command) => config::main(&command),

@@ -1,9 +1,8 @@
 //! Where records are: behind a running gateway's admin address, or in a store.
 //!
-//! What lives here: the flags that say so, and where the token comes from. What must never: a token on the command line,
-//! where every process on the machine can read it.
+//! A token is never a flag, because every process on the machine can read command lines.
 
-use super::config::{text, told};
+use super::config::{render_mistakes, text};
 use super::stop::Stop;
 use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
 use crate::config::{self, Overrides};
@@ -62,7 +61,7 @@ impl Gateway {
             None => variable(TOKEN_VARIABLE),
         };
         if token.is_some() && url.is_in_clear() {
-            eprintln!("warning: the token travels to {url} without TLS, where it can be read on the way");
+            eprintln!("warning: the token is sent to {url} without TLS and can be read on the network");
         }
         let authorities = self.ca.as_deref().map(read).transpose()?;
         let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
@@ -83,7 +82,7 @@ impl Place {
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, flag)) => {
-                Err(Stop::usage(format!("{flag} means nothing here: the stores are --from and --to")))
+                Err(Stop::usage(format!("{flag} cannot be used here: name the stores with --from and --to")))
             }
             None => Ok(()),
         }
@@ -103,7 +102,10 @@ impl Place {
     pub(super) async fn desk(&self, with_bodies: bool) -> Result<Desk, Stop> {
         let Some(url) = &self.store else {
             if self.config.is_some() {
-                return Err(Stop::usage("--config is for --store: a running gateway has read its own"));
+                return Err(Stop::usage(
+                    "--config works only with --store: a running gateway uses its own \
+                    configuration",
+                ));
             }
             return self.gateway.desk();
         };
@@ -132,7 +134,8 @@ pub(super) async fn ask(
         crate::serve::say(&document.to_string());
     }
     let word = |name: &str| document[name].as_str().map(super::table::clean);
-    let why = word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("it was answered {status}"));
+    let why =
+        word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("the response was {status}"));
     let code = word("code").map(|code| format!(" ({code})")).unwrap_or_default();
     let later = retry_after.map(|seconds| format!(" Ask again in {seconds} s.")).unwrap_or_default();
     let why = format!("{why}{later}{code}");
@@ -159,21 +162,21 @@ pub(super) async fn ask_record(
 
 /// What was answered is JSON, and nothing that the API would say.
 pub(super) fn foreign() -> Stop {
-    Stop::failed("the answer is not the admin API's: is this an admin address?")
+    Stop::failed("the response is not from the admin API; is this an admin address?")
 }
 
 /// The keys of a configuration file.
 fn keys(file: &Path) -> Result<Keys, Stop> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    let config = read.map_err(|mistakes| told(file, &mistakes))?;
-    Ok(Keys { sealing: config.sealing, hashing: config.keeping.hashing })
+    let config = read.map_err(|mistakes| render_mistakes(file, &mistakes))?;
+    Ok(Keys { sealing: config.sealing, hashing: config.storage.hashing })
 }
 
 fn token(file: &Path) -> Result<String, Stop> {
     let token = String::from_utf8(read(file)?)
-        .map_err(|_| Stop::usage(format!("{} holds no token", file.display())))?;
+        .map_err(|_| Stop::usage(format!("{} contains no token", file.display())))?;
     if token.trim().is_empty() {
-        return Err(Stop::usage(format!("{} is empty, and should hold a token", file.display())));
+        return Err(Stop::usage(format!("{} is empty; it should contain a token", file.display())));
     }
     Ok(token)
 }

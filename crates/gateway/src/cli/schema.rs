@@ -1,7 +1,4 @@
-//! `semel schema`.
-//!
-//! What lives here: the tables as SQL, and having them made. What must never: a migration of its own; a store makes its
-//! tables as it is opened.
+//! `semel schema`: prints the tables as SQL, or creates them. The stores do the migration.
 
 use super::stop::Stop;
 use crate::serve::say;
@@ -32,7 +29,7 @@ pub(super) enum Command {
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     runtime.block_on(run(command))
 }
 

@@ -1,12 +1,9 @@
-//! `semel serve`.
-//!
-//! What lives here: the flags, and what they say over a configuration file. What must never: a flag that nobody reads, or a
-//! secret among them.
+//! `semel serve`: the flags, which override the configuration file. No flag takes a secret.
 
-use super::config::{text, told};
+use super::config::{render_mistakes, text};
 use super::{size, span};
 use crate::admin::Address;
-use crate::config::keeping::published_at;
+use crate::config::storage::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch};
 use crate::logging;
 use crate::serve::{self, Plan};
@@ -177,9 +174,9 @@ enum ClassName {
 
 /// Which flags were given, on the command line or as an environment variable, and do not just have their default.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Given(BTreeSet<String>);
+pub(super) struct GivenFlags(BTreeSet<String>);
 
-impl Given {
+impl GivenFlags {
     pub(super) fn of(matches: &ArgMatches) -> Self {
         let is_given = |id: &&clap::Id| {
             let source = matches.value_source(id.as_str());
@@ -195,7 +192,7 @@ impl Given {
 }
 
 /// Runs until the process is asked to end.
-pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
+pub(super) fn main(arguments: Args, given: &GivenFlags) -> Result<ExitCode, String> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     serve::allocator::tune();
     let threads = || {
@@ -212,9 +209,7 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
     let config_log = config.log;
     logging::begin(config_log, config.log_level, spans);
-    let plan = config
-        .plan()
-        .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
+    let plan = config.plan().ok_or("no upstream is set: give --upstream, or write `url` under [upstream]")?;
     let reread = arguments.config.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
     let is_json = config_log == logging::Form::Json;
     match threads()?.block_on(serve::run(plan, reread)) {
@@ -229,10 +224,10 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
 
 /// The file once more, while the gateway runs.
 fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<Mistake>> {
-    let mistake = |what: String, mend: &str| vec![Mistake { at: None, what, mend: mend.to_owned() }];
+    let mistake = |what: String, fix: &str| vec![Mistake { at: None, what, fix: fix.to_owned() }];
     let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
     let config = config::read(&text, over, &config::environment)?;
-    let none = || mistake("there is nothing to stand in front of".to_owned(), "write `url` under [upstream]");
+    let none = || mistake("no upstream is set".to_owned(), "write `url` under [upstream]");
     config.plan().ok_or_else(none)
 }
 
@@ -241,15 +236,16 @@ impl Args {
     fn read(&self, over: &Overrides) -> Result<Config, String> {
         let Some(file) = &self.config else {
             return config::read("", over, &config::environment).map_err(|mistakes| {
-                let told: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-                told.join("\n")
+                let render_mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+                render_mistakes.join("\n")
             });
         };
-        config::read(&text(file)?, over, &config::environment).map_err(|mistakes| told(file, &mistakes))
+        config::read(&text(file)?, over, &config::environment)
+            .map_err(|mistakes| render_mistakes(file, &mistakes))
     }
 
     /// What the flags say, as far as they were given.
-    fn over(&self, given: &Given) -> Result<Overrides, String> {
+    fn over(&self, given: &GivenFlags) -> Result<Overrides, String> {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificates), Some(key)) => {
                 Some(listen::Tls { certificates: certificates.clone(), key: key.clone() })
@@ -321,7 +317,7 @@ mod tests {
         let line = ["serve", "--upstream", "http://127.0.0.1:3000"].into_iter().chain(flags.iter().copied());
         let matches = Line::command().try_get_matches_from(line).map_err(|error| error.to_string())?;
         let arguments = Line::from_arg_matches(&matches).map_err(|error| error.to_string())?.arguments;
-        let over = arguments.over(&Given::of(&matches))?;
+        let over = arguments.over(&GivenFlags::of(&matches))?;
         arguments.read(&over)?.plan().ok_or_else(|| "no upstream".to_owned())
     }
 
@@ -360,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn impossible_terms_are_refused() {
         for flags in [
             &["--ttl", "10s"][..],
             &["--lease", "0s"],

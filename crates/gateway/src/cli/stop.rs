@@ -1,6 +1,4 @@
-//! How a command ends that did not do what it was asked for.
-//!
-//! What lives here: the exit codes, each with one meaning for every command. What must never: a failure without a reason.
+//! How a command fails: its exit code and its reason.
 
 use std::fmt;
 use std::process::ExitCode;

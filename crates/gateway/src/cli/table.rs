@@ -1,7 +1,4 @@
-//! Tables for people.
-//!
-//! What lives here: columns that are aligned and fit the terminal. What must never: a control character of somebody else's
-//! making sent to a terminal, or a colour where none is shown.
+//! Tables for people, which fit the terminal. Control characters from stored data never reach the terminal.
 
 use crate::demo::story::stdout_has_colour;
 use owo_colors::{OwoColorize as _, Style};
@@ -46,8 +43,8 @@ fn width() -> Option<usize> {
     if !stdout.is_terminal() {
         return None;
     }
-    let told = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
-    Some(if told == 0 { 80 } else { told.into() })
+    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
+    Some(if columns == 0 { 80 } else { columns.into() })
 }
 
 #[cfg(not(unix))]
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elses_text_steers_the_terminal() {
+    fn stored_text_cannot_control_the_terminal() {
         let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else {
             panic!("two lines")
         };

@@ -1,6 +1,6 @@
 //! Environment variables of `semel serve`, and the keys of the file that they outrank.
 
-use crate::config::effective::Given;
+use crate::config::effective::GivenSetting;
 
 /// Variable, table, key, and whether the file writes its value in quotation marks.
 const VARIABLES: [(&str, &str, &str, bool); 25] = [
@@ -35,7 +35,7 @@ const OTHERS: [(&str, &str, &str, bool); 2] =
     [("SEMEL_LOG_LEVEL", "log", "level", true), ("SEMEL_ANONYMOUS", "identity", "sources", true)];
 
 /// What the environment sets.
-pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<Given> {
+pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<GivenSetting> {
     let set = VARIABLES.iter().chain(&OTHERS).filter_map(|(variable, table, key, is_quoted)| {
         let value = environment(variable).filter(|value| !value.is_empty())?;
         let is_false = ["false", "0", "no", "off", "n", "f"].contains(&value.to_ascii_lowercase().as_str());

@@ -35,22 +35,23 @@ pub struct Finding {
     pub code: &'static str,
     /// What is wrong, and what can come of it.
     pub what: String,
-    /// What mends it.
-    pub mend: String,
+    /// How to fix it. Its name in JSON is the first one that it had.
+    #[serde(rename = "mend")]
+    pub fix: String,
 }
 
 impl Finding {
-    pub(super) fn notice(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Notice, code, what: what.into(), mend: mend.into() }
+    pub(super) fn notice(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Notice, code, what: what.into(), fix: fix.into() }
     }
 
-    pub(super) fn warning(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, code, what: what.into(), mend: mend.into() }
+    pub(super) fn warning(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, code, what: what.into(), fix: fix.into() }
     }
 
     /// Of the worst kind.
-    pub fn error(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, code, what: what.into(), mend: mend.into() }
+    pub fn error(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, code, what: what.into(), fix: fix.into() }
     }
 }
 
@@ -61,6 +62,6 @@ impl From<store::Hazard> for Finding {
             store::Severity::Unverified => Severity::Warning,
             store::Severity::Danger => Severity::Error,
         };
-        Self { severity, code: hazard.code, what: hazard.what, mend: hazard.mend }
+        Self { severity, code: hazard.code, what: hazard.what, fix: hazard.fix }
     }
 }

@@ -1,9 +1,6 @@
-//! How long each of the store's calls takes.
-//!
-//! What lives here: the calls, each timed a few times. What must never: a write that nobody asked for, or one to a record that is
-//! somebody's.
+//! Times each of the store's calls. It writes only on request, and only to its own record.
 
-use super::{Ask, Finding, Report};
+use super::{Finding, Options, Report};
 use crate::stores::Url;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
@@ -53,7 +50,7 @@ const WRITES: &str = "claim, swap, remove, set";
 pub(super) async fn measure(
     url: &Url,
     look: &dyn Store,
-    ask: &Ask,
+    ask: &Options,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) {
@@ -71,15 +68,15 @@ pub(super) async fn measure(
             report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
         }
     } else {
-        let why = "a look changes nothing; --measure-writes measures them on a record of its own".to_owned();
+        let why = "writes are measured only with --measure-writes, on a separate record".to_owned();
         report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
         return;
     }
     if let Some(first) = report.not_measured.first() {
         found.push(Finding::warning(
             "latency-unverified",
-            format!("how long {} take could not be measured: {}", first.calls, first.why),
-            "look again as a role that may write, at a server that takes writes",
+            format!("the latency of {} could not be measured: {}", first.calls, first.why),
+            "try again with a role that may write, on a server that accepts writes",
         ));
     }
 }
@@ -98,7 +95,7 @@ async fn reads(look: &dyn Store, report: &mut Report) {
     ];
     for (call, timed) in timed {
         match timed {
-            Ok(samples) => report.latency.push(told(call, samples)),
+            Ok(samples) => report.latency.push(summarize(call, samples)),
             Err(error) => {
                 report.not_measured.push(NotMeasured { calls: call.to_owned(), why: error.to_string() });
             }
@@ -119,7 +116,7 @@ async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<D
     Ok(samples)
 }
 
-fn told(call: &'static str, mut samples: Vec<Duration>) -> Latency {
+fn summarize(call: &'static str, mut samples: Vec<Duration>) -> Latency {
     samples.sort_unstable();
     let micros =
         |span: Option<&Duration>| span.map_or(0, |span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
@@ -161,7 +158,11 @@ async fn records(
         removals.push(write(store, id, Change::Remove(Unchanged::of(&renewed.next))).await?);
         *stands = None;
     }
-    report.latency.extend([told("claim", claims), told("swap", swaps), told("remove", removals)]);
+    report.latency.extend([
+        summarize("claim", claims),
+        summarize("swap", swaps),
+        summarize("remove", removals),
+    ]);
     Ok(())
 }
 
@@ -169,7 +170,7 @@ async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Res
     let asked = SystemClock.uptime();
     match store.write(id, change).await {
         Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(asked)),
-        Ok(Written::Refused(_)) => Err("somebody else changed the record that was measured on".to_owned()),
+        Ok(Written::Refused(_)) => Err("another process changed the record used for measuring".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -209,12 +210,14 @@ async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> 
             let asked = SystemClock.uptime();
             match store.set(SETTING, expect, next).await {
                 Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(asked)),
-                Ok(Setting::Refused(_)) => return Err("somebody else measures at the same time".to_owned()),
+                Ok(Setting::Refused(_)) => {
+                    return Err("another process is measuring at the same time".to_owned());
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
     }
-    report.latency.push(told("set", samples));
+    report.latency.push(summarize("set", samples));
     Ok(())
 }
 
@@ -223,10 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_and_the_slowest_are_told() {
+    fn the_median_and_the_maximum_are_reported() {
         let millis = Duration::from_millis;
-        let told = told("read", vec![millis(9), millis(1), millis(2)]);
-        assert_eq!(told, Latency { call: "read", median_us: 2_000, slowest_us: 9_000 });
+        let summarize = summarize("read", vec![millis(9), millis(1), millis(2)]);
+        assert_eq!(summarize, Latency { call: "read", median_us: 2_000, slowest_us: 9_000 });
     }
 
     #[test]

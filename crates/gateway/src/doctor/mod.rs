@@ -1,7 +1,4 @@
-//! What is wrong with a store.
-//!
-//! What lives here: what is looked at, and what is found, with what mends it. What must never: a change of anything that is
-//! looked at.
+//! Examines a store and reports what is wrong, with a fix for each finding. It changes nothing.
 
 mod clock;
 mod file;
@@ -28,7 +25,7 @@ use std::collections::BTreeMap;
 
 /// How thoroughly to look, and with what.
 #[derive(Debug, Clone, Default)]
-pub struct Ask {
+pub struct Options {
     /// Leave out what reads the whole file.
     pub is_quick: bool,
     /// Measure writes too, on a record of its own that is removed.
@@ -75,7 +72,7 @@ pub struct Report {
     pub records: BTreeMap<&'static str, u64>,
     /// The oldest outcome that nobody can prove.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_unknown: Option<Named>,
+    pub oldest_unknown: Option<RecordSince>,
     /// How many attempts have an owner whose lease is dead.
     pub dead_leases: u64,
     /// By how much the longest overdue record is overdue, in milliseconds. Unknown outcomes are not counted: they wait for a probe
@@ -83,7 +80,7 @@ pub struct Report {
     pub sweep_lag_ms: u64,
     /// How far the store has come in replacing its hashing secret.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<secrets::Told>,
+    pub secret: Option<secrets::HashingSecretReport>,
     /// How many entries were read one by one; none in a quick look.
     pub scanned: u64,
     /// How many of them cannot be read.
@@ -105,7 +102,7 @@ pub struct Schema {
 /// A record, and a moment that matters about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Named {
+pub struct RecordSince {
     /// The record.
     pub operation_id: String,
     /// Since when it is so.
@@ -155,7 +152,7 @@ impl Report {
 }
 
 /// Looks at the store. What cannot be looked at is a finding, too.
-pub async fn examine(url: &Url, ask: &Ask) -> Report {
+pub async fn examine(url: &Url, ask: &Options) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
     if let Some(look) = file::open(url, &mut report, &mut found).await {
@@ -173,7 +170,7 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
 async fn whole(
     url: &Url,
     look: &dyn Inspection,
-    ask: &Ask,
+    ask: &Options,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) -> Result<(), store::Error> {
@@ -182,14 +179,14 @@ async fn whole(
     if !ask.is_quick {
         file::verify(url, look, found).await?;
     }
-    let trust = clock::look(look, &ask.clock, found).await?;
+    let trust = clock::check(look, &ask.clock, found).await?;
     server_clock::compare(look, &ask.clock, report, found).await?;
     let judged = |at: Time| Now { trust, skew: ask.clock.skew, ..at.into() };
     let now = records::count(look, report).await?;
     report.now = Some(rfc3339::text(now));
     records::unknown(look, now, report, found).await?;
     records::due(look, judged, report, found).await?;
-    secrets::look(look, report, found).await?;
+    secrets::check(look, report, found).await?;
     if !ask.is_quick {
         scan::all(look, ask, judged(now), report, found).await?;
     }
@@ -199,9 +196,9 @@ async fn whole(
 fn unanswered(url: &Url, error: &store::Error) -> Finding {
     Finding::error(
         "store-unanswered",
-        format!("the store did not answer a question, and what follows was not looked at: {error}"),
+        format!("the store did not answer, so the remaining checks were skipped: {error}"),
         format!(
-            "look again; where it stays so, stop the gateways and restore the {} from a backup",
+            "try again; if this remains, stop the gateways and restore the {} from a backup",
             file::noun(url)
         ),
     )

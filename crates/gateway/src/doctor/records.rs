@@ -1,6 +1,6 @@
 //! What waits for somebody: unknown outcomes, dead leases, what is past its time.
 
-use super::{Finding, Named, Report, millis};
+use super::{Finding, RecordSince, Report, millis};
 use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::machine;
@@ -54,11 +54,11 @@ pub(super) async fn unknown(
         many(count, "record"),
         rough(age)
     );
-    let mend = "find them with `semel records list --state UNKNOWN`, look where the effect happens, and enter what you found with \
-                `semel records resolve`";
+    let fix = "list them with `semel records list --state UNKNOWN`, check in the service what happened, and \
+        enter the result with `semel records resolve`";
     let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
-    found.push(finding("unknown-outcomes", &what, mend));
-    report.oldest_unknown = Some(Named { operation_id, since: rfc3339::text(since) });
+    found.push(finding("unknown-outcomes", &what, fix));
+    report.oldest_unknown = Some(RecordSince { operation_id, since: rfc3339::text(since) });
     Ok(())
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn due(
     if dead > 0 {
         found.push(Finding::warning(
             "dead-leases",
-            format!("{} whose owner is gone: it crashed, or it is paused", many(dead, "attempt")),
+            format!("{} whose owner is gone (crashed or paused)", many(dead, "attempt")),
             "a gateway on this store that trusts its clock marks them as unknown within seconds; start one if none runs",
         ));
     }
@@ -102,7 +102,7 @@ pub(super) async fn due(
                 "a record has been due for {}: no gateway sweeps this store, or sweeping cannot keep up",
                 rough(lag)
             ),
-            "start a gateway on it; if one runs, look in its log for errors about the clock and the archive",
+            "start a gateway on it; if one is running, check its log for errors about the clock and the archive",
         ));
     }
     Ok(())
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn spans_are_told_roughly() {
+    fn durations_are_shown_roughly() {
         let told = [0, 59, 119, 120, 7_199, 7_201, 200_000].map(|secs| rough(Duration::from_secs(secs)));
         assert_eq!(told, ["0s", "59s", "119s", "2m", "119m", "2h", "2d"]);
     }

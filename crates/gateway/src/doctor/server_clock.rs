@@ -50,8 +50,8 @@ pub(super) async fn compare(
         found.push(Finding::warning(
             "clock-difference",
             format!(
-                "the server's clock is {} {which} this machine's: leases and retention go by the server's, and the times in \
-                 this machine's logs do not fit those of records",
+                "the server's clock is {} {which} this machine's. Leases and retention use the server's \
+                    clock, so times in this machine's logs differ from those in records",
                 rough(apart)
             ),
             "synchronise both machines with a time server",

@@ -1,7 +1,5 @@
-//! Headers that are about one connection.
-//!
-//! What lives here: which they are, and taking them off. What must never: a header taken off because a client says so,
-//! where Semel or the upstream goes by it.
+//! Hop-by-hop headers, and their removal. A client cannot use `Connection` to remove a header that Semel or the
+//! upstream relies on.
 
 use http::header::{CONNECTION, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_connection_is_taken_off() {
+    fn hop_by_hop_headers_are_removed() {
         let mut message = headers(&[
             ("connection", "close, x-hop, upgrade"),
             ("keep-alive", "timeout=5"),
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_name_away_what_semel_or_the_upstream_goes_by() {
+    fn a_client_cannot_remove_trusted_headers_through_connection() {
         let named = "idempotency-key, Authorization, cookie, host, content-length, content-type, operation-id, \
                      idempotency-fence, x-forwarded-for, forwarded, via, x-tenant";
         let mut message = headers(&[("connection", named)]);

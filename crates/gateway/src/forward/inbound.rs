@@ -1,7 +1,5 @@
-//! What every request meets first.
-//!
-//! What lives here: one form for the same request, however it was written, before anybody looks at it; and an answer where
-//! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
+//! The first step of every request: it gives the request one form, however it was written, so that Semel and the
+//! upstream see the same.
 
 use super::{hops, refusal};
 use crate::upstream::{ASKED_BYTES_MAX, leads_out};
@@ -99,15 +97,15 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
         return Err(Box::new(refusal::too_long()));
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {
-        return Err(malformed("It has more than one Host."));
+        return Err(malformed("It has several Host headers."));
     }
     // Over HTTP/2, and of a target in absolute form, the target's authority is the one that counts (RFC 9112, 3.2.2).
     if let Some(authority) = parts.uri.authority() {
         if authority.as_str().contains('@') {
-            return Err(malformed("Its target names a user before its host."));
+            return Err(malformed("Its target contains a user name."));
         }
         let host = HeaderValue::from_str(authority.as_str())
-            .map_err(|_| malformed("Its target's host is not one."))?;
+            .map_err(|_| malformed("The host in its target is not valid."))?;
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);
@@ -115,7 +113,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
         match parts.headers.get(HOST) {
             None if parts.version == Version::HTTP_11 => return Err(malformed("It has no Host.")),
             Some(host) if !host.is_empty() && !is_host(host) => {
-                return Err(malformed("Its Host is not one."));
+                return Err(malformed("Its Host is not valid."));
             }
             _ => {}
         }

@@ -1,7 +1,5 @@
-//! Where a request came from, as the upstream is told.
-//!
-//! What lives here: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. What must never: the word of a peer that is not
-//! trusted about anybody but itself.
+//! Tells the upstream where a request came from: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. A peer that is not
+//! trusted can speak only for itself.
 
 use bytes::Bytes;
 use http::header::{FORWARDED, HOST, VIA};
@@ -26,7 +24,7 @@ const OTHERS: [HeaderName; 6] = [
 ];
 
 /// Whether a header is about where a request came from.
-pub(crate) fn is_told(name: &HeaderName) -> bool {
+pub(crate) fn is_origin_header(name: &HeaderName) -> bool {
     TOLD.contains(name) || OTHERS.contains(name)
 }
 
@@ -65,7 +63,7 @@ impl std::fmt::Debug for Trust {
 }
 
 /// Tells the upstream where the request came from, beside or instead of what the request says itself.
-pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
+pub(super) fn add_origin_headers(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
     let host = headers.get(HOST).cloned();
     for name in misspelt(headers) {
         headers.remove(name);
@@ -94,7 +92,7 @@ fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
         let name = name.as_str();
         name.contains('_') && {
             let right = name.replace('_', "-");
-            TOLD.iter().chain(&OTHERS).any(|told| told.as_str() == right)
+            TOLD.iter().chain(&OTHERS).any(|origin_headers| origin_headers.as_str() == right)
         }
     };
     headers.keys().filter(is_misspelt).cloned().collect()
@@ -157,26 +155,31 @@ mod tests {
     const V4: &str = "192.0.2.7";
     const V6: &str = "2001:db8::7";
 
-    fn told(from: &str, is_tls: bool, trust: &Trust, said: &[(&'static str, &'static str)]) -> Vec<String> {
+    fn origin_headers(
+        from: &str,
+        is_tls: bool,
+        trust: &Trust,
+        said: &[(&'static str, &'static str)],
+    ) -> Vec<String> {
         let mut headers: HeaderMap = said
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
         let client = Client { address: from.parse().expect("an address"), is_tls };
-        tell(&mut headers, Some(client), trust);
+        add_origin_headers(&mut headers, Some(client), trust);
         ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"]
             .map(|name| headers.get(name).map_or("-", |value| value.to_str().expect("ASCII")).to_owned())
             .to_vec()
     }
 
     #[test]
-    fn the_upstream_is_told_who_asked_for_what() {
+    fn the_upstream_gets_the_requests_origin() {
         assert_eq!(
-            told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]),
+            origin_headers(V4, false, &Trust::NOBODY, &[("host", "pay.example")]),
             ["for=192.0.2.7;host=\"pay.example\";proto=http", V4, "http", "pay.example", "-"]
         );
         assert_eq!(
-            told(V6, true, &Trust::NOBODY, &[("host", "pay.example:8443")]),
+            origin_headers(V6, true, &Trust::NOBODY, &[("host", "pay.example:8443")]),
             [
                 "for=\"[2001:db8::7]\";host=\"pay.example:8443\";proto=https",
                 V6,
@@ -185,11 +188,11 @@ mod tests {
                 "-"
             ]
         );
-        assert_eq!(told("::ffff:192.0.2.7", false, &Trust::NOBODY, &[])[1], V4);
+        assert_eq!(origin_headers("::ffff:192.0.2.7", false, &Trust::NOBODY, &[])[1], V4);
     }
 
     #[test]
-    fn what_an_untrusted_peer_says_of_others_is_replaced() {
+    fn an_untrusted_peers_hops_are_replaced() {
         let said = [
             ("host", "pay.example"),
             ("forwarded", "for=10.0.0.1"),
@@ -198,10 +201,10 @@ mod tests {
             ("x-forwarded-host", "bank.example"),
             ("x-real-ip", "10.0.0.1"),
         ];
-        let alone = told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
-        assert_eq!(told(V4, false, &Trust::NOBODY, &said), alone);
+        let alone = origin_headers(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
+        assert_eq!(origin_headers(V4, false, &Trust::NOBODY, &said), alone);
         let other = Trust::of(|address| address != V4.parse::<IpAddr>().expect("an address"));
-        assert_eq!(told(V4, false, &other, &said), alone);
+        assert_eq!(origin_headers(V4, false, &other, &said), alone);
     }
 
     /// Many a server hands its application both spellings under one name.
@@ -214,7 +217,7 @@ mod tests {
                 headers.insert(HeaderName::from_static(name), HeaderValue::from_static("10.0.0.1"));
             }
             let client = Client { address: V4.parse().expect("an address"), is_tls: false };
-            tell(&mut headers, Some(client), trust);
+            add_origin_headers(&mut headers, Some(client), trust);
             let other: Vec<_> =
                 headers.keys().map(HeaderName::as_str).filter(|name| name.contains('_')).collect();
             assert_eq!(other, ["x_own"], "{trust:?}");
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trusted_peer_says_is_continued() {
+    fn a_trusted_peers_hops_are_continued() {
         let trust = Trust::of(|address| address == V4.parse::<IpAddr>().expect("an address"));
         let said = [
             ("host", "pay.example"),
@@ -233,7 +236,7 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
         ];
         assert_eq!(
-            told("::ffff:192.0.2.7", false, &trust, &said),
+            origin_headers("::ffff:192.0.2.7", false, &trust, &said),
             [
                 "for=10.0.0.1, for=192.0.2.7;host=\"pay.example\";proto=http",
                 "10.0.0.1, 192.0.2.7",

@@ -1,7 +1,4 @@
-//! What stands right before the upstream.
-//!
-//! What lives here: the request as the upstream gets it, the response as it leaves. What must never: a change to what was
-//! asked for.
+//! The last step before the upstream: the request as the upstream gets it, and the response as it comes back.
 
 use super::origin::{self, Client, Trust};
 use super::{hops, tunnel};
@@ -145,7 +142,7 @@ fn send(
     hops::strip(headers);
     // It is answered where the client is, once its body is wanted.
     headers.remove(EXPECT);
-    origin::tell(headers, client, &options.trust);
+    origin::add_origin_headers(headers, client, &options.trust);
     origin::via(headers, received);
     if options.host == Host::Target {
         // An authority is a header's text.

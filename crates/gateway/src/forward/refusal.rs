@@ -1,7 +1,5 @@
-//! What a client is told that gets no response of the upstream's.
-//!
-//! What lives here: the answers to requests that nothing was promised about, and to those that are none. What must never: a
-//! word about idempotency where no key was sent.
+//! Responses to requests that never reach the upstream, and to unprotected requests that fail there. They do not
+//! mention idempotency if no key was sent.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -46,14 +44,13 @@ pub(super) fn malformed(detail: &'static str) -> Problem {
 
 /// A tunnel, which is not for a gateway in front of one service to dig.
 pub(super) fn tunnel() -> Problem {
-    let detail = "CONNECT asks for a tunnel, which cannot be protected. This gateway stands in front of one service and opens \
-                  none. Nothing was sent.";
+    let detail = "CONNECT asks for a tunnel, which this gateway does not open. Nothing was sent.";
     Problem::new(Code::Streaming, detail)
 }
 
 /// A target that could not be passed on whole, and is passed on in no other way.
 pub(super) fn too_long() -> Response<Body> {
-    let detail = "Path and query together are longer than can be passed on to the service. Nothing was sent.";
+    let detail = "Path and query are too long to be forwarded. Nothing was sent.";
     plain(StatusCode::URI_TOO_LONG, "The target is too long", detail)
 }
 

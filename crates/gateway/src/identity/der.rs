@@ -1,7 +1,4 @@
-//! As much of DER as keys and certificates need.
-//!
-//! What lives here: one item of tag, length and content. What must never: a length that is not the shortest; what has two
-//! spellings has two readers.
+//! The part of DER that keys and certificates need. Only the shortest form of a length is accepted.
 
 /// The tag and content of the item that `input` begins with, and what follows it.
 pub(super) fn item(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {

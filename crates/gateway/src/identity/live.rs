@@ -1,13 +1,10 @@
-//! The rule that settings become.
-//!
-//! What lives here: from a request to its caller and tenant. What must never: waiting (keys are fetched behind a request's
-//! back), or a word out of a request in what its sender is told.
+//! Finds the caller and the tenant of a request, by the settings. It never waits; keys are fetched in the background.
 
-use super::certificate::{self, Named};
+use super::certificate::{self, CertificateName};
 use super::check::{Unsafe, is_spelling};
-use super::cookie::{self, Found};
+use super::cookie::{self, CookieMatch};
+use super::description::{self, RuleOwner};
 use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
-use super::words::{self, Whose};
 use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -35,32 +32,32 @@ struct Rules {
     /// The default's first, each once.
     all: Vec<(Arc<Rule>, Callers)>,
     /// Whose tokens any of them believes.
-    issuers: Arc<[Started]>,
+    issuers: Arc<[RunningIssuer]>,
     peer: PeerOf,
 }
 
 /// An issuer whose keys are loaded, and what keeps them fresh.
 #[derive(Clone)]
-struct Started {
+struct RunningIssuer {
     verifier: Arc<Verifier>,
     _refreshing: Option<Arc<Refreshing>>,
 }
 
 struct Rule {
     identity: Identity,
-    whose: Whose,
+    whose: RuleOwner,
     verifiers: Vec<Arc<Verifier>>,
     /// What is told to a request in which no source finds anything.
     nobody: String,
     clock: Arc<dyn Clock>,
-    _issuers: Arc<[Started]>,
+    _issuers: Arc<[RunningIssuer]>,
 }
 
 pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
 
 /// Where a request came from, noted before anybody believes it anything.
 #[derive(Clone)]
-struct Prepared(Option<Peer>);
+struct RecordedPeer(Option<Peer>);
 
 impl Live {
     /// The default comes first. An issuer that several rules believe is started once: its keys are fetched for all of them. One whose
@@ -71,7 +68,7 @@ impl Live {
         clock: Arc<dyn Clock>,
         peer: PeerOf,
     ) -> Result<Self, Vec<Unsafe>> {
-        let (mut started, mut found): (Vec<Started>, Vec<Unsafe>) = (Vec::new(), Vec::new());
+        let (mut started, mut found): (Vec<RunningIssuer>, Vec<Unsafe>) = (Vec::new(), Vec::new());
         for issuer in identities.iter().flat_map(issuers) {
             if started.iter().any(|known| known.verifier.is_of(issuer)) {
                 continue;
@@ -83,7 +80,7 @@ impl Live {
             match jwt::start(issuer.clone(), &clock).await {
                 Ok((verifier, task)) => {
                     let verifier = Arc::new(verifier);
-                    started.push(Started { verifier, _refreshing: task.map(Arc::new) });
+                    started.push(RunningIssuer { verifier, _refreshing: task.map(Arc::new) });
                 }
                 Err(error) => found.push(error),
             }
@@ -91,7 +88,7 @@ impl Live {
         if !found.is_empty() {
             return Err(found);
         }
-        let started: Arc<[Started]> = started.into();
+        let started: Arc<[RunningIssuer]> = started.into();
         let mut rules: Vec<(Arc<Rule>, Callers)> = Vec::new();
         for identity in identities {
             if rules.iter().any(|(rule, _)| rule.identity == identity) {
@@ -100,8 +97,9 @@ impl Live {
             let is_believed = |verifier: &Verifier| issuers(&identity).any(|issuer| verifier.is_of(issuer));
             let verifiers = started.iter().map(|known| &known.verifier);
             let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
-            let whose = if rules.is_empty() { Whose::Default } else { Whose::Operation };
-            let (nobody, told) = (words::nobody(&identity.sources, whose), words::description(&identity));
+            let whose = if rules.is_empty() { RuleOwner::Default } else { RuleOwner::Operation };
+            let (nobody, told) =
+                (description::nobody(&identity.sources, whose), description::description(&identity));
             let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
             let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
             let rule = Arc::new(rule);
@@ -113,7 +111,7 @@ impl Live {
 
     /// The keys of an issuer of these very settings that are fetched from afar, with their age and whoever keeps them fresh: the
     /// address may be down just now. A newer set is asked for. Keys that are at hand are read anew instead.
-    fn fetching_for(&self, issuer: &jwt::Issuer) -> Option<Started> {
+    fn fetching_for(&self, issuer: &jwt::Issuer) -> Option<RunningIssuer> {
         let KeySource::Url(_) = &issuer.keys else { return None };
         let known = self.0.issuers.iter().find(|known| known.verifier.is_of(issuer))?;
         known.verifier.want();
@@ -131,7 +129,7 @@ impl Live {
         for name in names {
             headers.remove(name);
         }
-        extensions.insert(Prepared(peer));
+        extensions.insert(RecordedPeer(peer));
     }
 
     /// The layer, with callers and tenants told apart by the default rule.
@@ -199,13 +197,13 @@ impl Rule {
 
     /// The caller and its tenant, together: asked one after the other, a token may have expired in between.
     fn identify(&self, parts: &Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> {
-        let Some(Prepared(peer)) = parts.extensions.get() else {
+        let Some(RecordedPeer(peer)) = parts.extensions.get() else {
             return Err(because(
-                "This service did not note where the request came from. (Service: a defect.)",
+                "The address that the request came from was not recorded. (Service: this is a bug.)",
             ));
         };
         let found = self.caller(parts, peer.as_ref());
-        let (caller, token) = found.map_err(|why| words::with_setting(why, self.whose))?;
+        let (caller, token) = found.map_err(|why| description::with_setting(why, self.whose))?;
         Ok((caller, self.tenant(parts, peer.as_ref(), token.as_ref())?))
     }
 
@@ -265,7 +263,7 @@ impl Rule {
                 tenant::host(parts).filter(|host| hosts.contains(host)).map(String::into_bytes)
             }
         };
-        found.map(Some).ok_or_else(|| because(words::no_tenant(&self.identity.tenant, self.whose)))
+        found.map(Some).ok_or_else(|| because(description::no_tenant(&self.identity.tenant, self.whose)))
     }
 
     /// The value of a header that is believed, if it came from where it is.
@@ -302,7 +300,7 @@ impl Rule {
 /// The value of a header that must not come twice, nor be empty.
 fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, NotIdentified> {
     match one_line(headers, name)? {
-        Some([]) => Err(rejected(format!("The header {name} is empty; it has to say who is calling."))),
+        Some([]) => Err(rejected(format!("The header {name} is empty; it must identify the caller."))),
         value => Ok(value.map(<[u8]>::to_vec)),
     }
 }
@@ -318,15 +316,17 @@ fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
 
 fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdentified> {
     match cookie::find(headers, name) {
-        Found::Nothing => Ok(None),
-        Found::One(value) => Ok(Some(value.to_vec())),
-        Found::Empty => Err(rejected(format!("The cookie {name} is empty; it has to name the session."))),
-        Found::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
+        CookieMatch::Nothing => Ok(None),
+        CookieMatch::One(value) => Ok(Some(value.to_vec())),
+        CookieMatch::Empty => {
+            Err(rejected(format!("The cookie {name} is empty; it must identify the session.")))
+        }
+        CookieMatch::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
     }
 }
 
 /// Who the client's certificate names, if it showed one.
-fn shown(peer: Option<&Peer>, by: Named) -> Result<Option<Vec<u8>>, NotIdentified> {
+fn shown(peer: Option<&Peer>, by: CertificateName) -> Result<Option<Vec<u8>>, NotIdentified> {
     let Some(certificate) = peer.and_then(|peer| peer.certificate.as_deref()) else {
         return Ok(None);
     };

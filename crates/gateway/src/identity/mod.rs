@@ -1,21 +1,19 @@
-//! Who is calling, from sources that can be trusted.
+//! Who is calling: the settings ([`Identity`]), their check ([`Unsafe`]), and the rule made from them ([`Live`]).
 //!
-//! What lives here: the settings ([`Identity`]), what is unsafe about them ([`Unsafe`]), and the rule that they become
-//! ([`Live`]). What must never: a name taken from a request because it stands there. A header is believed from its proxy's
-//! addresses only, a token by its issuer's keys only; whatever else claims to be one of these is refused, and never falls
-//! through to a weaker source.
+//! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
+//! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
 
 mod certificate;
 mod check;
 mod cookie;
 mod der;
+mod description;
 pub mod jwt;
 mod live;
 mod network;
 mod tenant;
-mod words;
 
-pub use certificate::Named;
+pub use certificate::CertificateName;
 pub use check::Unsafe;
 pub use live::Live;
 pub use network::{Network, NetworkError};
@@ -39,7 +37,7 @@ pub enum Source {
     /// By the session cookie of this name.
     Cookie(String),
     /// By a name in the client's certificate, which the listener has verified.
-    Mtls(Named),
+    Mtls(CertificateName),
     /// By the credentials in `Authorization`, schemes `Basic` and `Bearer`, as they are: a new token is another caller.
     Authorization,
     /// By nothing: all that come here share one scope, and so each other's keys and replays. Last, if at all.

@@ -1,7 +1,5 @@
-//! Addresses that are believed.
-//!
-//! What lives here: a range of addresses, and whether it holds one. What must never: a name that has to be looked up; whoever
-//! answers for that name would decide who is believed.
+//! Ranges of trusted addresses. Host names are not accepted, because whoever answers the DNS query would decide who is
+//! trusted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -124,11 +122,11 @@ impl fmt::Display for NetworkError {
             Self::Malformed(text) => {
                 write!(
                     f,
-                    "`{text}` is no range of addresses; write one like 10.0.0.0/8, fd00::/8 or 127.0.0.1"
+                    "`{text}` is not a range of addresses; write one like 10.0.0.0/8, fd00::/8 or 127.0.0.1"
                 )
             }
             Self::Inside(network) => {
-                write!(f, "the address has bits behind the prefix; write {network}, or the address alone")
+                write!(f, "the address has bits after the prefix; write {network}, or the address alone")
             }
         }
     }
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_ends_where_its_prefix_says() {
+    fn a_range_ends_at_its_prefix() {
         assert!(holds("10.0.0.0/8", "10.255.255.255") && !holds("10.0.0.0/8", "11.0.0.0"));
         assert!(holds("192.168.4.0/22", "192.168.7.255") && !holds("192.168.4.0/22", "192.168.8.0"));
         assert!(holds("10.0.0.1", "10.0.0.1") && !holds("10.0.0.1", "10.0.0.2"));
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_told_with_what_was_meant() {
+    fn an_invalid_range_is_reported_with_a_correct_one() {
         for text in
             ["", "x", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "proxy.example/8", "10.0.0.0/8/8"]
         {

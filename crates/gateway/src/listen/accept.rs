@@ -1,15 +1,13 @@
-//! Binding, accepting, and the end of both.
-//!
-//! What lives here: the listening socket. What must never: more connections than are allowed, or a loop that spins when the
-//! system has no more files to give.
+//! Binds the listening socket and accepts connections, up to the limit. When the system is out of file descriptors, it
+//! waits instead of spinning.
 
 use super::answer::Peer;
 use super::body::Body;
 use super::connection::Server;
 use super::error::Error;
 use super::options::Options;
-use super::places::{Place, Places};
-use super::tls::{Credentials, Fresh};
+use super::slots::{Slot, Slots};
+use super::tls::{Credentials, LoadedTls};
 use http::{Request, Response};
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,7 +31,7 @@ const UNSENT_BYTES: u32 = 16 * 1024;
 
 /// How far the end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum End {
+pub(super) enum Shutdown {
     Open,
     /// Answer what runs, take nothing new.
     Soon,
@@ -63,7 +61,7 @@ impl Bound {
     /// Reads the TLS files, if any, and takes the address.
     pub async fn bind(options: &Options) -> Result<Self, Error> {
         let clients = options.clients.as_ref();
-        let tls = options.tls.as_ref().map(|tls| Fresh::read(tls, clients)).transpose()?;
+        let tls = options.tls.as_ref().map(|tls| LoadedTls::read(tls, clients)).transpose()?;
         if clients.is_some() && tls.is_none() {
             return Err(Error::ClientsWithoutTls);
         }
@@ -97,42 +95,42 @@ impl Bound {
     {
         let Self { listener, tls, options, .. } = self;
         let places_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let (drain, places) = (options.drain, Places::new(places_max));
+        let (drain, slots) = (options.drain, Slots::new(places_max));
         let server = Arc::new(Server::new(options, tls));
-        let (tell, end) = watch::channel(End::Open);
+        let (tell, end) = watch::channel(Shutdown::Open);
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = stop.as_mut() => break,
-                accepted = accept(&listener, &places) => accepted,
+                accepted = accept(&listener, &slots) => accepted,
             };
             match accepted {
-                Ok((tcp, peer, place)) => {
+                Ok((tcp, peer, slot)) => {
                     let (server, service) = (Arc::clone(&server), service.clone());
-                    tokio::spawn(server.connection(service, tcp, peer, place, end.clone()));
+                    tokio::spawn(server.connection(service, tcp, peer, slot, end.clone()));
                 }
                 Err(error) if is_the_clients(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted; trying again shortly");
+                    tracing::warn!(%error, "no connection can be accepted; retrying shortly");
                     sleep(PAUSE).await;
                 }
             }
         }
         drop(listener);
-        let open = places.taken();
-        tell.send_replace(End::Soon);
-        let is_drained = timeout(drain, places.all_left()).await.is_ok();
-        let cut_off = if is_drained { 0 } else { places.taken() };
-        tell.send_replace(End::Now);
+        let open = slots.taken();
+        tell.send_replace(Shutdown::Soon);
+        let is_drained = timeout(drain, slots.all_left()).await.is_ok();
+        let cut_off = if is_drained { 0 } else { slots.taken() };
+        tell.send_replace(Shutdown::Now);
         Drained { ended: open.saturating_sub(cut_off), cut_off }
     }
 }
 
 /// The next connection, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Places) -> io::Result<(TcpStream, Peer, Place)> {
+async fn accept(listener: &TcpListener, slots: &Slots) -> io::Result<(TcpStream, Peer, Slot)> {
     let (tcp, address) = listener.accept().await?;
-    let place = places.take(address.ip()).await;
+    let slot = slots.take(address.ip()).await;
     // Answers are written whole; waiting to fill a packet would only delay them.
     tcp.set_nodelay(true)?;
     // What the client has not taken stays with us, where it is counted: the system would hold megabytes of it, and say that there
@@ -142,7 +140,7 @@ async fn accept(listener: &TcpListener, places: &Places) -> io::Result<(TcpStrea
     let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);
     socket2::SockRef::from(&tcp).set_tcp_keepalive(&probing)?;
     let local = tcp.local_addr()?;
-    Ok((tcp, Peer { address, local, is_tls: false }, place))
+    Ok((tcp, Peer { address, local, is_tls: false }, slot))
 }
 
 /// A connection that broke before it was taken is no reason to wait.

@@ -1,12 +1,9 @@
-//! One request, handed to the service, and its response.
-//!
-//! What lives here: what a request carries besides itself, the last check of HTTP/2 requests, and what the stream below has
-//! to know of the response. What must never: a request for two hosts.
+//! Hands one request to the service and returns its response, after a last check of HTTP/2 requests.
 
 use super::body::Body;
 use super::proxies::Proxies;
-use super::requests::{Arrival, Place, Requests};
-use super::taking::Taking;
+use super::requests::{Arrival, Requests, Slot};
+use super::taking::SendProgress;
 use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
@@ -71,13 +68,13 @@ pub(super) struct Answer {
     /// What is left of the last frame.
     rest: Bytes,
     /// The stream of HTTP/2 that it goes by.
-    taking: Option<Arc<Taking>>,
-    _running: (Running, Option<Place>),
+    taking: Option<Arc<SendProgress>>,
+    _running: (Running, Option<Slot>),
 }
 
 impl Answer {
-    fn new(body: semel_http::Body, running: Running, place: Option<Place>) -> Self {
-        Self { body, rest: Bytes::new(), taking: Taking::here(), _running: (running, place) }
+    fn new(body: semel_http::Body, running: Running, slot: Option<Slot>) -> Self {
+        Self { body, rest: Bytes::new(), taking: SendProgress::here(), _running: (running, slot) }
     }
 
     fn poll_piece(
@@ -111,22 +108,22 @@ where
     let mut request = request.map(|incoming| Body::new(incoming, allowance));
     let checked =
         check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
-    let place = checked.and_then(|()| {
+    let slot = checked.and_then(|()| {
         let client = line.proxies.client(line.peer.address.ip(), request.headers());
         let arrival = arrival(&request, &line.exchange);
-        let mut head = line.heads.place();
+        let mut head = line.heads.slot();
         head.resize(head_bytes(&request)).map_err(|_| Refusal::Busy)?;
         line.requests.take(client, arrival, head).map_err(|_| Refusal::Busy)
     });
-    let place = match place {
-        Ok(place) => place,
+    let slot = match slot {
+        Ok(slot) => slot,
         Err(refusal) => {
             let response = refused(refusal, &line.prefix, false);
             return Ok(response.map(|body| Answer::new(body, running, None)));
         }
     };
-    request.body_mut().within(place.clone());
-    request.extensions_mut().insert(place.clone());
+    request.body_mut().within(slot.clone());
+    request.extensions_mut().insert(slot.clone());
     request.extensions_mut().insert(line.peer);
     if let Some(certificate) = line.certificate {
         request.extensions_mut().insert(certificate);
@@ -137,7 +134,7 @@ where
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = tokio::select! {
         biased;
-        () = place.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
+        () = slot.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
         response = service.call(request) => response?,
     };
     watch.answered();
@@ -152,7 +149,7 @@ where
         line.exchange
             .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
     }
-    Ok(response.map(|body| Answer::new(body, running, Some(place))))
+    Ok(response.map(|body| Answer::new(body, running, Some(slot))))
 }
 
 /// What has come of its body. Of HTTP/2, where others come in between, nobody knows.

@@ -1,9 +1,7 @@
-//! A request's body as it comes from a client.
-//!
-//! What lives here: waiting for its bytes within limits, and what its client did wrong. What must never: time counted in
-//! which nobody asks for a byte; a service that reads slowly is not its client's fault.
+//! A request's body as it comes from a client, within time limits. Time counts only while somebody waits for the
+//! client: a slow service is not the client's fault.
 
-use super::requests::Place;
+use super::requests::Slot;
 use crate::wire::{Allowance, Refusal};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
@@ -24,21 +22,21 @@ pub struct Body {
     has_length: bool,
     has_ended: bool,
     /// None where the request was refused before it had one.
-    place: Option<Place>,
-    fate: Arc<Fate>,
+    slot: Option<Slot>,
+    fate: Arc<BodyState>,
 }
 
 /// What its request and its reader tell each other.
 #[derive(Debug, Default)]
-struct Fate {
+struct BodyState {
     fault: OnceLock<Refusal>,
     is_answered: AtomicBool,
 }
 
 /// What the listener knows of a body, wherever that is by now.
-pub(super) struct Watch(Arc<Fate>);
+pub(super) struct BodyWatch(Arc<BodyState>);
 
-impl Watch {
+impl BodyWatch {
     /// What the client did wrong, if anything.
     pub(super) fn fault(&self) -> Option<Refusal> {
         self.0.fault.get().copied()
@@ -53,16 +51,16 @@ impl Watch {
 impl Body {
     pub(super) fn new(incoming: Incoming, allowance: Allowance) -> Self {
         let has_length = incoming.size_hint().exact().is_some();
-        Self { incoming, allowance, has_length, has_ended: false, place: None, fate: Arc::default() }
+        Self { incoming, allowance, has_length, has_ended: false, slot: None, fate: Arc::default() }
     }
 
     /// Has the request stay once the body has come to its end.
-    pub(super) fn within(&mut self, place: Place) {
-        self.place = Some(place);
+    pub(super) fn within(&mut self, slot: Slot) {
+        self.slot = Some(slot);
     }
 
-    pub(super) fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.fate))
+    pub(super) fn watch(&self) -> BodyWatch {
+        BodyWatch(Arc::clone(&self.fate))
     }
 
     fn end(&mut self, fault: Refusal) {
@@ -78,8 +76,8 @@ impl Body {
     /// Nothing more comes. An error where the request was to make room for another before that.
     fn complete(&mut self) -> Result<(), semel_http::BoxError> {
         self.has_ended = true;
-        match self.place.take() {
-            Some(place) if !place.stay() => {
+        match self.slot.take() {
+            Some(slot) if !slot.stay() => {
                 self.end(Refusal::Busy);
                 Err(TooSlow.into())
             }

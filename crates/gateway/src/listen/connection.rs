@@ -1,13 +1,11 @@
-//! One client's connection, from its first byte to its last.
-//!
-//! What lives here: which protocol is served on it, and how it ends. What must never: a connection that outlives the drain.
+//! One client's connection: which protocol is served on it, and how it ends.
 
-use super::accept::End;
+use super::accept::Shutdown;
 use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
-use super::places::{Connection, Place};
 use super::requests::Requests;
+use super::slots::{Connection, Slot};
 use super::taking::Streams;
 use super::tls::Credentials;
 use crate::wire::{BUFFER_BYTES, Exchange, HeadRoom, Protocol, Scanner, Stream};
@@ -113,14 +111,14 @@ impl Server {
         service: S,
         tcp: TcpStream,
         peer: Peer,
-        place: Place,
-        mut end: watch::Receiver<End>,
+        slot: Slot,
+        mut end: watch::Receiver<Shutdown>,
     ) {
         let mut cut_off = end.clone();
         tokio::select! {
             biased;
-            () = self.secured(service, tcp, peer, place, &mut end) => {}
-            () = told(&mut cut_off, End::Now) => {}
+            () = self.secured(service, tcp, peer, slot, &mut end) => {}
+            () = until_shutdown(&mut cut_off, Shutdown::Now) => {}
         }
     }
 
@@ -129,11 +127,11 @@ impl Server {
         service: S,
         tcp: TcpStream,
         mut peer: Peer,
-        place: Place,
-        end: &mut watch::Receiver<End>,
+        slot: Slot,
+        end: &mut watch::Receiver<Shutdown>,
     ) {
         let Some(tls) = &self.tls else {
-            return Box::pin(self.scanned(service, tcp, (peer, None), place, end)).await;
+            return Box::pin(self.scanned(service, tcp, (peer, None), slot, end)).await;
         };
         peer.is_tls = true;
         // On the heap, as all that not every connection needs: there are thousands of them.
@@ -141,7 +139,7 @@ impl Server {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate = shown.map(|shown| ClientCertificate(shown.as_ref().into()));
-                Box::pin(self.scanned(service, stream, (peer, certificate), place, end)).await;
+                Box::pin(self.scanned(service, stream, (peer, certificate), slot, end)).await;
             }
             Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %peer.address, "TLS handshake took too long"),
@@ -153,29 +151,29 @@ impl Server {
         service: S,
         io: I,
         (peer, certificate): (Peer, Option<ClientCertificate>),
-        place: Place,
-        end: &mut watch::Receiver<End>,
+        slot: Slot,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (connection, others) = (place.connection(), place.others());
+        let (connection, others) = (slot.connection(), slot.others());
         let exchange = Arc::clone(connection.exchange());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
-        let (prefix, head_place) = (self.options.prefix.get(), self.heads.place());
+        let (prefix, head_place) = (self.options.prefix.get(), self.heads.slot());
         let mut stream = Stream::new(
             io,
             scanner,
             Arc::clone(&exchange),
             patience,
             Arc::clone(&prefix),
-            (place, head_place),
+            (slot, head_place),
         );
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
             () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
-            () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
+            () = until_shutdown(end, Shutdown::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
         let (requests, heads) = (Arc::clone(&self.requests), self.heads.clone());
         let proxies = self.options.proxies.clone();
@@ -186,7 +184,7 @@ impl Server {
             // On the heap from here on: before, a connection takes far less.
             Ok(Protocol::Http1) => Box::pin(self.http1(service, stream, line, &connection, end)).await,
             Ok(Protocol::Http2) if !others.admit_http2(&connection) => {
-                tracing::debug!(peer = %peer.address, "as many connections speak HTTP/2 as may");
+                tracing::debug!(peer = %peer.address, "too many connections use HTTP/2");
             }
             Ok(Protocol::Http2) => Box::pin(self.http2(service, stream, line, &connection, end)).await,
             Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
@@ -199,7 +197,7 @@ impl Server {
         stream: Stream<I>,
         line: Line,
         held: &Connection,
-        end: &mut watch::Receiver<End>,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -230,7 +228,7 @@ impl Server {
         stream: Stream<I>,
         line: Line,
         held: &Connection,
-        end: &mut watch::Receiver<End>,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -243,7 +241,7 @@ impl Server {
         let result = tokio::select! {
             biased;
             result = connection.as_mut() => result,
-            () = told(end, End::Soon) => {
+            () = until_shutdown(end, Shutdown::Soon) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -288,9 +286,9 @@ async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
 }
 
 /// Resolves once the end has come, or the connection is to make room for another.
-async fn goes(end: &mut watch::Receiver<End>, held: &Connection) {
+async fn goes(end: &mut watch::Receiver<Shutdown>, held: &Connection) {
     tokio::select! {
-        () = told(end, End::Soon) => {}
+        () = until_shutdown(end, Shutdown::Soon) => {}
         () = held.told_to_go() => {}
     }
 }
@@ -312,7 +310,7 @@ where
 }
 
 /// Resolves once the end has come this far.
-async fn told(end: &mut watch::Receiver<End>, how: End) {
+async fn until_shutdown(end: &mut watch::Receiver<Shutdown>, how: Shutdown) {
     // Whoever could tell is gone with the socket: that is the end too.
     let _ = end.wait_for(|end| *end >= how).await;
 }

@@ -1,6 +1,4 @@
-//! Why there is no socket to listen on.
-//!
-//! What lives here: the reasons, each with the setting that mends it. What must never: a byte of a key file.
+//! Why a listening socket cannot be opened, with the setting that fixes it.
 
 use std::fmt;
 use std::io;
@@ -36,21 +34,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(
-                    f,
-                    "{address} is taken: another program listens there. Stop it, or choose another address"
-                )
+                write!(f, "{address} is in use by another program. Stop it, or choose another address")
             }
             Self::Address(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Unreadable(file, error) => write!(f, "{}: {error}", file.display()),
             Self::NoCertificate(file) => {
-                write!(f, "{}: there is no certificate in it (PEM, BEGIN CERTIFICATE)", file.display())
+                write!(f, "{} contains no certificate (PEM, BEGIN CERTIFICATE)", file.display())
             }
-            Self::ClientsWithoutTls => f.write_str(
-                "clients are to show certificates, which they can by TLS only. Set a certificate and its key for the listener",
-            ),
+            Self::ClientsWithoutTls => {
+                f.write_str("client certificates need TLS. Set a certificate and its key for the listener")
+            }
             Self::NoKey(file) => {
-                write!(f, "{}: there is no private key in it (PEM, BEGIN PRIVATE KEY)", file.display())
+                write!(f, "{} contains no private key (PEM, BEGIN PRIVATE KEY)", file.display())
             }
             Self::Damaged(file, reason) => write!(f, "{}: {reason}", file.display()),
             Self::OtherKey { certificates, key } => write!(

@@ -1,7 +1,5 @@
-//! Where to listen, and within which limits.
-//!
-//! What lives here: the settings and their defaults. What must never: a limit that can be switched off; a client that is
-//! waited for without end holds its place for good.
+//! Where to listen, and the limits. No limit can be switched off: a client that is never timed out would hold its slot
+//! for ever.
 
 use super::proxies::Proxies;
 use crate::wire::{Limits, Patience, Rate};

@@ -1,9 +1,7 @@
-//! Who has requests under way, and whose goes when there are too many.
-//!
-//! What lives here: the requests of all connections, by their clients. What must never: a request that is ended after anything of
-//! it was handed on.
+//! The running requests of all connections by client, and which one is ended if there are too many. A request is never
+//! ended after a part of it was handed on.
 
-use crate::wire::HeadPlace;
+use crate::wire::HeadSlot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -58,14 +56,14 @@ const GOES: u8 = 2;
 /// A request's place, until the last clone of it is dropped: an extension of each, which whoever runs a request keeps for as long
 /// as it runs, also where its client is gone.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(Arc<Held>);
+pub(crate) struct Slot(Arc<HeldSlot>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldSlot {
     request: Arc<Request>,
     requests: Arc<Requests>,
     arrival: Arrival,
-    _head: HeadPlace,
+    _head: HeadSlot,
 }
 
 /// What had come of a request's body when it took its place.
@@ -92,8 +90,8 @@ impl Requests {
         self: &Arc<Self>,
         client: IpAddr,
         arrival: Arrival,
-        head: HeadPlace,
-    ) -> Result<Place, Full> {
+        head: HeadSlot,
+    ) -> Result<Slot, Full> {
         let mut running = self.lock();
         let own = running.clients.get(&client).map_or(0, |client| client.count);
         let reserved = if own < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
@@ -104,7 +102,7 @@ impl Requests {
         let request = Arc::new(Request { client, number: running.begun, state, go: Notify::new() });
         running.add(&request);
         drop(running);
-        Ok(Place(Arc::new(Held { request, requests: Arc::clone(self), arrival, _head: head })))
+        Ok(Slot(Arc::new(HeldSlot { request, requests: Arc::clone(self), arrival, _head: head })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -193,7 +191,7 @@ impl Request {
     }
 }
 
-impl Place {
+impl Slot {
     /// Who it belongs to.
     pub(crate) fn client(&self) -> IpAddr {
         self.0.request.client
@@ -217,7 +215,7 @@ impl Place {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         self.requests.lock().remove(&self.request);
     }
@@ -228,9 +226,9 @@ mod tests {
     use super::*;
     use crate::wire::HeadRoom;
 
-    fn take(requests: &Arc<Requests>, client: IpAddr, has_body: bool) -> Result<Place, Full> {
+    fn take(requests: &Arc<Requests>, client: IpAddr, has_body: bool) -> Result<Slot, Full> {
         let arrival = if has_body { Arrival::Partial } else { Arrival::Whole };
-        requests.take(client, arrival, HeadRoom::new(0).place())
+        requests.take(client, arrival, HeadRoom::new(0).slot())
     }
 
     fn client(number: u8) -> IpAddr {
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_unread_request_of_whoever_has_most_goes_for_another_client() {
+    async fn the_largest_holders_oldest_unread_request_is_ended() {
         let requests = Requests::new(4);
         let other = take(&requests, client(2), true).expect("a place");
         let runs = take(&requests, client(1), true).expect("a place");
@@ -273,13 +271,13 @@ mod tests {
     #[test]
     fn nothing_is_left_of_requests_that_ended_in_any_way() {
         let requests = Requests::new(4);
-        let mut places: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
-        assert!(places[1].stay());
+        let mut slots: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
+        assert!(slots[1].stay());
         let other = take(&requests, client(2), true).expect("a place for which the first goes");
-        assert!(!places[0].stay() && places[1].stay() && places[2].stay() && other.stay());
+        assert!(!slots[0].stay() && slots[1].stay() && slots[2].stay() && other.stay());
         assert_eq!(requests.lock().with_unread.iter().copied().collect::<Vec<_>>(), [(3, client(1))]);
-        places.swap(0, 3);
-        drop((places, other));
+        slots.swap(0, 3);
+        drop((slots, other));
         let running = requests.lock();
         assert_eq!((running.count, running.clients.len(), running.with_unread.len()), (0, 0, 0));
     }
@@ -288,8 +286,8 @@ mod tests {
     fn the_last_places_are_for_clients_that_have_few() {
         let requests = Requests::new(128);
         let mut held = Vec::new();
-        while let Ok(place) = take(&requests, client(1), false) {
-            held.push(place);
+        while let Ok(slot) = take(&requests, client(1), false) {
+            held.push(slot);
         }
         assert_eq!(held.len(), 112);
         for _ in 0..2 {

@@ -1,8 +1,4 @@
-//! TLS of a listening socket.
-//!
-//! What lives here: from PEM files to a configuration, and from one to the next while the socket listens. What must never: a
-//! handshake that goes on with anything but what the files say, or a client whose certificate was verified at some other time
-//! than now.
+//! TLS for a listening socket, and its replacement while the socket listens.
 
 use super::error::Error;
 use super::options::{Clients, Tls};
@@ -26,9 +22,9 @@ pub struct Credentials(Arc<RwLock<Arc<ServerConfig>>>);
 
 /// What was read from the files of TLS, and fits together.
 #[derive(Debug)]
-pub struct Fresh(Arc<ServerConfig>);
+pub struct LoadedTls(Arc<ServerConfig>);
 
-impl Fresh {
+impl LoadedTls {
     /// Reads the files. On an error nothing has changed anywhere.
     pub fn read(tls: &Tls, clients: Option<&Clients>) -> Result<Self, Error> {
         Ok(Self(config(tls, clients)?))
@@ -50,13 +46,13 @@ impl Clients {
 }
 
 impl Credentials {
-    pub(super) fn new(Fresh(config): Fresh) -> Self {
+    pub(super) fn new(LoadedTls(config): LoadedTls) -> Self {
         Self(Arc::new(RwLock::new(config)))
     }
 
     /// Every handshake from now on goes by `fresh`, and no session that began before can be resumed. Connections that are open
     /// go on.
-    pub fn replace(&self, Fresh(config): Fresh) {
+    pub fn replace(&self, LoadedTls(config): LoadedTls) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
@@ -114,7 +110,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     match certificates {
         Ok(certificates) if certificates.is_empty() => Err(Error::NoCertificate(file.to_owned())),
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(Error::Damaged(file.to_owned(), format!("not PEM as it should be: {error}"))),
+        Err(error) => Err(Error::Damaged(file.to_owned(), format!("not valid PEM: {error}"))),
     }
 }
 
@@ -122,7 +118,7 @@ fn key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let text = read(file)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
         pem::Error::NoItemsFound => Error::NoKey(file.to_owned()),
-        other => Error::Damaged(file.to_owned(), format!("not PEM as it should be: {other}")),
+        other => Error::Damaged(file.to_owned(), format!("not valid PEM: {other}")),
     })
 }
 

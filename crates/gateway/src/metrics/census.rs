@@ -1,7 +1,4 @@
-//! What stands in the store, counted beside the traffic.
-//!
-//! What lives here: when the store is asked how much it holds, and how fast it is gone through. What must never: a scrape that
-//! waits for the store, or a count that takes more of it than its pace allows.
+//! Counts the records in the store, in the background. A scrape never waits for the store.
 //!
 //! Two counts go on at once. Every few seconds, what any store can tell at once: how many records there are in each state, and
 //! which operations the unknown ones belong to. And a walk through everything, for operations and states together, so slow
@@ -45,7 +42,7 @@ impl Census {
     pub(crate) async fn run(self) -> Infallible {
         let looking = async {
             loop {
-                let found = self.look().await;
+                let found = self.count().await;
                 let counted = &self.metrics.0.census;
                 counted.is_up.store(u64::from(found.is_some()), Ordering::Relaxed);
                 self.clock.sleep(LOOK_EVERY).await;
@@ -75,7 +72,7 @@ impl Census {
     }
 
     /// What the store can tell at once. Nothing is changed where it does not answer.
-    async fn look(&self) -> Option<()> {
+    async fn count(&self) -> Option<()> {
         let census = in_time(self.store.census()).await?;
         let unknown = self.unknown().await?;
         let counted = &self.metrics.0.census;
@@ -162,16 +159,16 @@ impl Census {
 fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
     let codes: BTreeSet<&'static str> = hazards.iter().map(|hazard| hazard.code).collect();
     let Some(before) = known.replace(codes.clone()) else { return };
-    for Hazard { severity, code, what, mend } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
+    for Hazard { severity, code, what, fix } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
     {
         if *severity == Severity::Danger {
-            tracing::error!(code, fix = %mend, "the store has become less safe: {what}");
+            tracing::error!(code, fix = %fix, "the store has become less safe: {what}");
         } else {
-            tracing::warn!(code, fix = %mend, "the store has changed: {what}");
+            tracing::warn!(code, fix = %fix, "the store has changed: {what}");
         }
     }
     for code in before.difference(&codes) {
-        tracing::info!(code, "a hazard of the store is over");
+        tracing::info!(code, "a hazard of the store is gone");
     }
 }
 

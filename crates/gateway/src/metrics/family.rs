@@ -1,6 +1,4 @@
-//! Numbers that only grow, numbers that go up and down, and how long things took.
-//!
-//! What lives here: counters and gauges by labels, histograms. What must never: a label whose values nobody bounds.
+//! Counters, gauges and histograms. Every label has a bounded set of values.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,7 +42,7 @@ impl Counters {
 
     /// Has them stand there from the beginning: who looks at the difference between two readings misses the first event of
     /// a counter that began with it.
-    pub(super) fn stand(&self, labels: &[(&str, &str)]) {
+    pub(super) fn init(&self, labels: &[(&str, &str)]) {
         self.add_many(labels, 0);
     }
 
@@ -84,11 +82,11 @@ impl Gauges {
 
 /// How much of something is under way, for each label.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay {
+pub(super) struct InProgress {
     by_label: RwLock<BTreeMap<String, AtomicI64>>,
 }
 
-impl UnderWay {
+impl InProgress {
     /// Adds to the number of this label, of which there are no more than routes.
     pub(super) fn add(&self, label: &str, more: i64) {
         let map = self.by_label.read().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +220,7 @@ impl Histograms {
             return histogram.record(took);
         }
         drop(map);
-        self.stand(operation);
+        self.init(operation);
         let map = self.by_operation.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(histogram) = map.get(operation) {
             histogram.record(took);
@@ -230,7 +228,7 @@ impl Histograms {
     }
 
     /// Has the operation's histogram exist before anything is recorded.
-    pub(super) fn stand(&self, operation: &str) {
+    pub(super) fn init(&self, operation: &str) {
         let mut map = self.by_operation.write().unwrap_or_else(PoisonError::into_inner);
         map.entry(operation.to_owned()).or_insert_with(|| Histogram::new(self.bounds));
     }

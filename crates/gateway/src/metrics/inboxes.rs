@@ -1,6 +1,4 @@
-//! What the inboxes of applications hold, counted now and then.
-//!
-//! What lives here: the numbers, and when they are counted. What must never: a count that takes more of the store than its pace allows.
+//! Counts the inboxes of applications from time to time, slowly enough not to load the store.
 
 use super::family::Gauges;
 use super::{gauge, millis};

@@ -1,8 +1,7 @@
-//! What shadow mode has seen, route by route.
+//! What shadow mode has counted per route: requests that would have been replayed or refused, likely duplicates
+//! without a key, and [what follows from that](advise).
 //!
-//! What lives here: the tally of requests that would have been replayed, refused or blocked, of likely duplicates without a
-//! key, and [what follows from it](advise). What must never: a table that grows with what clients send, or a key, a caller or
-//! a payload in it.
+//! The table is bounded, and contains no keys, callers or payloads.
 
 mod advice;
 
@@ -163,7 +162,7 @@ impl Route {
     }
 
     /// The route for people: `charge`, `POST /charges`.
-    pub fn told(&self) -> String {
+    pub fn render(&self) -> String {
         match (&self.method, &self.path) {
             (Some(method), Some(path)) => format!("{method} {path}"),
             _ => self.operation.clone(),

@@ -1,6 +1,4 @@
-//! A request's place in a trace, as `traceparent` tells it (W3C Trace Context).
-//!
-//! What lives here: reading and writing that header. What must never: half of a header that cannot be read believed.
+//! Reads and writes `traceparent` (W3C Trace Context). A header that is only partly valid is ignored.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_believed_in_part() {
+    fn a_partly_valid_header_is_ignored() {
         for bad in [
             "",
             "00",

@@ -1,7 +1,4 @@
-//! Spans as OTLP has them, in JSON.
-//!
-//! What lives here: one span, and how a batch is written (opentelemetry-proto, the JSON mapping: ids in hexadecimal digits, numbers
-//! of 64 bits as texts). What must never: an attribute that nobody chose.
+//! Spans in the JSON mapping of OTLP: IDs as hexadecimal digits, 64-bit numbers as strings.
 
 use serde_json::{Value, json};
 

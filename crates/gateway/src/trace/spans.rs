@@ -1,7 +1,5 @@
-//! Spans of the process's own tracing, made into what is exported.
-//!
-//! What lives here: a subscriber's layer that follows [`semel::SPANS`]. What must never: a span of a request that is not sampled
-//! kept, or anything that waits.
+//! A subscriber layer that turns [`semel::SPANS`] into exported spans. It keeps nothing of requests that are not
+//! sampled.
 
 use super::otlp::{Attribute, Kind, Span};
 use super::tracer::Counts;
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_and_counted_and_nobody_waits() {
+    fn spans_without_room_are_dropped_and_counted() {
         assert_eq!((dropped(3, "01"), dropped(1, "01")), (0, 2));
     }
 

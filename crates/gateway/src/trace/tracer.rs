@@ -1,7 +1,5 @@
-//! Which requests are traced, and where their spans go.
-//!
-//! What lives here: the settings, the decision about each request, and the queue. What must never: a queue without an end; what
-//! finds no room in it is dropped and counted.
+//! Decides which requests are traced, and queues their spans. The queue is bounded; spans that do not fit are dropped
+//! and counted.
 
 use super::context::{TRACEPARENT, TRACESTATE};
 use super::otlp::Span;
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_continued_is_begun_anew_without_its_state() {
+    fn an_invalid_trace_is_replaced_without_its_state() {
         let mut headers = parent("00-not-a-context");
         let (context, _) = tracer(1.0).begin(&Method::POST, &mut headers);
         assert!(context.is_sampled && Context::of(&headers) == Some(context));

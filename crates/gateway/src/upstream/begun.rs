@@ -1,6 +1,4 @@
-//! A request's body of which the first bytes have come.
-//!
-//! What lives here: waiting for them before a place at the upstream is taken. What must never: a byte lost or changed.
+//! Waits for the first bytes of a request's body before the request takes a slot at the upstream.
 
 use bytes::Bytes;
 use http::Request;
@@ -19,17 +17,17 @@ pub(super) async fn wait(request: &mut Request<semel_http::Body>) -> Result<(), 
     }
     let mut rest = std::mem::replace(request.body_mut(), Bytes::new().into());
     let first = rest.frame().await.transpose()?;
-    *request.body_mut() = semel_http::Body::live(Begun { first, rest });
+    *request.body_mut() = semel_http::Body::live(StartedBody { first, rest });
     Ok(())
 }
 
 /// A body whose first frame has come.
-struct Begun {
+struct StartedBody {
     first: Option<Frame<Bytes>>,
     rest: semel_http::Body,
 }
 
-impl http_body::Body for Begun {
+impl http_body::Body for StartedBody {
     type Data = Bytes;
     type Error = BoxError;
 

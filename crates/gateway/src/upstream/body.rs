@@ -1,12 +1,9 @@
-//! A response's body on its way to the client.
-//!
-//! What lives here: its end, its breaking off and its deadline, told apart. What must never: an end where the upstream sent
-//! none.
+//! A response's body on its way to the client. A complete body, a broken one and a timed-out one are distinguished.
 
 use super::error_kind::{Counting, UpstreamError};
 use super::h2::{Lease, Sending};
 use super::patience::Remaining;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use crate::listen;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
@@ -26,13 +23,13 @@ pub struct Body {
     is_quiet: bool,
     counting: Option<Counting>,
     /// The place of its request among those of the listener: it runs until its response has come.
-    _place: Option<listen::Place>,
+    _slot: Option<listen::Slot>,
 }
 
 enum Kind {
     /// There is none, or it has ended, or it broke.
     Over,
-    H1(Incoming, Lent),
+    H1(Incoming, PooledConnection),
     H2(Box<Stream>),
 }
 
@@ -47,10 +44,10 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _place: None }
+        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _slot: None }
     }
 
-    pub(super) fn h1(incoming: Incoming, lent: Lent, remaining: Option<Remaining>) -> Self {
+    pub(super) fn h1(incoming: Incoming, lent: PooledConnection, remaining: Option<Remaining>) -> Self {
         let mut body = Self { kind: Kind::H1(incoming, lent), remaining, ..Self::empty() };
         body.settle();
         body
@@ -80,8 +77,8 @@ impl Body {
     }
 
     /// Its request counts as running for as long as this is there.
-    pub(super) fn within(self, place: Option<listen::Place>) -> Self {
-        Self { _place: place, ..self }
+    pub(super) fn within(self, slot: Option<listen::Slot>) -> Self {
+        Self { _slot: slot, ..self }
     }
 
     /// Gives the connection back once nothing more can come.
@@ -110,7 +107,7 @@ impl Body {
         if let Kind::H2(stream) = &self.kind {
             stream.lease.suspect();
         }
-        self.fail(Failure::TimedOut, &"the response timeout was over")
+        self.fail(Failure::TimedOut, &"the response timeout ended")
     }
 
     fn fail(
@@ -119,7 +116,7 @@ impl Body {
         cause: &dyn fmt::Display,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         if !self.is_quiet {
-            tracing::warn!(%cause, "the upstream's response ended too early");
+            tracing::warn!(%cause, "the upstream's response was cut off");
         }
         self.counting.iter().for_each(|Counting(count)| count(UpstreamError::of_body(failure)));
         self.kind = Kind::Over;

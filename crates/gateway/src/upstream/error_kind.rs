@@ -1,9 +1,7 @@
-//! What went wrong on the way to the upstream, in a word.
-//!
-//! What lives here: the few kinds that metrics count. What must never: a decision about the request; that is made by
-//! [`Failure`](semel_http::Failure), which says what is known of the effect.
+//! The kinds of upstream errors that metrics count. [`Failure`](semel_http::Failure) says what is known about the
+//! effect, and decides about the request.
 
-use super::dial::Undialled;
+use super::dial::DialError;
 use super::failed::Failed;
 use semel_http::Failure;
 use std::fmt;
@@ -63,9 +61,9 @@ impl UpstreamError {
             Failure::ConnectTimeout => Self::ConnectTimeout,
             Failure::TimedOut => Self::Timeout,
             Failure::Unreachable => match failed.cause.downcast_ref() {
-                Some(Undialled::Name(_)) => Self::Dns,
-                Some(Undialled::Connect(_)) => Self::Connect,
-                Some(Undialled::Tls(_)) => Self::Tls,
+                Some(DialError::Name(_)) => Self::Dns,
+                Some(DialError::Connect(_)) => Self::Connect,
+                Some(DialError::Tls(_)) => Self::Tls,
                 None => Self::NotSent,
             },
             Failure::Broken => {
@@ -102,13 +100,13 @@ mod tests {
     use std::io;
 
     #[test]
-    fn the_kind_is_told_by_the_cause_and_not_by_the_failure_alone() {
+    fn the_kind_follows_from_the_cause() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let kind =
             |failure, cause: semel_http::BoxError| UpstreamError::of(&Failed { failure, cause }).name();
-        assert_eq!(kind(Failure::Unreachable, Undialled::Name(refused()).into()), "dns");
-        assert_eq!(kind(Failure::Unreachable, Undialled::Connect(refused()).into()), "connect");
-        assert_eq!(kind(Failure::Unreachable, Undialled::Tls(refused()).into()), "tls");
+        assert_eq!(kind(Failure::Unreachable, DialError::Name(refused()).into()), "dns");
+        assert_eq!(kind(Failure::Unreachable, DialError::Connect(refused()).into()), "connect");
+        assert_eq!(kind(Failure::Unreachable, DialError::Tls(refused()).into()), "tls");
         assert_eq!(kind(Failure::Unreachable, "every connection was closed at once".into()), "not_sent");
         assert_eq!(kind(Failure::ConnectTimeout, "no connection in time".into()), "connect_timeout");
         assert_eq!(kind(Failure::Broken, "it switched protocols".into()), "malformed");

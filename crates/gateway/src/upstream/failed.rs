@@ -1,11 +1,9 @@
-//! Why there is no response.
-//!
-//! What lives here: the failure, and its cause for the log. What must never: a failure without a cause.
+//! Why there is no response: the failure, and its cause for the log.
 
 use semel_http::{BoxError, Failure};
 
 /// What became of a request that has no response.
-pub(super) enum Unanswered {
+pub(super) enum NoResponse {
     /// The connection never took it up: nothing was sent, and here it is.
     HandedBack(Box<http::Request<semel_http::Body>>),
     Failed(Failed),
@@ -24,19 +22,19 @@ impl Failed {
     }
 
     /// The cause and what caused it, in one line.
-    pub(super) fn told(&self) -> String {
-        let mut told = self.cause.to_string();
+    pub(super) fn message(&self) -> String {
+        let mut message = self.cause.to_string();
         let mut next = self.cause.source();
         while let Some(source) = next {
-            told.push_str(": ");
-            told.push_str(&source.to_string());
+            message.push_str(": ");
+            message.push_str(&source.to_string());
             next = source.source();
         }
-        told
+        message
     }
 }
 
-impl From<Failed> for Unanswered {
+impl From<Failed> for NoResponse {
     fn from(failed: Failed) -> Self {
         Self::Failed(failed)
     }

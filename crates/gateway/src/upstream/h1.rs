@@ -1,13 +1,10 @@
-//! One request over HTTP/1.
-//!
-//! What lives here: handing a request to a connection, and judging what became of it by whether a byte left. What must
-//! never: a second sending of what was handed over once.
+//! One request over HTTP/1. If it fails, what matters is whether a byte was sent. A request is never sent twice.
 
 use super::body::Body;
-use super::dial::Dialled;
-use super::failed::{Failed, Unanswered};
+use super::dial::NewConnection;
+use super::failed::{Failed, NoResponse};
 use super::patience::Patience;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::socket::Socket;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -31,7 +28,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Speaks HTTP/1 over a connection that nothing was sent on.
-    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, hyper::Error> {
+    pub(super) async fn over(dialled: NewConnection, head_bytes_max: u32) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         let head_bytes_max = head_bytes_max as usize;
         // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
@@ -81,11 +78,11 @@ const HEAD_LINES_MAX: usize = 256;
 
 /// Sends `request` over `lent`. The request comes back where the connection never took it up.
 pub(super) async fn exchange(
-    mut lent: Lent,
+    mut lent: PooledConnection,
     mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
     response_timeout: Duration,
-) -> Result<Response<Body>, Unanswered> {
+) -> Result<Response<Body>, NoResponse> {
     let is_protected = attempt.is_some();
     let is_upgrade = request.headers().contains_key(UPGRADE);
     *request.version_mut() = Version::HTTP_11;
@@ -106,7 +103,7 @@ pub(super) async fn exchange(
             let message = error.take_message();
             let error = error.into_error();
             return Err(match message {
-                Some(request) if is_unsent => Unanswered::HandedBack(Box::new(request)),
+                Some(request) if is_unsent => NoResponse::HandedBack(Box::new(request)),
                 _ if is_unsent => Failed::new(Failure::Unreachable, error).into(),
                 _ => Failed::new(Failure::Broken, error).into(),
             });
@@ -115,11 +112,11 @@ pub(super) async fn exchange(
     if socket.accepted() == 0 {
         // It answers something else: an earlier request a second time, or nothing. In between the first byte may leave.
         let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::Broken };
-        return Err(Failed::new(failure, "a response came before the request had left").into());
+        return Err(Failed::new(failure, "a response came before the request was sent").into());
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !is_upgrade {
-            let cause = "it switched protocols, which nobody asked for";
+            let cause = "it switched protocols without being asked";
             return Err(Failed::new(Failure::Broken, cause).into());
         }
         // The connection is the tunnel's now; its driver hands it over and ends.
@@ -127,10 +124,10 @@ pub(super) async fn exchange(
         return Ok(response.map(|_| Body::empty()));
     }
     if !response.body().is_end_stream() && !has_plain_coding(response.headers()) {
-        let cause = "its response has a transfer coding other than chunked, which nobody asked for";
+        let cause = "its response has a transfer coding other than chunked";
         return Err(Failed::new(Failure::Broken, cause).into());
     }
-    lent.told(&response);
+    lent.note_keep_alive(&response);
     let is_timed = is_protected && !is_endless(response.headers());
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
 }

@@ -1,13 +1,10 @@
-//! One request over HTTP/2.
-//!
-//! What lives here: a connection that carries many, and what the end of a stream proves. What must never: a stream's end
-//! that is taken for proof that nothing was processed, except those that the protocol says are.
+//! One request over HTTP/2. The end of a stream proves that nothing was processed only where the protocol says so.
 //!
 //! Over the `h2` crate, not through hyper: hyper reports a GOAWAY that a request ran into and one that left it to be
 //! processed by the same error.
 
 use super::body::Body;
-use super::dial::Dialled;
+use super::dial::NewConnection;
 use super::failed::Failed;
 use super::patience::Patience;
 use super::socket::Socket;
@@ -47,7 +44,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Speaks HTTP/2 over a connection that nothing was sent on.
-    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, Error> {
+    pub(super) async fn over(dialled: NewConnection, head_bytes_max: u32) -> Result<Self, Error> {
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -127,7 +124,7 @@ pub(super) async fn exchange(
     target: &Target,
 ) -> Result<Response<Body>, Failed> {
     let unsent = |cause: &'static str| Failed::new(Failure::Unreachable, cause);
-    let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection went away"))?;
+    let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection was closed"))?;
     let mut patience = Patience::start(response_timeout, &mut request, attempt.is_some());
     let (head, body) = prepare(request, target)?;
     let is_end = body.is_end_stream();

@@ -1,6 +1,4 @@
-//! What can be set on the way to an upstream.
-//!
-//! What lives here: limits and times, with their defaults. What must never: a setting that lets a request be sent twice.
+//! Limits and timeouts for the upstream, with their defaults.
 
 use super::tls::Tls;
 use std::time::Duration;

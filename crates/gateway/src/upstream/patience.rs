@@ -1,7 +1,5 @@
-//! How long a response is waited for.
-//!
-//! What lives here: the one timer of a request. What must never: a protected request that is waited for longer because it
-//! is slow to send; time that is counted against the upstream while a client is slow to read.
+//! How long the gateway waits for a response. A slow sender does not extend the timeout of a protected request, and a
+//! client that reads slowly does not use up the upstream's time.
 
 use bytes::Bytes;
 use http::Request;

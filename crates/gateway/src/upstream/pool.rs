@@ -1,12 +1,10 @@
-//! Connections between requests.
-//!
-//! What lives here: which idle connection carries the next request, and for how long it may. What must never: a protected
-//! request on a connection that was idle for longer than allowed, or was not looked at right before.
+//! Idle connections, and which of them carries the next request. A protected request uses only a connection that was
+//! idle for a short time and was checked just before.
 
 use super::h1;
 use super::h2;
 use super::options::Options;
-use super::places::Place;
+use super::slots::Slot;
 use http::{HeaderMap, Response};
 use semel::{Clock, SystemClock};
 use std::collections::VecDeque;
@@ -23,14 +21,14 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// The connections that carry no request, and those over HTTP/2 that can carry more.
 #[derive(Debug)]
 pub(super) struct Pool {
-    kept: Mutex<Kept>,
+    kept: Mutex<Connections>,
     idle_max: usize,
     idle_time_max: Duration,
     idle_time_max_protected: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Connections {
     /// The one that was used last is at the back.
     idle: VecDeque<Idle>,
     shared: Vec<Arc<h2::Connection>>,
@@ -107,7 +105,7 @@ impl Pool {
     }
 
     /// Sees to it that somebody closes what nobody comes for.
-    fn sweep(self: &Arc<Self>, kept: &mut Kept) {
+    fn sweep(self: &Arc<Self>, kept: &mut Connections) {
         if std::mem::replace(&mut kept.is_swept, true) {
             return;
         }
@@ -128,7 +126,7 @@ impl Pool {
         });
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Connections> {
         // Nothing can panic half-way through a change.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,16 +134,16 @@ impl Pool {
 
 /// A connection that carries a request. Dropped before the response's end, it is closed at once: whatever follows on it
 /// is nobody's.
-pub(super) struct Lent {
+pub(super) struct PooledConnection {
     connection: Option<h1::Connection>,
     pool: Arc<Pool>,
     announced: Option<Duration>,
-    _place: Place,
+    _slot: Slot,
 }
 
-impl Lent {
-    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, place: Place) -> Self {
-        Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _place: place }
+impl PooledConnection {
+    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, slot: Slot) -> Self {
+        Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _slot: slot }
     }
 
     pub(super) fn connection(&mut self) -> &mut h1::Connection {
@@ -153,7 +151,7 @@ impl Lent {
     }
 
     /// What the response's head says about the connection.
-    pub(super) fn told<B>(&mut self, response: &Response<B>) {
+    pub(super) fn note_keep_alive<B>(&mut self, response: &Response<B>) {
         self.announced = announced(response.headers());
     }
 
@@ -180,7 +178,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.abort();

@@ -1,7 +1,4 @@
-//! A socket that knows whether a byte has left.
-//!
-//! What lives here: counting what the system accepted, the last check before the first byte, and the look at an idle
-//! connection. What must never: a byte after [`seal`](Socket::seal).
+//! A socket that knows whether a byte was sent. After [`seal`](Socket::seal), no byte is sent.
 
 use crate::wire::poll_read_piece;
 use semel::Attempt;
@@ -83,7 +80,7 @@ impl Socket {
     fn write(&self, write: impl FnOnce(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let mut sending = self.sending();
         if sending.is_sealed {
-            return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was given up"));
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was abandoned"));
         }
         if let Some(attempt) = &sending.attempt
             && let Err(error) = attempt.check()

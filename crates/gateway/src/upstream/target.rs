@@ -1,7 +1,5 @@
-//! Where the upstream is.
-//!
-//! What lives here: the URL that an operator writes, and a request's path below it. What must never: a path or query that
-//! is rewritten on its way, or a path that leads out of the base.
+//! The upstream's URL, and request paths below it. Paths and queries are not rewritten, and a path cannot leave the
+//! base path.
 
 use http::Uri;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
@@ -46,39 +44,39 @@ impl Target {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Transport::Http, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Transport::Https, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("h2c") => (Transport::H2c, rest),
-            _ => return Err(fail("it begins with neither http:// nor https:// nor h2c://")),
+            _ => return Err(fail("it does not begin with http://, https:// or h2c://")),
         };
         if rest.contains(['?', '#']) {
-            return Err(fail("it has a query or a fragment, which no request could be put below"));
+            return Err(fail("it has a query or a fragment"));
         }
         let (authority, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(fail("it has credentials, which the gateway sends to nobody"));
+            return Err(fail("it contains credentials, which the gateway does not send"));
         }
-        let authority: Authority = authority.parse().map_err(|_| fail("its host is not one"))?;
+        let authority: Authority = authority.parse().map_err(|_| fail("its host is not valid"))?;
         let host = authority.host();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if host.is_empty() {
-            return Err(fail("it names no host"));
+            return Err(fail("it has no host"));
         }
         let host = host.to_owned();
         let named_port = &authority.as_str()[authority.host().len()..];
         let port = match authority.port_u16() {
-            Some(0) => return Err(fail("port 0 is nobody's")),
+            Some(0) => return Err(fail("port 0 cannot be used")),
             Some(port) => port,
-            None if named_port.len() > 1 => return Err(fail("its port is not one")),
+            None if named_port.len() > 1 => return Err(fail("its port is not valid")),
             None if transport == Transport::Https => 443,
             None => 80,
         };
         let base = base.trim_end_matches('/');
         if !base.is_empty() && base.parse::<PathAndQuery>().is_err() {
-            return Err(fail("its base path is not one"));
+            return Err(fail("its base path is not valid"));
         }
         if base.len() > BASE_BYTES_MAX {
             return Err(fail("its base path is longer than 1,024 bytes"));
         }
         if transport == Transport::Https && ServerName::try_from(host.as_str()).is_err() {
-            return Err(fail("no certificate could be made out to its host"));
+            return Err(fail("its host is not valid in a certificate"));
         }
         Ok(Self { transport, host, port, authority, base: base.to_owned() })
     }
@@ -175,7 +173,7 @@ impl fmt::Display for TargetError {
             Some((_, rest)) => format!("…@{rest}"),
             None => self.url.clone(),
         };
-        write!(f, "{shown:?} is no upstream: {}", self.why)
+        write!(f, "{shown:?} cannot be the upstream: {}", self.why)
     }
 }
 
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_meant_is_refused_with_a_reason() {
+    fn meaningless_addresses_are_refused_with_a_reason() {
         for (url, word) in [
             ("pay.internal:3000", "http://"),
             ("ftp://pay.internal", "http://"),

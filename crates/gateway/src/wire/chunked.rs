@@ -1,7 +1,4 @@
-//! A body in chunks.
-//!
-//! What lives here: sizes, extensions and the ends of chunks, byte by byte; what is inside a chunk is skipped. What must
-//! never: a size that anybody could read differently.
+//! The framing of chunked bodies, byte by byte. Sizes that parsers could read differently are refused.
 
 use super::line;
 use super::refusal::Refusal;

@@ -1,6 +1,4 @@
-//! The end of a connection.
-//!
-//! What lives here: the last word, and listening on until the client has heard it. What must never: listening without end.
+//! Closes a connection: writes the last bytes, then reads on for a bounded time so that the client receives them.
 
 use super::refusal::Refusal;
 use std::future::Future;

@@ -1,7 +1,5 @@
-//! What the two sides of a connection tell each other.
-//!
-//! What lives here: how many requests were answered, how many bytes went out, whether a change of protocol was granted, and whether
-//! what came ends with a message. What must never: anything of a request.
+//! State that both sides of a connection share: answered requests, bytes written, whether an upgrade was granted, and
+//! whether the input ended between messages.
 
 use futures_util::task::AtomicWaker;
 use std::sync::Arc;
@@ -51,7 +49,7 @@ impl Exchange {
     }
 
     /// Whether what came so far ends with a message.
-    pub(super) fn came(&self, is_whole: bool) {
+    pub(super) fn note_input(&self, is_whole: bool) {
         self.is_whole.store(is_whole, Ordering::Release);
     }
 

@@ -1,8 +1,5 @@
-//! A head, line by line: what it says about where its message ends.
-//!
-//! What lives here: the lines of one head, or of one trailer section, judged in the order in which they come. What must
-//! never: a judgement that depends on where the bytes were cut. A line is looked at once it is whole, and so the verdict
-//! is the same however it came.
+//! The lines of a head or a trailer section, and what they say about the message's length. A line is judged when it is
+//! complete, so the verdict does not depend on how the bytes arrived.
 
 use super::line::{self, Framing};
 use super::refusal::Refusal;

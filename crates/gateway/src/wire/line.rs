@@ -1,6 +1,4 @@
-//! One line of a head.
-//!
-//! What lives here: which bytes may stand where. What must never: memory of the line before.
+//! One line of a head: which bytes are allowed where.
 
 use super::refusal::Refusal;
 use std::ops::Range;

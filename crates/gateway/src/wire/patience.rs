@@ -1,8 +1,5 @@
-//! How long a client is waited for.
-//!
-//! What lives here: the timer of the reading side, set anew as seldom as possible: a connection that is kept alive passes from
-//! one wait into the next thousands of times before any of them is up. What must never: a wait for the service behind us
-//! counted against the client.
+//! How long the gateway waits for a client. The timer is reset as rarely as possible, because a kept-alive connection
+//! changes its wait thousands of times before one ends. Time that the service takes does not count against the client.
 
 use super::rate::Rate;
 use std::future::Future;

@@ -1,7 +1,4 @@
-//! How slow a client may be.
-//!
-//! What lives here: the time that a client has left, which its bytes prolong. What must never: time counted in which nobody waits
-//! for it.
+//! How slow a client may be: its bytes extend the time that it has left. Time counts only while somebody waits for it.
 
 use semel::{Clock as _, SystemClock};
 use std::future::Future;
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_rate_stops_counting_while_it_is_waited_for_is_waited_for_longer() {
+    async fn a_client_whose_rate_stops_counting_gets_more_time() {
         let mut allowance = Allowance::reading(RATE, LONG);
         poll_fn(|context| {
             assert!(allowance.poll_waiting(context, true).is_pending());

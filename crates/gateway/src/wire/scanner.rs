@@ -1,7 +1,5 @@
-//! The scanner: which bytes of a connection may pass.
-//!
-//! What lives here: a state machine over messages that follow each other. No socket, no clock. What must never: a part of a
-//! head passed before the whole of it was judged.
+//! The scanner: a state machine that decides which bytes of a connection may pass. It has no socket and no clock. No
+//! part of a head passes before all of it was judged.
 
 use super::chunked::Chunked;
 use super::head::{Body, Head, Trailers};

@@ -1,7 +1,4 @@
-//! A client's connection as the HTTP library sees it.
-//!
-//! What lives here: reading by way of the scanner, and waiting within limits. What must never: a byte that the scanner did
-//! not pass, before the client's change of protocol was granted.
+//! A client's connection as the HTTP library sees it: it reads through the scanner, and waits within limits.
 //!
 //! A refusal ends the stream: once every earlier request is answered and its answer is out, the refusal is written as the
 //! last thing, and the library behind is told that nothing more comes. So answers stay in order, whatever a client sends
@@ -9,7 +6,7 @@
 
 use super::closing::Closing;
 use super::exchange::Exchange;
-use super::head_room::HeadPlace;
+use super::head_room::HeadSlot;
 use super::patience::{Patience, ReadTimer, Wait};
 use super::piece::poll_read_piece;
 use super::rate::Allowance;
@@ -35,7 +32,7 @@ pub(crate) struct Stream<I> {
     held: Vec<u8>,
     passed: usize,
     /// For what is held.
-    head_place: HeadPlace,
+    head_place: HeadSlot,
     /// Requests whose answers are out to the last byte.
     answered: u64,
     read_timer: ReadTimer,
@@ -55,7 +52,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         exchange: Arc<Exchange>,
         patience: Patience,
         prefix: Arc<str>,
-        (place, head_place): (impl Any + Send + Sync, HeadPlace),
+        (place, head_place): (impl Any + Send + Sync, HeadSlot),
     ) -> Self {
         Self {
             io,
@@ -89,12 +86,12 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
 
     /// Reads on into what is held, and scans it; `false` at the end.
     fn poll_hold(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let came = self.held.len();
-        self.held.resize(came + READ_BYTES, 0);
-        let mut buffer = ReadBuf::new(&mut self.held[came..]);
+        let note_input = self.held.len();
+        self.held.resize(note_input + READ_BYTES, 0);
+        let mut buffer = ReadBuf::new(&mut self.held[note_input..]);
         let read = Pin::new(&mut self.io).poll_read(context, &mut buffer);
         let count = buffer.filled().len();
-        self.held.truncate(came + count);
+        self.held.truncate(note_input + count);
         ready!(read)?;
         self.scan_held();
         self.count_held();
@@ -110,7 +107,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
 
     fn scan_held(&mut self) {
         self.passed += self.scanner.scan(&self.held[self.passed..]);
-        self.exchange.came(!self.scanner.is_amid_message());
+        self.exchange.note_input(!self.scanner.is_amid_message());
     }
 
     /// Reads straight into the reader's own buffer; what must not pass is taken out of it again.
@@ -121,11 +118,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     ) -> Poll<io::Result<bool>> {
         let before = buffer.filled().len();
         ready!(poll_read_piece(&mut self.io, context, buffer))?;
-        let came = &buffer.filled()[before..];
-        let count = came.len();
-        let passed = self.scanner.scan(came);
-        self.exchange.came(!self.scanner.is_amid_message());
-        self.held.extend_from_slice(&came[passed..]);
+        let note_input = &buffer.filled()[before..];
+        let count = note_input.len();
+        let passed = self.scanner.scan(note_input);
+        self.exchange.note_input(!self.scanner.is_amid_message());
+        self.held.extend_from_slice(&note_input[passed..]);
         buffer.set_filled(before + passed);
         self.count_held();
         Poll::Ready(Ok(count > 0))
@@ -228,7 +225,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             return result;
         }
         ready!(self.taking.poll_waiting(context, true));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly")))
     }
 }
 

@@ -86,7 +86,7 @@ async fn the_keys_of_all_tokens_are_shared_so_that_nothing_happens_twice() {
 }
 
 #[tokio::test]
-async fn whoever_takes_an_attempt_over_sees_the_claim_too() {
+async fn a_successor_of_an_attempt_sees_the_claim() {
     let world = world().await;
     let more = json!({ "class": "downstream", "leaseMs": 1_000 });
     let first = claimed(&world, "billing", &more).await;

@@ -217,7 +217,7 @@ async fn after_a_silent_owner_denial_has_to_wait_and_confirmation_has_not() {
 }
 
 #[tokio::test]
-async fn what_is_settled_is_not_settled_again() {
+async fn a_resolved_record_is_not_resolved_again() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let outcome = attempt.with(&json!({ "outcome": "succeeded" }));

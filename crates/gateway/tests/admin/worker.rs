@@ -81,7 +81,7 @@ fn ledger(provider: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
+async fn a_killed_external_attempt_is_unknown_and_never_repeated() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "external").await;
     let twin = Worker::start(&world, provider.path(), "external", "go").ends().await;
@@ -102,7 +102,7 @@ async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn killed_in_mid_work_a_downstream_effect_is_taken_over_under_the_same_operation_id() {
+async fn a_killed_downstream_attempt_is_taken_over_with_the_same_id() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "downstream").await;
     world.pass(Duration::from_secs(6));

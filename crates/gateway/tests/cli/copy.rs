@@ -152,7 +152,7 @@ fn a_copy_that_was_killed_is_completed_by_the_next() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused_in_plain_words() {
+fn an_impossible_copy_is_refused_in_plain_words() {
     let (scratch, other) = (Scratch::new(), Scratch::new());
     let (store, target) = (scratch.store(), other.store());
     assert!(copy(&store, &target, &[]).exits(1).err.contains("does not exist"));

@@ -40,7 +40,7 @@ fn raw(scratch: &Scratch) -> rusqlite::Connection {
 }
 
 #[test]
-fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
+fn a_healthy_store_in_use_has_no_findings() {
     let world = World::new();
     world.post("/charges", Some(&key(1)), "{}");
     let ran = doctor(&world.scratch, &[]).exits(0);
@@ -57,7 +57,7 @@ fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
 }
 
 #[test]
-fn what_waits_for_somebody_is_told_and_is_no_error_yet() {
+fn pending_work_is_a_warning_not_an_error() {
     let mut world = World::with(&["--lease", "1s"]);
     let id = world.post("/doubt", Some(&key(1)), "{}");
     let hanging = crate::world::send(world.gateway.address, "/hang", Some(&key(2)), "{}");
@@ -293,7 +293,7 @@ fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
 }
 
 #[test]
-fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
+fn a_configuration_with_mistakes_names_no_keys_and_no_store() {
     let scratch = Scratch::new();
     let upstream = crate::upstream::Upstream::start();
     scratch.write("key-a", "11".repeat(32));
@@ -317,7 +317,7 @@ fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
     assert_eq!(codes(&alone), [("error".to_owned(), "config-mistakes".to_owned())]);
     assert_eq!(alone.json().get("store"), None);
     let told = semel(&["doctor", "--config", &mistaken]).exits(1).out;
-    assert!(told.contains("none was looked at") && !told.contains("semel.db"), "{told}");
+    assert!(told.contains("none was checked") && !told.contains("semel.db"), "{told}");
 }
 
 fn calls(ran: &Ran) -> Vec<String> {
@@ -384,7 +384,7 @@ fn a_server_is_measured_and_its_clock_compared() {
 
 /// A clock that is off by more than gateways allow for is told, with what it costs.
 #[test]
-fn a_server_whose_clock_differs_is_told() {
+fn a_server_with_another_time_is_reported() {
     let Some(database) = Database::start("cli-doctor-clock") else { return };
     let store = database.store();
     semel(&["schema", "apply", "--store", &store]).exits(0);

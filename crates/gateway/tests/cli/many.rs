@@ -34,7 +34,7 @@ fn many_unknown_outcomes_are_resolved_the_same_way_and_each_is_reported() {
 }
 
 #[test]
-fn what_is_resolved_has_to_be_named() {
+fn records_to_resolve_must_be_named() {
     let resolve = |more: &[&str]| {
         let usual =
             ["records", "resolve", "--outcome", "applied", "--reason", "x", "--admin", "http://127.0.0.1:1"];

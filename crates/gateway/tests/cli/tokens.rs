@@ -103,14 +103,14 @@ fn each_token_is_good_for_what_its_roles_say(is_tls: bool) {
     let all: [&[&str]; 4] = [&["list"], &["show", &doubted], &resolve[..6], &release[..4]];
     for asked in all {
         world.is_refused(None, asked, "SEMEL_ADMIN_TOKEN");
-        world.is_refused(Some("semel_of_nobody"), asked, "The token is not known here.");
+        world.is_refused(Some("semel_of_nobody"), asked, "The token is not one of those configured here.");
     }
     for asked in &all[..2] {
-        world.is_refused(Some(&world.worker), asked, "This asks for the role read");
+        world.is_refused(Some(&world.worker), asked, "This needs the role read");
     }
     for asked in &all[2..] {
         for token in [&world.reader, &world.worker] {
-            world.is_refused(Some(token), asked, "This asks for the role operate");
+            world.is_refused(Some(token), asked, "This needs the role operate");
         }
     }
     assert_eq!([&doubted, &busy].map(|id| world.state(id)), ["UNKNOWN", "FAILED_NOT_REPLAYABLE"]);
@@ -140,7 +140,7 @@ fn over_tls_each_token_is_good_for_what_its_roles_say() {
 }
 
 #[test]
-fn a_token_is_shown_to_nobody_whose_certificate_is_not_believed() {
+fn a_token_is_sent_only_to_a_verified_server() {
     let world = World::new(true);
     let port = world.gateway.admin.expect("it has one").port();
     for url in [format!("https://localhost:{port}"), format!("http://localhost:{port}")] {

@@ -115,7 +115,7 @@ fn nginx_by_default_leaves_a_lost_answer_to_the_client() {
 }
 
 #[test]
-fn nginx_told_to_try_nothing_twice_leaves_a_lost_answer_to_the_client() {
+fn nginx_without_retries_leaves_a_lost_response_to_the_client() {
     let Some(front) = Front::nginx("proxy_next_upstream off;") else { return };
     front.leaves_it_to_the_client();
 }

@@ -71,7 +71,7 @@ pub(crate) async fn from(address: [u8; 4], ask: Ask, to: SocketAddr) -> Reply {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_proxys_word_is_believed_from_its_address_and_from_no_other() {
+async fn a_proxy_is_trusted_only_by_its_address() {
     const PROXY: [u8; 4] = [127, 0, 0, 2];
     const STRANGER: [u8; 4] = [127, 0, 0, 3];
     let identity = "[identity]\nsources = [\"header:x-user\", \"anonymous\"]\ntrusted = [\"127.0.0.2\"]\n";

@@ -169,7 +169,7 @@ async fn replays_that_one_client_does_not_read_do_not_keep_another_from_its_repl
 }
 
 #[tokio::test]
-async fn requests_that_nobody_waits_for_count_as_long_as_they_run() {
+async fn abandoned_requests_count_until_they_end() {
     let limits = "[listen]\nrequests_max = 2\n";
     let world = World::configured(limits, |_| Act::Hang).await;
     for number in 0..2 {

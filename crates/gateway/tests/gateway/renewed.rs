@@ -17,7 +17,7 @@ async fn reloaded(gateway: &Gateway, scratch: &Scratch, how: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connection() {
+async fn a_reload_rereads_certificates_for_new_connections() {
     let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
@@ -78,7 +78,7 @@ async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connecti
 }
 
 #[tokio::test]
-async fn a_reload_reads_the_admin_addresss_certificate_anew() {
+async fn a_reload_rereads_the_admin_addresss_certificate() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (server, renewed) = (old.server(), new.server());
@@ -99,7 +99,7 @@ async fn a_reload_reads_the_admin_addresss_certificate_anew() {
 }
 
 #[tokio::test]
-async fn a_sealing_key_that_has_changed_under_its_name_is_told_to_wait_for_the_next_start() {
+async fn a_changed_sealing_key_takes_effect_at_the_next_start() {
     let scratch = Scratch::new();
     let file = scratch.write("sealing", "5a".repeat(32));
     let terms = format!("[[sealing.key]]\nname = \"first\"\nsecret = 'file:{}'\n", file.display());

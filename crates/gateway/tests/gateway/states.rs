@@ -256,7 +256,7 @@ async fn claimed_is_in_progress_until_its_lease_is_over_and_is_taken_over_then()
 }
 
 #[tokio::test]
-async fn expired_is_refused_for_as_long_as_its_tombstone_stands_and_is_none_after() {
+async fn an_expired_key_is_refused_until_its_tombstone_is_removed() {
     let flags = ["--lease", "1s", "--ttl", "1500ms", "--tombstone", "1s"];
     let world = World::configured_with(SETTLED, &flags, charged).await;
     assert_eq!(world.charge(5).await.text(), "charge 1");

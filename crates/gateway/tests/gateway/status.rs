@@ -34,7 +34,7 @@ async fn a_key_that_is_no_key() {
 }
 
 #[tokio::test]
-async fn a_caller_that_cannot_be_told_from_others() {
+async fn a_caller_that_cannot_be_distinguished() {
     let world = World::new(&[], charged).await;
     let callers = [
         charge(5).with("cookie", "session=1"),
@@ -272,7 +272,7 @@ async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats() {
 }
 
 #[tokio::test]
-async fn what_could_only_be_a_stream() {
+async fn a_request_for_a_stream() {
     let world = World::new(&[], charged).await;
     let streams = [
         charge(5).with("accept", "text/event-stream"),

@@ -249,7 +249,7 @@ async fn a_key_that_the_issuer_does_not_publish_is_unknown() {
     let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "2026", "x": x }] });
     let world = believing("jwks_file = 'FILE'", &set.to_string()).await;
     let named = |kid: &str| json!({ "kid": kid });
-    is_refused(&world, &known.token(&named("2027"), &claims("alice")), "its key is not known here").await;
+    is_refused(&world, &known.token(&named("2027"), &claims("alice")), "its key is not known").await;
     is_refused(&world, &stranger.token(&named("2026"), &claims("alice")), "its signature is not valid").await;
     assert_eq!(world.calls(), 0);
     assert_eq!(charge(&world, &known.token(&named("2026"), &claims("alice"))).await.status, 201);

@@ -79,7 +79,7 @@ pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &
 }
 
 /// Who sends these headers from an address that nobody trusts.
-pub(crate) fn told(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
+pub(crate) fn identify(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
     told_from(live, "203.0.113.7", headers)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn told_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Re
 
 /// Whose token it is.
 pub(crate) fn bearer(live: &Live, token: &str) -> Result<Caller, String> {
-    told(live, &[("authorization", &format!("Bearer {token}"))])
+    identify(live, &[("authorization", &format!("Bearer {token}"))])
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what it is compared with may be a refusal")]

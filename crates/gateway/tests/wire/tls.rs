@@ -108,7 +108,7 @@ async fn a_handshake_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_no_tls_costs_nobody_else_anything() {
+async fn a_client_without_tls_does_not_disturb_others() {
     let scratch = Scratch::new("plain");
     let world = World::with(scratch.options()).await;
     let mut plain = world.connect().await;
@@ -169,5 +169,5 @@ async fn a_key_of_another_certificate_is_refused_with_both_names() {
 async fn an_address_that_is_taken_is_told_with_what_to_do() {
     let world = World::new().await;
     let error = Bound::bind(&Options { address: world.address, ..options() }).await.expect_err("taken");
-    assert!(error.to_string().contains("another program listens there"), "{error}");
+    assert!(error.to_string().contains("in use by another program"), "{error}");
 }

@@ -49,7 +49,7 @@ async fn read(store: &Store, number: u64) -> Option<semel_core::record::Record> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_goes_on_when_a_replica_takes_over_and_says_what_that_may_cost() {
+async fn a_cluster_survives_a_failover_and_reports_what_it_can_lose() {
     if !RedisServer::is_installed() {
         return;
     }

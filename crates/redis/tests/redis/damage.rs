@@ -9,7 +9,7 @@ use semel_redis::Backend;
 
 /// Whatever single bit is wrong: the record is there, and is what was written or cannot be read. It is never absent, and no error.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_with_a_wrong_bit_is_there_and_is_not_believed() {
+async fn a_damaged_record_is_present_and_unreadable() {
     let Some(keys) = Keys::new() else { return };
     // Other tests keep the server busy with long records.
     let store = keys.open("&timeout=60").await;
@@ -65,7 +65,7 @@ async fn a_record_with_a_damaged_head_stays_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_elses_keys_are_reported_and_the_rest_is_looked_at() {
+async fn foreign_keys_are_reported_and_the_rest_is_checked() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("&buckets=2").await;
     for number in 0..4 {

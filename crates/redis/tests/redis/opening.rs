@@ -89,7 +89,7 @@ async fn a_wrong_password_is_refused_and_not_shown() {
 
 /// What no server could confirm is found out at once, and not by the first payment.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_confirmation_that_nobody_can_give_is_refused() {
+async fn a_confirmation_without_a_terminal_is_refused() {
     if !RedisServer::is_installed() {
         return;
     }

@@ -57,7 +57,7 @@ impl Pair {
 
 /// Acknowledged writes that the replica did not have are lost, and no others. The danger has a name beforehand.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promoted_replica_loses_only_what_it_had_not_received() {
+async fn a_promoted_replica_loses_only_unreceived_writes() {
     if !RedisServer::is_installed() {
         return;
     }

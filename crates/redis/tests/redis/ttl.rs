@@ -88,7 +88,7 @@ async fn nothing_goes_by_itself_where_records_are_archived() {
 
 /// What the server removed is taken out of the lists by whoever comes across it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_removed_leaves_no_trace_in_the_lists() {
+async fn entries_removed_by_the_server_leave_the_lists() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     put(&store, None, &claimed(1)).await;

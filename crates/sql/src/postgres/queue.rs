@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_awaits_is_not_sent() {
+    async fn an_abandoned_write_is_not_sent() {
         let queue = Queue::new(Arc::default());
         let mut replies = filled(&queue, &[1, 2, 3]);
         replies.remove(1);

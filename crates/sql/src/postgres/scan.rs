@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_cut_where_it_has_enough_and_goes_on_from_there() {
+    fn a_full_page_ends_and_the_next_one_continues() {
         let candidates = |bytes: &[usize]| -> Vec<Candidate> {
             let candidate =
                 |(seq, bytes): (i64, &usize)| Candidate { mark: Mark { at: 0, seq }, bytes: *bytes };

@@ -13,7 +13,7 @@ async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandI
 }
 
 /// A record is found as it stands now, through every change, and no longer as soon as it is removed.
-pub async fn a_record_is_found_by_its_operation_id_as_it_stands(subject: Subject) {
+pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);

@@ -68,7 +68,7 @@ pub async fn readers_never_go_back_in_time(subject: Subject) {
 }
 
 /// A store that tells of changes tells of this one; one that cannot says so, and is asked from time to time.
-pub async fn a_waiter_is_told_of_a_change(subject: Subject) {
+pub async fn a_waiter_is_notified_of_a_change(subject: Subject) {
     subject.turn(START).await;
     let [here, there] = subject.two_handles().await;
     let record = first(&command(1), token(1), START);

@@ -64,7 +64,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
 }
 
 /// If nothing stands, a swap on a record writes nothing: a finish never inserts.
-pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
+pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);

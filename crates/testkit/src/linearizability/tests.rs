@@ -161,7 +161,7 @@ fn two_winners_of_one_swap_are_found() {
 }
 
 #[test]
-fn a_write_that_took_effect_and_was_told_as_refused_is_found() {
+fn a_write_that_took_effect_but_was_reported_as_refused_is_found() {
     // A retry of the driver's met its own first try.
     let own = rejected(&[(insert(1), 0, 1, refused(1))], &[], 0);
     assert!(own.shows_the_unwritten, "{own}");

@@ -1,7 +1,4 @@
-//! Algorithms that a token may be signed by.
-//!
-//! What lives here: their names, and which kind of key each needs. What must never: `none`, or a name that is read without
-//! regard to case.
+//! Signature algorithms, and the kind of key that each needs. `none` is not one of them, and names are case-sensitive.
 
 use std::fmt;
 use std::str::FromStr;
@@ -113,7 +110,7 @@ pub struct UnknownAlgorithm;
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Algorithm::ALL.map(Algorithm::as_str).join(", ");
-        write!(f, "no algorithm that can be verified here; known are {names}")
+        write!(f, "not a supported algorithm; supported are {names}")
     }
 }
 

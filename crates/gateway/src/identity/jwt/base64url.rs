@@ -1,6 +1,5 @@
-//! Base64 as tokens write it: the URL's alphabet, without padding (RFC 7515, section 2).
-//!
-//! What lives here: decoding. What must never: two texts for the same bytes; white space, padding and stray bits are refused.
+//! Decodes base64url without padding (RFC 7515, section 2). White space, padding and stray bits are refused, so that
+//! bytes have only one spelling.
 
 /// The bytes, or `None` for whatever an encoder would not have written.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {

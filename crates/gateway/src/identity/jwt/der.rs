@@ -1,6 +1,4 @@
-//! Public keys as certificates and PEM files hold them (RFC 5280, `SubjectPublicKeyInfo`).
-//!
-//! What lives here: three kinds of key. What must never: bytes left over.
+//! Public keys in certificates and PEM files (RFC 5280, `SubjectPublicKeyInfo`).
 
 use super::algorithm::Kind;
 use super::key::{Key, KeyError};

@@ -1,7 +1,4 @@
-//! An issuer whose tokens are believed, as it is set.
-//!
-//! What lives here: settings, their defaults, and what is wrong with them. What must never: a default that believes more than
-//! was asked for.
+//! The settings of a trusted issuer, with safe defaults, and their check.
 
 use super::algorithm::{Algorithm, Kind};
 use super::key::{Key, Secret};

@@ -1,7 +1,4 @@
-//! Keys that tokens are verified by.
-//!
-//! What lives here: a key of a certain kind, and the verification of a signature. What must never: a key used under an
-//! algorithm of another kind, or key material in any output.
+//! Keys, and the verification of signatures. A key is used only with algorithms of its kind, and never printed.
 
 use super::algorithm::{Algorithm, Kind};
 use super::der;
@@ -222,10 +219,10 @@ impl fmt::Display for KeyError {
             Self::Private => f.write_str(
                 "it is a private key; give the public one (openssl pkey -pubout), and keep this one with the issuer",
             ),
-            Self::Unsupported => f.write_str("its kind is none of RSA, P-256, P-384, Ed25519"),
+            Self::Unsupported => f.write_str("its kind is not RSA, P-256, P-384 or Ed25519"),
             Self::Malformed => f.write_str("it is damaged"),
             Self::RsaBits(bits) => {
-                write!(f, "an RSA key has {RSA_BITS_MIN} to {RSA_BITS_MAX} bits, and this one {bits}")
+                write!(f, "an RSA key must have {RSA_BITS_MIN} to {RSA_BITS_MAX} bits; this one has {bits}")
             }
         }
     }

@@ -1,7 +1,5 @@
-//! The keys of one issuer, as they are just now.
-//!
-//! What lives here: the set that requests read, and their wish for a newer one. What must never: waiting; a request that finds
-//! no key is refused, and the set is looked up behind its back.
+//! The current keys of one issuer. A request never waits for them: if its key is unknown it is refused, and the set is
+//! refreshed in the background.
 
 use super::key::Key;
 use futures_util::FutureExt as _;

@@ -1,6 +1,4 @@
-//! Why a token is not believed.
-//!
-//! What lives here: the reasons, as clients are told them. What must never: a word out of the token.
+//! Why a token is refused, in words for clients. They repeat nothing from the token.
 
 use std::fmt;
 
@@ -41,11 +39,11 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::TooLong => "it is too long",
             Self::Malformed => "it is malformed",
-            Self::Algorithm => "its algorithm is not accepted here",
-            Self::Critical => "it asks for extensions that are not known here",
-            Self::Issuer => "its issuer is not known here",
-            Self::UnknownKey => "its key is not known here (if the key is new, try again in a while)",
-            Self::NoKeys => "its issuer's keys cannot be had just now; try again in a while",
+            Self::Algorithm => "its algorithm is not accepted",
+            Self::Critical => "it needs extensions that are not supported",
+            Self::Issuer => "its issuer is not known",
+            Self::UnknownKey => "its key is not known (if the key is new, try again later)",
+            Self::NoKeys => "its issuer's keys are not available now; try again later",
             Self::Signature => "its signature is not valid",
             Self::Audience => "it is meant for another audience",
             Self::Expired => "it has expired",

@@ -1,7 +1,5 @@
-//! A token's outer form (RFC 7515, compact serialisation).
-//!
-//! What lives here: three parts and a header, read but not believed. What must never: anything in the header that says where to
-//! find a key (`jku`, `jwk`, `x5u`, `x5c`): those are not read.
+//! The outer form of a token (RFC 7515, compact serialisation). Header fields that point to a key (`jku`, `jwk`,
+//! `x5u`, `x5c`) are not read.
 
 use super::algorithm::Algorithm;
 use super::base64url;

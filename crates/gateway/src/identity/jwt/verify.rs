@@ -1,7 +1,5 @@
-//! Whether a token is believed.
-//!
-//! What lives here: the order of questions. What must never: a claim used before the signature was verified, except for the
-//! issuer's name, which only chooses whose keys the signature is verified by.
+//! Verifies a token. No claim is used before the signature is verified, except the issuer's name, which only selects
+//! the keys.
 
 use super::issuer::{Audience, Issuer};
 use super::keys::Keys;

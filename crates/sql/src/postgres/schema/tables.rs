@@ -180,7 +180,7 @@ fn of_hung(hung: &[String]) -> Option<Hazard> {
             "{} can change, hide or drop what the store writes: a command could run again, or an outcome be lost",
             hung.join(", ")
         ),
-        mend: "remove it from the store's tables".to_owned(),
+        fix: "remove it from the store's tables".to_owned(),
     })
 }
 
@@ -192,7 +192,7 @@ fn of_missing(indexes: &[&str]) -> Option<Hazard> {
             "the index {} is missing: listings and sweeps read the whole table",
             indexes.join(", ")
         ),
-        mend: "create it again: `semel schema print --store URL` prints the statement".to_owned(),
+        fix: "create it again: `semel schema print --store URL` prints the statement".to_owned(),
     })
 }
 

@@ -1,7 +1,5 @@
-//! Asking the service aside, in the name of the client that waits.
-//!
-//! What lives here: one GET to the service, with what the client is known by and little else. What must never: a question to
-//! anybody else, the client's key or body, or a header that the operator did not mean to pass on.
+//! Requests to the service on behalf of a waiting client: one GET with the client's credentials and little else. They
+//! never contain the client's key or body.
 
 use super::read::{Read, read};
 use crate::forward::{self, Outbound};
@@ -18,7 +16,7 @@ use tower_service::Service as _;
 
 /// How the service is reached.
 #[derive(Debug, Clone)]
-pub struct Ways {
+pub struct ServiceClients {
     /// For the gateway's own questions.
     pub upstream: Upstream,
     /// For questions in the name of a client: the same as its requests take.
@@ -33,20 +31,25 @@ pub struct Ways {
 const PASSED: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, USER_AGENT, ACCEPT_LANGUAGE];
 
 /// Asks in the name of a client.
-pub(super) struct Aside {
+pub(super) struct ClientRequests {
     outbound: Outbound,
     passed: Vec<HeaderName>,
     timeout: Duration,
     bytes_max: usize,
 }
 
-impl Aside {
-    pub(super) fn new(ways: &Ways, also: &[HeaderName], timeout: Duration, bytes_max: usize) -> Self {
-        let passed = PASSED.iter().chain(&ways.credentials).chain(also).cloned().collect();
-        Self { outbound: ways.outbound.clone(), passed, timeout, bytes_max }
+impl ClientRequests {
+    pub(super) fn new(
+        clients: &ServiceClients,
+        also: &[HeaderName],
+        timeout: Duration,
+        bytes_max: usize,
+    ) -> Self {
+        let passed = PASSED.iter().chain(&clients.credentials).chain(also).cloned().collect();
+        Self { outbound: clients.outbound.clone(), passed, timeout, bytes_max }
     }
 
-    /// Asks for `path`, in the name of whoever sent `retry`. Nothing where there is no answer in time.
+    /// Asks for `path`, in the name of whoever sent `retry`. Nothing where there is no response in time.
     pub(super) async fn get(
         &self,
         path: PathAndQuery,
@@ -62,7 +65,7 @@ impl Aside {
         let headers = request.headers_mut();
         for (name, value) in &retry.headers {
             // What a proxy told of where the client is stays so; the way there drops what is a stranger's word.
-            if self.passed.contains(name) || forward::is_told(name) {
+            if self.passed.contains(name) || forward::is_origin_header(name) {
                 headers.append(name, value.clone());
             }
         }
@@ -75,7 +78,7 @@ impl Aside {
             Some((head, body))
         };
         tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| {
-            tracing::warn!("the service did not answer a question aside in time");
+            tracing::warn!("the service did not answer in time, when asked on behalf of a client");
             None
         })
     }

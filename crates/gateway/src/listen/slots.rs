@@ -1,7 +1,5 @@
-//! Who holds the places for connections, and whose goes when there is none for another.
-//!
-//! What lives here: the open connections of a socket, by the address that each came from. What must never: a connection that is
-//! ended while a request is being answered on it.
+//! Slots for connections, and which connection is closed if there is no slot for a new one. A connection on which a
+//! request is running is never closed for that.
 
 use crate::wire::Exchange;
 use std::collections::HashMap;
@@ -16,7 +14,7 @@ use tokio::time::timeout;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The places for connections on one socket.
-pub(super) struct Places {
+pub(super) struct Slots {
     free: Arc<Semaphore>,
     open: Arc<Mutex<Open>>,
     total: usize,
@@ -44,17 +42,17 @@ pub(super) struct Connection {
 }
 
 /// The open connections of a socket, for one of them.
-pub(super) struct Others(Arc<Mutex<Open>>);
+pub(super) struct OpenConnections(Arc<Mutex<Open>>);
 
 /// A connection's place, until it is dropped.
-pub(super) struct Place {
+pub(super) struct Slot {
     connection: Arc<Connection>,
     number: u64,
     open: Arc<Mutex<Open>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(total: usize) -> Self {
         let open = Open { http2_max: total.div_ceil(HTTP2_SHARE), ..Open::default() };
         Self { free: Arc::new(Semaphore::new(total)), open: Arc::new(Mutex::new(open)), total }
@@ -62,7 +60,7 @@ impl Places {
 
     /// A place for a connection from `address`, as soon as there is one. Where all are taken, a connection goes on which nothing is
     /// being answered: of those whose network holds the most places, the one that was opened first.
-    pub(super) async fn take(&self, address: IpAddr) -> Place {
+    pub(super) async fn take(&self, address: IpAddr) -> Slot {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
                 break permit;
@@ -85,7 +83,7 @@ impl Places {
         open.opened += 1;
         open.connections.insert(number, Arc::clone(&connection));
         drop(open);
-        Place { connection, number, open: Arc::clone(&self.open), _permit: permit }
+        Slot { connection, number, open: Arc::clone(&self.open), _permit: permit }
     }
 
     fn make_room(&self) {
@@ -122,7 +120,7 @@ impl Open {
     }
 }
 
-impl Others {
+impl OpenConnections {
     /// `connection` speaks HTTP/2. Where as many do as may, an idle one of these goes; `false` where none is idle.
     pub(super) fn admit_http2(&self, connection: &Connection) -> bool {
         let open = lock(&self.0);
@@ -155,18 +153,18 @@ impl Connection {
     }
 }
 
-impl Place {
+impl Slot {
     pub(super) fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.connection)
     }
 
     /// The connections among which it has its place.
-    pub(super) fn others(&self) -> Others {
-        Others(Arc::clone(&self.open))
+    pub(super) fn others(&self) -> OpenConnections {
+        OpenConnections(Arc::clone(&self.open))
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         lock(&self.open).connections.remove(&self.number);
     }
@@ -197,14 +195,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_the_idle_the_first_of_whoever_holds_most_goes() {
-        let places = Places::new(4);
-        let one = places.take(address("192.0.2.1")).await;
-        let busy = places.take(address("2001:db8::1")).await;
-        let second = places.take(address("2001:db8::2")).await;
-        let third = places.take(address("2001:db8::3")).await;
+    async fn the_oldest_idle_connection_of_the_largest_holder_is_closed() {
+        let slots = Slots::new(4);
+        let one = slots.take(address("192.0.2.1")).await;
+        let busy = slots.take(address("2001:db8::1")).await;
+        let second = slots.take(address("2001:db8::2")).await;
+        let third = slots.take(address("2001:db8::3")).await;
         let running = busy.connection().exchange().begin();
-        let wanted = places.take(address("192.0.2.9"));
+        let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
             second.connection().told_to_go().await;
             drop(second);
@@ -212,22 +210,22 @@ mod tests {
         let (_new, ()) = tokio::join!(wanted, goes);
         // Now the next: of two that hold as many there is one idle, and the other has been there for longer.
         drop(running);
-        let wanted = places.take(address("192.0.2.9"));
+        let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
             busy.connection().told_to_go().await;
             drop(busy);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
         assert!(one.connection().may_go() && third.connection().may_go());
-        assert_eq!(places.taken(), 4);
+        assert_eq!(slots.taken(), 4);
     }
 
     #[tokio::test]
     async fn an_eighth_of_the_places_may_speak_http2_and_idle_ones_make_room() {
-        let places = Places::new(16);
-        let first = places.take(address("192.0.2.1")).await;
-        let second = places.take(address("192.0.2.2")).await;
-        let third = places.take(address("192.0.2.3")).await;
+        let slots = Slots::new(16);
+        let first = slots.take(address("192.0.2.1")).await;
+        let second = slots.take(address("192.0.2.2")).await;
+        let third = slots.take(address("192.0.2.3")).await;
         let others = first.others();
         assert!(others.admit_http2(&first.connection()) && others.admit_http2(&second.connection()));
         let running = [first.connection().exchange().begin(), second.connection().exchange().begin()];

@@ -143,7 +143,7 @@ async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn guesses_are_limited_as_the_file_says() {
+async fn wrong_tokens_are_limited_as_configured() {
     let (token, lines) = minted("ops", &["read"]);
     let mut world =
         World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
@@ -214,7 +214,7 @@ async fn counted(admin: SocketAddr, line: &str) {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_store_is_counted_by_route_and_never_by_path() {
+async fn stored_records_are_counted_by_route() {
     let scratch = Scratch::new();
     let gate = Gate::closed();
     let held = gate.clone();

@@ -1,7 +1,5 @@
-//! How many requests may be under way at once.
-//!
-//! What lives here: the places, and shares of them that are kept free. What must never: a protected request that waits for
-//! others, which may last as long as they like; a client that takes every place from the others.
+//! Limits how many requests run at once. Some slots are reserved, so that protected requests do not wait for
+//! long-running unprotected ones, and no client can take every slot.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,24 +12,24 @@ const FEW: usize = 64;
 
 /// The places of HTTP/1 requests.
 #[derive(Debug)]
-pub(super) struct Places {
-    protected: Pair,
+pub(super) struct Slots {
+    protected: SlotPair,
     /// Those that unprotected requests may take, of all.
-    open: Pair,
+    open: SlotPair,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
     few: usize,
 }
 
 /// Places, and those of them that clients may take who have more than a few.
 #[derive(Debug)]
-struct Pair {
+struct SlotPair {
     all: Arc<Semaphore>,
     for_many: Arc<Semaphore>,
 }
 
 /// One of them. Dropped, it is free again.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     _permits: Vec<OwnedSemaphorePermit>,
     _counted: Option<Counted>,
 }
@@ -43,17 +41,17 @@ struct Counted {
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-impl Pair {
+impl SlotPair {
     fn new(max: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(max)), for_many: Arc::new(Semaphore::new(max - max / RESERVED)) }
     }
 }
 
-impl Places {
+impl Slots {
     /// As many as `max`, of which a quarter is for protected requests alone.
     pub(super) fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
-        let (protected, open) = (Pair::new(max), Pair::new(max - max / 4));
+        let (protected, open) = (SlotPair::new(max), SlotPair::new(max - max / 4));
         Self { protected, open, counts: Arc::default(), few: (max / FEW).max(1) }
     }
 
@@ -74,11 +72,11 @@ impl Places {
     }
 
     /// One that is free now.
-    pub(super) fn at_hand(&self, is_protected: bool, client: Option<IpAddr>) -> Option<Place> {
+    pub(super) fn at_hand(&self, is_protected: bool, client: Option<IpAddr>) -> Option<Slot> {
         let permits =
-            self.wanted(is_protected, client).map(|places| Arc::clone(places).try_acquire_owned().ok());
+            self.wanted(is_protected, client).map(|slots| Arc::clone(slots).try_acquire_owned().ok());
         let permits = permits.collect::<Option<_>>()?;
-        Some(Place { _permits: permits, _counted: self.counted(client) })
+        Some(Slot { _permits: permits, _counted: self.counted(client) })
     }
 
     /// One, as soon as it is free.
@@ -86,12 +84,12 @@ impl Places {
         &self,
         is_protected: bool,
         client: Option<IpAddr>,
-    ) -> Result<Place, AcquireError> {
+    ) -> Result<Slot, AcquireError> {
         let mut permits = Vec::with_capacity(2);
-        for places in self.wanted(is_protected, client) {
-            permits.push(Arc::clone(places).acquire_owned().await?);
+        for slots in self.wanted(is_protected, client) {
+            permits.push(Arc::clone(slots).acquire_owned().await?);
         }
-        Ok(Place { _permits: permits, _counted: self.counted(client) })
+        Ok(Slot { _permits: permits, _counted: self.counted(client) })
     }
 }
 
@@ -119,29 +117,29 @@ mod tests {
     const ONE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
     const OTHER: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)));
 
-    fn take(places: &Places, is_protected: bool, client: Option<IpAddr>) -> Vec<Place> {
-        std::iter::from_fn(|| places.at_hand(is_protected, client)).collect()
+    fn take(slots: &Slots, is_protected: bool, client: Option<IpAddr>) -> Vec<Slot> {
+        std::iter::from_fn(|| slots.at_hand(is_protected, client)).collect()
     }
 
     #[test]
     fn one_client_leaves_places_for_those_that_have_few() {
-        let places = Places::new(128);
+        let slots = Slots::new(128);
         // 96 for unprotected requests; of these the last 12 are for clients with less than two, as this one is at first.
-        let unprotected = take(&places, false, ONE);
+        let unprotected = take(&slots, false, ONE);
         assert_eq!(unprotected.len(), 86);
-        assert_eq!(take(&places, false, OTHER).len(), 2);
-        assert_eq!(take(&places, true, ONE).len(), 42, "what is left of 128");
+        assert_eq!(take(&slots, false, OTHER).len(), 2);
+        assert_eq!(take(&slots, true, ONE).len(), 42, "what is left of 128");
         drop(unprotected);
-        assert!(lock(&places.counts).is_empty(), "who has none is not remembered");
-        assert_eq!(take(&places, true, ONE).len(), 114, "two of which it had before it had a few");
+        assert!(lock(&slots.counts).is_empty(), "who has none is not remembered");
+        assert_eq!(take(&slots, true, ONE).len(), 114, "two of which it had before it had a few");
     }
 
     #[tokio::test]
     async fn who_waits_gets_the_place_that_another_gives_back() {
-        let places = Places::new(4);
-        let held = take(&places, false, None);
+        let slots = Slots::new(4);
+        let held = take(&slots, false, None);
         assert_eq!(held.len(), 3, "the last is for protected requests");
-        let (waited, ()) = tokio::join!(places.wait(false, ONE), async { drop(held) });
+        let (waited, ()) = tokio::join!(slots.wait(false, ONE), async { drop(held) });
         assert!(waited.is_ok());
     }
 }
