@@ -4,17 +4,17 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many places are told at most.
+/// The maximum number of differences.
 pub const PLACES_MAX: usize = 20;
 
-/// A place where two bodies differ. Debug output tells where, not what stands there.
+/// A difference between two bodies. Debug output shows where, not what.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Where: a JSON pointer, or the number of the first byte that differs.
+    /// A JSON pointer, or the number of the first byte that differs.
     pub at: At,
-    /// What stands there in the first; nothing where the place is missing.
+    /// The value in the first body; none if it is missing.
     pub first: Option<String>,
-    /// What stands there in the second.
+    /// The value in the second body.
     pub second: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Difference {
 pub enum At {
     /// A JSON pointer.
     Pointer(String),
-    /// The first byte that is not the same.
+    /// The first byte that differs.
     Byte(usize),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for At {
     }
 }
 
-/// The places where two canonical bodies differ, the first [`PLACES_MAX`] of them. None where they are equal.
+/// The differences between two canonical bodies, at most [`PLACES_MAX`]. Empty if they are equal.
 pub fn differences(first: &[u8], second: &[u8]) -> Vec<Difference> {
     let mut found = Vec::new();
     if first == second {
@@ -64,7 +64,7 @@ pub fn differences(first: &[u8], second: &[u8]) -> Vec<Difference> {
     found
 }
 
-/// Goes into whatever both are, and tells what only one has. Depth is bounded: canonical bodies are.
+/// Descends into both, and reports what only one has. Depth is bounded, because canonical bodies are.
 fn walk(pointer: &mut String, first: &RawValue, second: &RawValue, found: &mut Vec<Difference>) {
     if first.get() == second.get() || found.len() == PLACES_MAX {
         return;

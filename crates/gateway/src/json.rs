@@ -4,7 +4,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The members of an object. `None` for whatever is no object, repeats a member, or nests deeper than 128 levels.
+/// The members of an object. `None` for anything that is not an object, repeats a member, or is nested deeper than 128
+/// levels.
 pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
     match value(text).ok()? {
         Value::Object(members) => Some(members),
@@ -12,7 +13,7 @@ pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
-/// Any value. An error for whatever is no JSON, repeats a member, or nests deeper than 128 levels.
+/// Any value. An error for anything that is not JSON, repeats a member, or is nested deeper than 128 levels.
 pub(crate) fn value(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Unique(value)| value)
 }

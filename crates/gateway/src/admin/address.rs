@@ -8,9 +8,9 @@ use std::str::FromStr;
 /// Where operators and workers connect, if anywhere: `127.0.0.1:9090`, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
-    /// Nowhere.
+    /// No admin address.
     Off,
-    /// There.
+    /// This address.
     At(SocketAddr),
 }
 

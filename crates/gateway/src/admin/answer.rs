@@ -11,7 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// An answer to be kept and replayed. Not `Debug`: it holds a body.
+/// A response to store and replay. Not `Debug`: it contains a body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GivenResponse)]
@@ -20,13 +20,13 @@ pub(super) struct GivenResponse {
     #[serde(deserialize_with = "status")]
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
-    /// Headers in order, each as name and value; those that belong to one delivery are not kept.
+    /// Headers in order, each as name and value. Headers of a single delivery are not stored.
     #[serde(default)]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
     headers: Option<Vec<(String, String)>>,
-    /// The body, where it is text.
+    /// The body, if it is text.
     body: Option<String>,
-    /// The body in base64, where it is not.
+    /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64")]
     #[schema(
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
@@ -41,7 +41,7 @@ pub(super) struct GivenResponse {
     body_base64_old: Option<String>,
 }
 
-/// A field by its name or by its old name, and not by both.
+/// A field by its name or its old name, but not both.
 pub(super) fn one_of(
     name: &str,
     value: Option<String>,
@@ -67,12 +67,12 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 pub(super) struct HeaderPair(Vec<String>);
 
 impl GivenResponse {
-    /// Whether the answer reads as a refusal.
+    /// Whether the response is a refusal.
     pub(super) fn is_refusal(&self) -> bool {
         self.status >= 400
     }
 
-    /// What is kept of it.
+    /// The part that is stored.
     pub(super) fn into_outcome(self) -> Result<Outcome, Problem> {
         if !(200..600).contains(&self.status) {
             return Err(Problem::invalid("The status of the response must be from 200 to 599."));
@@ -104,25 +104,25 @@ impl GivenResponse {
     }
 }
 
-/// An answer that is kept.
+/// A stored response.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoredResponse)]
 pub(super) struct StoredResponse {
-    /// How the status is to be read: `http`, `grpc` or `value`.
+    /// The kind of status: `http`, `grpc` or `value`.
     protocol: &'static str,
     /// The status; a value has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u32>,
-    /// Whether its bytes were kept.
+    /// Whether its bytes were stored.
     retained: bool,
     /// Headers in order, each as name and value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
     headers: Option<Vec<(String, String)>>,
-    /// The body, where it is text.
+    /// The body, if it is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    /// The body in base64, where it is not.
+    /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64", skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The same under its old name.
@@ -136,7 +136,7 @@ pub(super) struct StoredResponse {
 }
 
 impl StoredResponse {
-    /// All of it, for whoever may see it.
+    /// The whole response, for those who may see it.
     pub(super) fn whole(outcome: &Outcome) -> Self {
         let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
         let mut stored = Self { headers: Some(pairs(&outcome.headers)), trailers, ..Self::outside(outcome) };
@@ -151,7 +151,7 @@ impl StoredResponse {
         stored
     }
 
-    /// What can be seen without looking inside.
+    /// The response without headers and body.
     pub(super) fn outside(outcome: &Outcome) -> Self {
         let (protocol, status) = match outcome.status {
             Status::Http(status) => ("http", Some(u32::from(status))),

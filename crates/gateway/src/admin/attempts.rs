@@ -30,17 +30,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long a worker waits for its outcome to be stored. The engine goes on trying.
+/// How long a worker waits for its outcome to be stored. The engine keeps trying.
 const STORED_WITHIN: Duration = Duration::from_secs(5);
-/// When a worker whose outcome was not stored in time should ask again.
+/// When a worker should ask again whose outcome was not stored in time.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// A sign of life.
+/// Renews a lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Renew)]
 pub(super) struct RenewRequest {
-    /// What the claim was answered.
+    /// The token from the response to the claim.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     token: String,
     /// The effect of a reserved attempt is about to begin.
@@ -51,36 +51,36 @@ pub(super) struct RenewRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum AttemptResult {
-    /// The effect happened. The response is replayed from now on; none is an empty one of status 204.
+    /// The effect happened. The response is replayed from now on; without one, an empty response of status 204.
     Succeeded,
-    /// It was refused for good. The response (of a status from 400 on) is replayed from now on.
+    /// It was refused for good. The response (with a status of 400 or more) is replayed from now on.
     Failed,
     /// Nothing took effect: the next claim is the next attempt.
     NotApplied,
-    /// Nobody can tell whether it happened.
+    /// It is not known whether it happened.
     Unknown,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Outcome)]
 pub(super) struct OutcomeRequest {
-    /// What the claim was answered.
+    /// The token from the response to the claim.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     token: String,
     /// How it ended.
     outcome: AttemptResult,
-    /// What every later claim of the command is answered.
+    /// The response to every later claim of the command.
     response: Option<GivenResponse>,
 }
 
-/// An attempt, as it stands.
+/// The status of an attempt.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Attempt)]
 pub(super) struct AttemptStatus {
-    /// The public name of the command.
+    /// The command's operation ID.
     operation_id: String,
     /// The operation's name.
     operation: String,
@@ -90,7 +90,7 @@ pub(super) struct AttemptStatus {
     attempt: u32,
     /// Grows with every attempt.
     fence: u64,
-    /// Until when the owner is taken to be alive.
+    /// Until when the owner counts as alive.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_expires_at: Option<String>,
     /// Until when the outcome is replayed.
@@ -99,7 +99,7 @@ pub(super) struct AttemptStatus {
 }
 
 impl AttemptStatus {
-    /// As it stands once it has ended.
+    /// After its end.
     fn ended(record: &Record, stored: Stored) -> Self {
         let expires_at = stored.expires_at.map(rfc3339::text);
         Self { state: stored.state.into(), lease_expires_at: None, expires_at, ..Self::of(record) }
@@ -118,13 +118,14 @@ impl AttemptStatus {
     }
 }
 
-/// An operation as a claim named it.
+/// The operation's name in the claim.
 fn claimed(operation: &str) -> &str {
     let named = operation.strip_prefix(super::claims::CLAIM).and_then(|rest| rest.strip_prefix(' '));
     named.unwrap_or(operation)
 }
 
-/// Shows how a command stands, to the token that claimed it. What was answered is for those who claim it: by key and payload.
+/// Shows the status of a command to the token that claimed it. To get the stored response, claim the command again
+/// with its key and payload.
 #[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = AttemptStatus),
@@ -148,9 +149,9 @@ pub(super) async fn show(
     Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)))
 }
 
-/// Extends the lease from now; with `begin`, also says that the effect of a reserved attempt is about to begin.
+/// Extends the lease from now; with `begin`, also records that the effect of a reserved attempt is about to begin.
 ///
-/// On any answer but 200, begin nothing.
+/// After any response but 200, begin nothing.
 #[utoipa::path(post, path = "/v1/claims/{id}/renew", operation_id = "renewClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = RenewRequest, responses(
     (status = 200, description = "Still yours", body = AttemptStatus),
@@ -183,7 +184,7 @@ pub(super) async fn renew(
         Ok(()) => {}
         Err(LeaseError::Store(error)) => return Err(Problem::store(&error)),
         Err(LeaseError::ClockNotTrusted) => return Err(clock_not_trusted(id)),
-        // The same step may have come a moment before, from a twin of this request.
+        // A duplicate of this request may have taken the same step just before.
         Err(LeaseError::Lost) => {
             lease = leased(&shared, &who, id, token).await?.1;
             let renewed = lease.renew().await;
@@ -202,7 +203,7 @@ pub(super) async fn renew(
     Ok(json(StatusCode::OK, &AttemptStatus::of(&record)))
 }
 
-/// Stores how an attempt ended. May be sent again until it is answered: the same outcome is answered the same.
+/// Stores how an attempt ended. You can send it again until it is answered: the same outcome gets the same response.
 #[utoipa::path(post, path = "/v1/claims/{id}/outcome", operation_id = "endClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = OutcomeRequest, responses(
     (status = 200, description = "Stored; the attempt as it stands", body = AttemptStatus),
@@ -230,7 +231,7 @@ pub(super) async fn outcome(
         return Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)));
     }
     if looked.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
-        // It was begun without a word about it. That is told now, while the record is still this attempt's.
+        // It was begun without a report. That is recorded now, while the record still belongs to this attempt.
         if let Err(LeaseError::Store(error)) = lease.start().await {
             return Err(Problem::store(&error));
         }
@@ -268,7 +269,7 @@ fn ending(how: AttemptResult, response: Option<GivenResponse>) -> Result<Ending,
     }
 }
 
-/// Whether the record says already what `ending` says, of the same attempt.
+/// Whether the record already contains `ending`, for the same attempt.
 fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending) -> bool {
     let record = &looked.record;
     if record.token() != token {
@@ -280,25 +281,25 @@ fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending)
         | (Ending::FailedReplayable(known), RecordState::FailedReplayable { .. }) => kept(known),
         (Ending::NotApplied(_), RecordState::FailedNotReplayable { .. })
         | (Ending::InDoubt, RecordState::Unknown { doubt: Doubt::Owner, .. }) => true,
-        // This attempt took no effect; whether an earlier one did stays open.
+        // This attempt had no effect; whether an earlier one did stays open.
         (Ending::NotApplied(_), RecordState::Unknown { doubt: Doubt::Owner, .. }) => record.earlier_doubt(),
         _ => false,
     }
 }
 
-/// Whether an outcome was kept of `known`: with its body, or without it where that was too much.
+/// Whether `kept` was stored from `known`: with its body, or without it if that was too long.
 fn is_same(kept: &Outcome, known: &Outcome) -> bool {
     kept == known || (kept.body == Body::NotRetained && kept.status == known.status)
 }
 
-/// What the worker said cannot be dated.
+/// The worker's report cannot be dated.
 fn clock_not_trusted(id: OperationId) -> Problem {
     let detail = "The clock is not trusted at the moment. Nothing was stored; send it again.";
     let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
     problem.retryable_after(ASK_AGAIN).about(id).into()
 }
 
-/// The attempt's, and ended in another way.
+/// The attempt already has another outcome.
 fn already_finished(id: OperationId, looked: &FoundRecord) -> Problem {
     let detail = "The attempt already has another outcome: from an operator, from an earlier report, or \
         because its time ran out. That outcome was left unchanged; somebody should check it.";
@@ -309,7 +310,7 @@ async fn look_up(shared: &Shared, id: OperationId) -> Result<FoundRecord, Proble
     shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
 }
 
-/// The record and the lease, where both are the attempt's token's. A claim that is not visible to `who` does not exist for it.
+/// The record and the lease, if the token is the attempt's. A claim that `who` may not see does not exist for it.
 async fn leased(
     shared: &Shared,
     who: &Principal,

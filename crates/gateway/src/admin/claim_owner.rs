@@ -7,14 +7,14 @@ use super::claims::is_claim;
 use super::gate::Principal;
 use semel::core::record::{Record, StateName};
 
-/// Whether `who` may see a claim: its own, and without tokens every one.
+/// Whether `who` may see a claim: its own; without tokens, every one.
 pub(super) fn is_visible(shared: &Shared, who: &Principal, record: &Record) -> bool {
     let has_claimed = || claimants(record).any(|(_, name)| name == &*who.name);
     is_claim(record.operation()) && (shared.options.tokens.is_empty() || has_claimed())
 }
 
-/// Whether `who`, with the attempt's own token, may continue the attempt that the record is at: one that it claimed, or that no
-/// token which is configured now claimed. (Tokens may have been configured, renamed or taken out while it ran.)
+/// Whether `who`, with the attempt's own token, may continue the current attempt: one that it claimed, or that no
+/// currently configured token claimed. (Tokens may have been added, renamed or removed while it ran.)
 pub(super) fn may_continue(shared: &Shared, who: &Principal, record: &Record) -> bool {
     let began = claimants(record).find(|(attempt, _)| *attempt == record.attempt());
     let is_token = |name: &str| shared.options.tokens.iter().any(|token| token.name == name);
@@ -22,8 +22,8 @@ pub(super) fn may_continue(shared: &Shared, who: &Principal, record: &Record) ->
     is_claim(record.operation()) && !is_anothers
 }
 
-/// Who claimed each attempt that the history still knows of: the first entry of each, unless that is about its end. (A long history
-/// drops entries in the middle.)
+/// Who claimed each attempt in the history: its first entry, unless that is about its end. (A long history drops
+/// entries in the middle.)
 fn claimants(record: &Record) -> impl Iterator<Item = (u32, &str)> {
     let mut last = 0;
     record.history().entries().iter().filter_map(move |entry| {

@@ -27,9 +27,10 @@ use utoipa::ToSchema;
 #[serde(rename_all = "kebab-case")]
 #[schema(as = Erasure)]
 pub(super) enum Extent {
-    /// The stored response and its labels. The state and its expiry stay; retries learn that the response was not retained.
+    /// The stored response and its labels. The state and its expiry stay; retries learn that the response is not
+    /// retained.
     Response,
-    /// All but a tombstone: retries get 410, until the moment at which the key would have been free anyway.
+    /// Everything except a tombstone: retries get 410 until the key would have become free anyway.
     Record,
 }
 
@@ -51,14 +52,14 @@ impl From<Extent> for Erasure {
     }
 }
 
-/// What is to be erased, and why.
+/// What to erase, and why.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Erase)]
 pub(super) struct EraseRequest {
     /// How much.
     what: Extent,
-    /// Why, in at most 256 bytes. It stays in the record's history: write nothing that would have to be erased again.
+    /// Why, in at most 256 bytes. It stays in the record's history, so write nothing that would have to be erased.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -74,16 +75,15 @@ pub(super) struct EraseRequest {
 pub(super) struct EraseResponse {
     #[serde(flatten)]
     record: FullRecord,
-    /// Where copies of what was erased may remain, and until when. Absent where the store has none left; backups and archives are
-    /// never counted.
+    /// Where copies may remain, and until when. Absent if the store has none; backups and archives are never included.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_remain: Option<String>,
 }
 
-/// Erases a stored response, or a whole record up to a tombstone. Nothing runs again because of it.
+/// Erases a stored response, or a whole record except its tombstone. Nothing runs again because of it.
 ///
-/// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store can replay what they
-/// have in memory for up to a minute. Archives and backups keep what they have.
+/// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store can replay
+/// responses from memory for up to a minute. Archives and backups are not changed.
 #[utoipa::path(post, path = "/v1/records/{id}/erase", operation_id = "eraseRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = EraseRequest, responses(
     (status = 200, description = "Erased; the record as it is now", body = EraseResponse),

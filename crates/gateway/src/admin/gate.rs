@@ -12,10 +12,10 @@ use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Somebody who was let in.
+/// An authenticated operator or worker.
 #[derive(Debug, Clone)]
 pub(super) struct Principal {
-    /// The name that stands in histories.
+    /// The name in histories.
     pub(super) name: Arc<str>,
     roles: Arc<[Role]>,
 }
@@ -26,12 +26,12 @@ impl Principal {
     }
 }
 
-/// What a path asks for.
+/// What a path requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requirement {
-    /// Nothing: whoever runs the process has to be able to ask whether it lives.
+    /// Nothing: process managers must be able to check the process.
     Nothing,
-    /// Somebody who may be here at all.
+    /// Any valid token.
     Somebody,
     Role(Role),
 }
@@ -72,7 +72,7 @@ pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request
 }
 
 fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Principal, Problem> {
-    // Whoever binds the service names the peer; without that nobody can be told from anybody.
+    // The listener sets the peer; without it, callers cannot be distinguished.
     let Some(peer) = request.extensions().get::<Peer>() else {
         return Err(Problem::new(
             Situation::Forbidden,
@@ -101,7 +101,7 @@ fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Pr
     Ok(who)
 }
 
-/// Without tokens, whoever is on this machine may do everything but read stored answers.
+/// Without tokens, requests from this machine may do everything except read stored responses.
 fn from_this_machine(request: &Request, peer: &Peer) -> Result<Principal, Problem> {
     if !peer.address.ip().to_canonical().is_loopback() {
         let detail = "Without tokens, this address answers only requests from its own machine.";
@@ -125,8 +125,8 @@ fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Pri
     if let Some(who) = sent.and_then(|sent| known(shared, &sent)) {
         return Ok(who);
     }
-    // A right token is never held up by wrong ones: others may share its address, behind a proxy or in a cluster. The limit keeps
-    // guesses out of the log; what keeps them from coming true is that tokens are random.
+    // Wrong tokens never block a right one: others may share its address, behind a proxy or in a cluster. The limit
+    // keeps guesses out of the log; tokens are random, so guessing is hopeless anyway.
     if let Err(wait) = shared.failures.take(address, shared.clock.uptime()) {
         let detail = "Too many wrong tokens from this address.";
         return Err(Problem::new(Situation::TooMany, detail).after(wait));
@@ -143,7 +143,7 @@ fn bearer(line: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !credentials.is_empty()).then_some(credentials)
 }
 
-/// Compares with every token there is, so that the time it takes tells nothing about which one came close.
+/// Compares with every token, so that the time reveals nothing about which one was close.
 fn known(shared: &Shared, sent: &TokenHash) -> Option<Principal> {
     let mut found = None;
     for token in &shared.options.tokens {

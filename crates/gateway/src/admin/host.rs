@@ -8,7 +8,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// Whether the request was sent to this very machine by a name that cannot be anybody else's, and to this port.
+/// Whether the request was sent to this machine by a loopback name or address, and to this port.
 pub(super) fn is_own(uri: &Uri, headers: &HeaderMap, port: u16) -> bool {
     let mut lines = headers.get_all(HOST).iter();
     let named = match (lines.next(), lines.next()) {

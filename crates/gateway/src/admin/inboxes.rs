@@ -17,22 +17,23 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 
-/// How long the store may take, and whoever comes before. Clients wait for 30 s.
+/// How long a count may take, including the wait for its turn. Clients wait for 30 s.
 const COUNT_WITHIN: Duration = Duration::from_secs(25);
-/// Every mark is read: one count at a time in this process, however many ask.
+/// A count reads every mark: only one at a time in this process.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// What counts as overdue.
+/// The age at which marks are overdue.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct InboxQuery {
-    /// After how many seconds a mark counts as overdue: the window of the consumers, by default 7 days.
+    /// After how many seconds a mark is overdue: the consumers' window, 7 days by default.
     #[param(minimum = 0, maximum = 3_153_600_000_u64, default = 604_800)]
     window_seconds: Option<u64>,
 }
 
-/// Counts the marks of every inbox in the store's database, by consumer group and topic. Duplicates are not among them: each consumer counts its own.
+/// Counts the marks of every inbox in the store's database, by consumer group and topic. Duplicates are not included:
+/// each consumer counts its own.
 #[utoipa::path(get, path = "/v1/inboxes", operation_id = "countInboxes", tag = "inboxes", params(InboxQuery), responses(
     (status = 200, body = InboxStats),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),

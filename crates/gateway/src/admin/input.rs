@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 use std::sync::Arc;
 
-/// The most characters of a parser's words that are handed on.
+/// The maximum length of a parser's message that is passed on.
 const WORDS_MAX: usize = 200;
 
 /// A body of `application/json`.
@@ -49,7 +49,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json") && !headers.contains_key(CONTENT_ENCODING)
 }
 
-/// Which field, or where in the text. A parser's words about a value would repeat the value.
+/// The field, or the position in the text. A parser's message about a value would repeat the value.
 fn malformed(error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     if !error.is_data() {
@@ -69,7 +69,7 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::invalid(detail)
 }
 
-/// A whole number that is not negative, in whatever way it is written: to JSON, `5.0` is 5, and some languages write it so.
+/// A non-negative whole number in any notation: in JSON, `5.0` is 5, and some languages write it so.
 pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
     let written = number.to_string();
@@ -77,7 +77,7 @@ pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     digits.parse().map(Some).map_err(|_| D::Error::custom("not a whole number"))
 }
 
-/// The operation that a path names.
+/// The operation ID in a path.
 pub(super) struct Id(pub(super) OperationId);
 
 impl FromRequestParts<Arc<Shared>> for Id {

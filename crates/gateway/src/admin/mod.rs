@@ -67,29 +67,29 @@ use tower_service::Service;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Both ends of the connection that a request came by.
+/// Both ends of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The client's end.
     pub address: SocketAddr,
-    /// Our end.
+    /// This end.
     pub local: SocketAddr,
 }
 
-/// What the address shows that others know.
+/// Data that the address shows from other parts.
 #[derive(Clone)]
 pub struct Sources {
-    /// The metrics of the process, as Prometheus reads them.
+    /// The metrics of the process, in Prometheus format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Whether the process is about to end and should be sent nothing more.
+    /// Whether the process is shutting down and is not ready.
     pub is_draining: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// What shadow mode has seen.
+    /// The counts of shadow mode.
     pub shadow: Tally,
-    /// What rates are measured by.
+    /// The clock for rates.
     pub clock: Arc<dyn Clock>,
-    /// What a record's operation is called in logs: as configured, never somebody's path.
+    /// The name of a record's operation in logs: as configured, never a client's path.
     pub label: Arc<dyn Fn(&str) -> String + Send + Sync>,
-    /// Whether it is known here which operations have a probe: the engine's reconcilers are those of the configuration.
+    /// Whether it is known which operations have a probe: the engine has the reconcilers of the configuration.
     pub knows_probes: bool,
 }
 
@@ -110,13 +110,13 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether somebody can be asked about unknown outcomes of this operation. `None` where that is not known here.
+    /// Whether unknown outcomes of this operation can be probed. `None` if that is not known.
     fn has_probe(&self, operation: &str) -> Option<bool> {
         self.sources.knows_probes.then(|| self.engine.has_reconciler(operation))
     }
 }
 
-/// The service of the admin address. Cheap to clone; every clone is the same service.
+/// The service of the admin address. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Admin {
     router: Router,
@@ -128,7 +128,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// The service of the admin address over `engine`. Fails where the options fail their [check](Options::check).
+/// The service of the admin address for `engine`. Fails if the options fail their [check](Options::check).
 pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Admin, OptionsError> {
     options.check()?;
     let clock = Arc::clone(&sources.clock);

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Only this very script runs, and it talks to nobody but this address.
+/// Only this script may run, and it may connect only to this address.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let script = PAGE.split_once("<script>").and_then(|(_, rest)| rest.split_once("</script>"));
     let hash = base64::encode(&Sha256::digest(script.map_or("", |(script, _)| script)));

@@ -25,12 +25,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
-/// How many records a page has, where nobody says otherwise, and at most.
+/// The number of records on a page, by default and at most.
 const LIMIT: (usize, usize) = (50, 500);
 /// How long the store may take for a page.
 const PAGE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Which records are wanted. Everything named must hold.
+/// Which records to list. All filters must match.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
@@ -40,46 +40,46 @@ pub(super) struct RecordQuery {
     state: Option<ApiState>,
     /// Of this operation.
     operation: Option<String>,
-    /// Of the caller with this hash, or of those whose hash begins so: 8 digits at least, as logs and metrics show them.
+    /// Of the caller with this hash, or whose hash starts with it: at least 8 digits, as logs and metrics show them.
     #[param(pattern = "^[0-9a-fA-F]{8,64}$")]
     caller_hash: Option<String>,
     /// Of the key with this hash.
     #[param(pattern = "^[0-9a-fA-F]{64}$")]
     key_hash: Option<String>,
-    /// Of this key. It is hashed here; where addresses are logged on the way, send its hash instead.
+    /// Of this key. It is hashed here; if proxies log URLs, send its hash instead.
     #[param(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     key: Option<String>,
-    /// Last written at this moment or later.
+    /// Last written at this time or later.
     #[param(format = DateTime)]
     updated_from: Option<String>,
-    /// Last written before this moment.
+    /// Last written before this time.
     #[param(format = DateTime)]
     updated_before: Option<String>,
-    /// With an operation id that begins so: 4 digits at least. Hyphens may be left out.
+    /// With an operation ID that starts with this: at least 4 digits, with or without hyphens.
     #[param(min_length = 4, max_length = 36, pattern = "^[0-9a-fA-F-]{4,36}$")]
     id: Option<String>,
-    /// Whose outcome is about this kind of thing, in the words of the service.
+    /// Whose outcome is about this type of resource, in the words of the service.
     resource_type: Option<String>,
-    /// Whose outcome is about the thing of this id.
+    /// Whose outcome is about the resource with this ID.
     resource_id: Option<String>,
     /// Whose outcome has this error code.
     error_code: Option<String>,
-    /// The newest first, where the store can. The oldest come first otherwise.
+    /// The newest first, if the store can do that; otherwise the oldest.
     newest_first: Option<bool>,
     /// Where the last page ended: its `next`.
     after: Option<String>,
-    /// How many at most.
+    /// The maximum number of records.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
 }
 
-/// Some records, the oldest first unless the newest were asked for.
+/// A page of records, the oldest first by default.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecordPage)]
 pub(super) struct RecordPage {
-    /// The records. A page may hold few, or none, and still have a next one.
+    /// The records. A page may have few or none and still have a next one.
     records: Vec<ListedRecord>,
-    /// What stands there and cannot be read by this node. It is left as it is.
+    /// Records that this node cannot read. They are left unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     unreadable: Vec<UnreadableRecord>,
@@ -93,7 +93,7 @@ pub(super) struct RecordPage {
 #[serde(rename_all = "camelCase")]
 #[schema(as = UnreadableRecord)]
 pub(super) struct UnreadableRecord {
-    /// The public name of the command.
+    /// The command's operation ID.
     operation_id: String,
     /// Why it cannot be read.
     reason: String,
@@ -118,7 +118,7 @@ pub(super) async fn list(
         return Err(Problem::invalid(format!("limit must be from 1 to {}.", LIMIT.1)));
     }
     let (keys, asked_after) = (keys(&shared, &wanted)?, wanted.after.clone());
-    // What is wrong is told also where no record can be wanted.
+    // Mistakes are reported even if no record can match.
     let mut filter = filter(wanted)?;
     if keys.is_empty() {
         return Ok(json(
@@ -164,7 +164,7 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage 
     found
 }
 
-/// Which of the hashes of the key a page is of, and where in it.
+/// Which hash of the key a page belongs to, and the position in it.
 fn page_position(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
     let (index, rest) = text.split_once('-')?;
     let index = index.parse().ok().filter(|index| *index < keys)?;
@@ -176,8 +176,8 @@ fn invalid_cursor() -> Problem {
     Problem::invalid("after must be the next of an earlier page with the same filters.")
 }
 
-/// The hashes that the key is found by, of which the named one is wanted, where one is named; one that does not matter, where no
-/// key is wanted. None at all where the key is not the hash's.
+/// The hashes by which the key can be found, limited to the given one; a dummy if no key is given. Empty if key and
+/// hash do not match.
 fn keys(shared: &Shared, wanted: &RecordQuery) -> Result<Vec<Option<KeyHash>>, Problem> {
     let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
     let named = named.map(KeyHash::from_bytes);

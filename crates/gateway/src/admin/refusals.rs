@@ -12,7 +12,7 @@ use std::time::Duration;
 /// When to try again after the clock was not trusted.
 const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A refused `action`, with what the record says.
+/// A refused `action`, with the record's state.
 pub(super) fn problem(action: &str, refusal: Refusal, looked: &FoundRecord) -> Problem {
     let (record, now) = (&looked.record, looked.now.at);
     if refusal == Refusal::ClockNotTrusted {
@@ -81,7 +81,7 @@ const fn allowed_in(state: StateName) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Every refusal that an operator can get, in the words of `tests/texts/refusals.txt`.
+    /// Every refusal that an operator can get, as in `tests/texts/refusals.txt`.
     #[test]
     fn refusals_name_the_state_and_what_is_allowed() {
         let now = Time::from_millis(1_763_254_800_000);

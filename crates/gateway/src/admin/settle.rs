@@ -28,11 +28,11 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ResolvedOutcome {
-    /// It happened. Without a response, later requests learn that it did and that its answer was not kept.
+    /// It happened. Without a response, later requests learn that it did and that its response is not retained.
     Applied,
     /// It did not happen: the next request with the key is the next attempt.
     NotApplied,
-    /// It was refused for good, with this response (of a status from 400 on).
+    /// It was refused for good, with this response (with a status of 400 or more).
     Failed,
 }
 
@@ -46,16 +46,16 @@ impl ResolvedOutcome {
     }
 }
 
-/// What became of an effect in doubt.
+/// Resolves an outcome in doubt.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Resolve)]
 pub(super) struct ResolveRequest {
-    /// What was found out.
+    /// The outcome.
     outcome: ResolvedOutcome,
-    /// What every later request with the key is answered.
+    /// The response to every later request with the key.
     response: Option<GivenResponse>,
-    /// How it was found out, in at most 256 bytes. Stands in the record's history.
+    /// How this was found out, in at most 256 bytes. It is stored in the record's history.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -64,12 +64,12 @@ pub(super) struct ResolveRequest {
     reason: String,
 }
 
-/// Why a key is let go of.
+/// Releases a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Release)]
 pub(super) struct ReleaseRequest {
-    /// In at most 256 bytes. Stands in the record's history.
+    /// Why, in at most 256 bytes. It is stored in the record's history.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -78,10 +78,10 @@ pub(super) struct ReleaseRequest {
     reason: String,
 }
 
-/// Settles an unknown outcome, or an attempt whose owner's lease is dead.
+/// Resolves an unknown outcome, or an attempt whose owner's lease is dead.
 ///
-/// Where the owner did not end the attempt itself, `not-applied` and `failed` are refused until the quiet period is over: it
-/// may still act.
+/// If the owner did not finish the attempt itself, `not-applied` and `failed` are refused until the quiet period is
+/// over, because the owner may still act.
 #[utoipa::path(post, path = "/v1/records/{id}/resolve", operation_id = "resolveRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = ResolveRequest, responses(
     (status = 200, description = "Settled; the record as it is now", body = FullRecord),
@@ -109,7 +109,7 @@ pub(super) async fn resolve(
     apply(&shared, &who, id, truth.name(), &reason, settled).await
 }
 
-/// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its payload.
+/// Releases a key whose attempts had no effect: the next request with it is the next attempt, with any payload.
 #[utoipa::path(post, path = "/v1/records/{id}/release", operation_id = "releaseRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = ReleaseRequest, responses(
     (status = 200, description = "Released; the record as it is now", body = FullRecord),
@@ -135,7 +135,7 @@ pub(super) async fn release(
     apply(&shared, &who, id, "release", &reason, released).await
 }
 
-/// A reason that a history can keep whole, and a log on one line.
+/// A reason that fits into a history and on one line of a log.
 pub(super) fn checked_reason(reason: String) -> Result<String, Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::invalid(
@@ -163,7 +163,7 @@ fn verdict(truth: ResolvedOutcome, response: Option<GivenResponse>) -> Result<Ve
         (ResolvedOutcome::NotApplied, Some(_)) => {
             Err(Problem::invalid("`not-applied` takes no response: the next request with the key runs."))
         }
-        // By an operator's word it is not there now, whenever that reaches the store.
+        // The operator says that it is not there now, whenever the store receives that.
         (ResolvedOutcome::NotApplied, None) => Ok(Verdict::NotApplied { asked_at: Time::MAX }),
     }
 }
@@ -183,7 +183,7 @@ async fn apply(
                 ((shared.sources.label)(record.operation()), record.state_name().as_str());
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator changed a record");
             let now = shared.engine.now();
-            // It stood under the id that its operation id follows from; only what it keeps is of interest here.
+            // The record was found by its operation ID; only its state is needed here.
             let looked = shared.engine.look_up(id).await.ok().filter(|looked| looked.record == record);
             let outcome = looked.and_then(|looked| shared.engine.outcome(&looked));
             let has_probe = shared.has_probe(record.operation());

@@ -29,7 +29,7 @@ pub(super) enum ApiState {
     FailedNotReplayable,
     /// Nobody can prove whether the effect happened.
     Unknown,
-    /// There was an outcome, and it is past its time.
+    /// There was an outcome, and it has expired.
     Expired,
 }
 
@@ -66,13 +66,13 @@ impl From<ApiState> for StateName {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Record)]
 pub(super) struct ListedRecord {
-    /// The public name of the command.
+    /// The command's operation ID.
     operation_id: String,
     /// The operation's name.
     operation: String,
-    /// The state that is stored. What is past its `expiresAt` stays as it is until it is swept.
+    /// The stored state. After its `expiresAt`, it stays as it is until it is swept.
     state: ApiState,
-    /// The guarantee: `external` or `downstream` (`local` where an application shares the store).
+    /// The guarantee: `external` or `downstream` (`local` if an application shares the store).
     class: &'static str,
     /// How many attempts have begun.
     attempt: u32,
@@ -91,52 +91,52 @@ pub(super) struct ListedRecord {
     /// Until when the outcome is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// Until when the owner is taken to be alive.
+    /// Until when the owner counts as alive.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_expires_at: Option<String>,
-    /// Whether somebody may settle the attempt: it is unknown, or its owner's lease is dead.
+    /// Whether the attempt can be resolved: it is unknown, or its owner's lease is dead.
     can_resolve: bool,
-    /// Until when "it did not happen" proves nothing, since an owner that went silent may still act.
+    /// Until when "it did not happen" proves nothing, because a silent owner may still act.
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_until: Option<String>,
-    /// How the outcome came to be unknown.
+    /// Why the outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     doubt: Option<DoubtView>,
-    /// What kind of thing the outcome is about, in the words of the service.
+    /// The type of resource that the outcome is about, in the words of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_type: Option<String>,
-    /// Which one.
+    /// The ID of that resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_id: Option<String>,
-    /// Why it was refused, in the words of the service.
+    /// The error code, in the words of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     error_code: Option<String>,
 }
 
-/// How an outcome came to be unknown.
+/// Why an outcome is unknown.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Doubt)]
 pub(super) struct DoubtView {
-    /// `lapsed`: the owner fell silent. `owner`: it ended the attempt itself, and could not tell.
+    /// `lapsed`: the owner went silent. `owner`: it ended the attempt itself, without a known outcome.
     how: &'static str,
     /// Since when.
     since: String,
-    /// Whether a probe is configured that can be asked about it; absent where that is not known, as with `semel records --store`.
+    /// Whether a probe is configured for it; absent if that is not known, as with `semel records --store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_probe: Option<bool>,
-    /// How many times a probe was asked without an answer that settles it.
+    /// How many times a probe was sent without a result.
     probes: u32,
-    /// When a probe is asked next; absent where only an operator can help.
+    /// When the next probe is sent; absent if only an operator can resolve it.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_probe_at: Option<String>,
-    /// What the attempt reported as it ended, from the history; absent where nothing was said.
+    /// What the attempt reported when it ended, from the history; absent if nothing was reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
 impl ListedRecord {
-    /// `has_probe`: whether somebody can be asked about an unknown outcome, where that is known.
+    /// `has_probe`: whether unknown outcomes can be probed, if that is known.
     pub(super) fn of(record: &Record, now: Now, has_probe: Option<bool>) -> Self {
         Self {
             operation_id: record.operation_id().to_string(),
@@ -177,42 +177,43 @@ fn doubted(record: &Record, has_probe: Option<bool>) -> Option<DoubtView> {
         since: rfc3339::text(*since),
         has_probe,
         probes: *probes,
-        // Without a probe it is only when the sweeper looks again whether there is one.
+        // Without a probe, this is only when the sweeper checks again whether there is one.
         next_probe_at: next_probe_at.filter(|_| has_probe != Some(false)).map(rfc3339::text),
         reason: doubt_reason(record),
     })
 }
 
-/// Why the record became unknown: the first entry of its last run of them.
+/// Why the record became unknown: the first entry of its last series of such entries.
 fn doubt_reason(record: &Record) -> Option<String> {
     let unknown = record.history().entries().iter().rev().take_while(|entry| entry.to == StateName::Unknown);
     unknown.last().filter(|entry| !entry.why.is_empty()).map(|entry| entry.why.to_string())
 }
 
-/// A record with all that is known about it.
+/// A record with everything that is known about it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RecordInFull)]
 pub(super) struct FullRecord {
     #[serde(flatten)]
     listed: ListedRecord,
-    /// The terms that it was claimed under.
+    /// The terms under which it was claimed.
     policy: Terms,
-    /// Whether an earlier attempt ended in doubt that nothing has settled since.
+    /// Whether an earlier attempt ended in a doubt that was not resolved since.
     earlier_doubt: bool,
-    /// The fingerprint of the payload. Only with the role `bodies`: a payload that can be guessed can be recognised by it.
+    /// The fingerprint of the payload. Only with the role `bodies`, because a payload that can be guessed can be
+    /// recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
-    /// What was answered. Headers and body only with the role `bodies`.
+    /// The stored response. Headers and body only with the role `bodies`.
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<StoredResponse>,
-    /// What happened to it, oldest first.
+    /// Its history, oldest first.
     history: Vec<HistoryEntry>,
     /// How many entries were dropped to keep the history short.
     history_dropped: u32,
 }
 
-/// The terms that a record was claimed under.
+/// The terms under which a record was claimed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terms {
@@ -226,19 +227,19 @@ pub(super) struct Terms {
     attempts_max: Option<u32>,
 }
 
-/// One thing that happened to a record.
+/// One entry of a record's history.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HistoryEntry {
-    /// The attempt that the record was at afterwards.
+    /// The number of the attempt after it.
     attempt: u32,
-    /// The state that it was in afterwards.
+    /// The state after it.
     state: ApiState,
     /// When.
     at: String,
     /// Which node or operator did it.
     who: String,
-    /// What was done and why, as in `resolved as applied: …`; empty where the state says it all.
+    /// What was done and why, as in `resolved as applied: …`; empty if the state says everything.
     why: String,
 }
 

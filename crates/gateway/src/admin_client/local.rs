@@ -24,16 +24,16 @@ use tower_service::Service as _;
 /// How long signing off from the store may take.
 const SIGN_OFF_MAX: Duration = Duration::from_secs(5);
 
-/// What gateways on a store are configured with, where they are.
+/// The keys that gateways on a store are configured with.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    /// What stored answers are sealed with.
+    /// The keys that seal stored responses.
     pub sealing: Option<KeyRing>,
-    /// What keys and callers are hashed with.
+    /// The secret that hashes keys and callers.
     pub hashing: Hashing,
 }
 
-/// A store that was opened to be operated on.
+/// A store that was opened by an operator.
 pub struct Local {
     store: Arc<dyn Store>,
     engine: Engine,
@@ -42,8 +42,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Opens the store, which has to be there and to have been worked on. `who` stands in the history of what is done. `keys`:
-    /// what gateways on it are configured with; `with_bodies`: show stored answers.
+    /// Opens the store, which must exist and must have been used by a gateway. `who` is recorded in the history.
+    /// `keys` are those that gateways on it are configured with; `with_bodies` shows stored responses.
     pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
         if url.backend().is_in_process() {
             return Err(format!(
@@ -58,18 +58,18 @@ impl Local {
         }
         let settings = look.settings().await.map_err(|error| unusable(&error))?;
         drop(look);
-        // Whoever works on it first decides what keys are hashed with: that is for a gateway to do.
+        // The first user of a store decides how keys are hashed: that must be a gateway.
         if settings.iter().all(|(name, _)| name != "secrets") {
             return Err(format!(
                 "{url} contains no records: no gateway has used it yet; nothing was changed"
             ));
         }
         let store = url.open().await?;
-        // What is past its time is archived and removed by those who are configured for it.
+        // Expired records are archived and removed by nodes that are configured for it.
         let settings = Settings {
             sweep: Sweep { every: Duration::ZERO, ..Sweep::default() },
             cache_bytes_max: 0,
-            // No client waits for it.
+            // No client waits for this node.
             request_timeout: Settings::default().store_timeout,
             ..Settings::default()
         };
@@ -103,7 +103,7 @@ impl Local {
             is_draining: Arc::new(|| false),
             shadow: Tally::new(SystemClock.now()),
             clock: Arc::new(SystemClock),
-            // Which operations are configured, and which of them have a probe, is known to gateways.
+            // Only gateways know which operations are configured and have a probe.
             label: Arc::new(str::to_owned),
             knows_probes: false,
         };
@@ -141,7 +141,7 @@ impl Local {
     }
 }
 
-/// A name that histories can keep.
+/// A name that fits into a history.
 fn named(who: &str) -> String {
     let mut name: String = who.chars().filter(|letter| !letter.is_control()).collect();
     while name.len() > WHO_BYTES_MAX {

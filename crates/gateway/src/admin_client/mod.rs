@@ -13,23 +13,23 @@ use http::Method;
 use serde_json::Value;
 use std::fmt;
 
-/// The most bytes of an answer that are read: a page of records has a thousandth, a stored answer at most a third.
+/// The maximum length of a response: a page of records needs a thousandth of it, a stored response at most a third.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where the admin API is asked.
+/// The admin API: remote or local.
 pub enum Desk {
-    /// A gateway that runs.
+    /// A running gateway.
     Remote(Remote),
-    /// A store, opened here.
+    /// A store that was opened here.
     Local(Box<Local>),
 }
 
-/// What was answered. Debug output leaves the document out: stored answers may be in it.
+/// A response. Debug output leaves out the document, which may contain stored responses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// After how many seconds the same may be granted.
+    /// After how many seconds the same request may succeed.
     pub retry_after: Option<u64>,
     /// The document.
     pub document: Value,
@@ -45,7 +45,7 @@ impl fmt::Debug for Reply {
 }
 
 impl Desk {
-    /// Asks. An error where there is no answer, or none that can be understood.
+    /// Sends a request. An error if there is no response, or one that cannot be understood.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         match self {
             Self::Remote(remote) => remote.ask(method, path, body).await,
@@ -53,7 +53,7 @@ impl Desk {
         }
     }
 
-    /// Ends it in an orderly way.
+    /// Closes the connection to the store, if there is one.
     pub async fn close(self) {
         if let Self::Local(local) = self {
             local.close().await;
@@ -61,7 +61,7 @@ impl Desk {
     }
 }
 
-/// Text as one value of a query.
+/// Text as a value in a query.
 pub fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -74,7 +74,7 @@ pub fn encoded(text: &str) -> String {
     })
 }
 
-/// An answer from its parts.
+/// A response from its parts.
 fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
     let status = parts.status.as_u16();
     let document = serde_json::from_slice(body)

@@ -26,7 +26,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The API itself gives a store 10 s for a page.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Where a gateway's admin address is: `http://127.0.0.1:9090`.
+/// A gateway's admin address: `http://127.0.0.1:9090`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     target: crate::upstream::Target,
@@ -53,7 +53,7 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// Whether what is sent there can be read on the way.
+    /// Whether requests can be read on the network.
     pub fn is_in_clear(&self) -> bool {
         let host = self.target.host();
         let is_here = host.eq_ignore_ascii_case("localhost")
@@ -62,7 +62,7 @@ impl Url {
     }
 }
 
-/// A gateway that can be asked.
+/// A gateway's admin API.
 pub struct Remote {
     url: Url,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -70,7 +70,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Nothing is opened yet. `authorities`: PEM, whom to believe over TLS instead of the system's.
+    /// Opens no connection yet. `authorities`: PEM, trusted instead of the system's.
     pub fn new(url: Url, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, String> {
         let authorization = token.map(|token| {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -88,7 +88,7 @@ impl Remote {
         Ok(Self { url, tls, authorization: authorization.transpose()? })
     }
 
-    /// Asks, and reads the answer.
+    /// Sends a request, and reads the response.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         let url = &self.url;
         let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
@@ -132,7 +132,7 @@ impl Remote {
         let request = self.request(method, path, body)?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // The end of the connection alone is no answer: what it brought may still be unread.
+        // The end of the connection alone is not a response: bytes may still be unread.
         let driving = async {
             let _ = connection.await;
             std::future::pending::<Infallible>().await
@@ -179,7 +179,7 @@ impl Remote {
     }
 }
 
-/// A client that believes these authorities, or the system's.
+/// A client that trusts these authorities, or the system's.
 fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = authorities {

@@ -13,33 +13,33 @@ use semel_http::{Body, Code, Form, Problem};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the service is asked whether a caller may still have a replay.
+/// How the service is asked whether a caller may still get a replay.
 #[derive(Debug, Clone)]
 pub struct Authorize {
-    /// For what it is asked.
+    /// The path to request.
     pub path: Template,
-    /// Headers of the client's that go along, besides those that it is known by.
+    /// Client headers that are passed on, besides those that identify it.
     pub headers: Vec<HeaderName>,
-    /// How long the answer may take. 5 s by default.
+    /// The timeout. 5 s by default.
     pub timeout: Duration,
 }
 
-/// What is asked about, as other proxies tell it: the client's own request is not sent.
+/// The request in question, in the headers that other proxies use too: the client's own request is not sent.
 const METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const TARGET: HeaderName = HeaderName::from_static("x-original-uri");
 
 /// The longest refusal that is passed on with its body.
 const BYTES_MAX: usize = 64 * 1024;
-/// When a client should come back whose replay nobody could allow.
+/// When a client should retry whose replay could not be authorised.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Authorize {
-    /// Asks there, and for the rest as it is by default.
+    /// Asks at `path`, with defaults for the rest.
     pub fn new(path: Template) -> Self {
         Self { path, headers: Vec::new(), timeout: Duration::from_secs(5) }
     }
 
-    /// Somebody who asks so.
+    /// The callback for the layer.
     pub(super) fn asked(&self, clients: &ServiceClients) -> semel_http::Authorize {
         let client_requests = Arc::new(ClientRequests::new(clients, &self.headers, self.timeout, BYTES_MAX));
         let path = Arc::new(self.path.clone());
@@ -80,7 +80,7 @@ async fn ask(
     }
 }
 
-/// What the client asked for. Whether it may have that is for the service to say, and for no cache.
+/// The client's request. The service must decide, not a cache.
 fn question_headers(retry: &Parts) -> HeaderMap {
     let mut question_headers = HeaderMap::new();
     uncached(&mut question_headers);
@@ -93,7 +93,7 @@ fn question_headers(retry: &Parts) -> HeaderMap {
     question_headers
 }
 
-/// The service's own refusal, as it is.
+/// The service's own refusal.
 fn refusal(mut head: response::Parts, body: Read) -> Response<Body> {
     let body = body.whole().unwrap_or_else(|| {
         for described in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {

@@ -19,18 +19,18 @@ use tower_service::Service as _;
 pub struct ServiceClients {
     /// For the gateway's own questions.
     pub upstream: Upstream,
-    /// For questions in the name of a client: the same as its requests take.
+    /// For requests on behalf of a client: the same path as its own requests take.
     pub outbound: Outbound,
-    /// What clients are known by, besides `Authorization` and `Cookie`.
+    /// The headers that identify clients, besides `Authorization` and `Cookie`.
     pub credentials: Vec<HeaderName>,
-    /// What stands before the paths that are published, where problems are explained.
+    /// The prefix of the published paths, where problems are explained.
     pub prefix: String,
 }
 
-/// What goes along with every such question, where the client sent it.
+/// Client headers that are passed on with every such request.
 const PASSED: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, USER_AGENT, ACCEPT_LANGUAGE];
 
-/// Asks in the name of a client.
+/// Sends requests on behalf of a client.
 pub(super) struct ClientRequests {
     outbound: Outbound,
     passed: Vec<HeaderName>,
@@ -49,7 +49,7 @@ impl ClientRequests {
         Self { outbound: clients.outbound.clone(), passed, timeout, bytes_max }
     }
 
-    /// Asks for `path`, in the name of whoever sent `retry`. Nothing where there is no response in time.
+    /// Requests `path` on behalf of the client that sent `retry`. `None` if there is no response in time.
     pub(super) async fn get(
         &self,
         path: PathAndQuery,
@@ -64,7 +64,7 @@ impl ClientRequests {
         }
         let headers = request.headers_mut();
         for (name, value) in &retry.headers {
-            // What a proxy told of where the client is stays so; the way there drops what is a stranger's word.
+            // What a trusted proxy said about the client is passed on; other origin headers are dropped on the way.
             if self.passed.contains(name) || forward::is_origin_header(name) {
                 headers.append(name, value.clone());
             }
@@ -72,7 +72,7 @@ impl ClientRequests {
         headers.extend(told);
         let mut outbound = self.outbound.clone();
         let asked = async {
-            // The way there logs why there is no answer.
+            // The upstream logs why there is no response.
             let (head, body) = outbound.call(request).await.ok()?.into_parts();
             let body = read(body, self.bytes_max).await;
             Some((head, body))

@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Where a question goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// The service that is asked; the upstream where none is named.
+    /// The service to ask; by default the upstream.
     pub target: Option<Target>,
-    /// The path that is asked for.
+    /// The path to request.
     pub path: Template,
 }
 
@@ -30,17 +30,17 @@ impl Destination {
         Ok(Self { target: Some(target), path })
     }
 
-    /// Whether anybody on the way could read what is sent there, as far as the address tells.
+    /// Whether requests can be read on the network, as far as the address shows.
     pub fn is_open(&self) -> bool {
         self.target.as_ref().is_some_and(is_open)
     }
 
-    /// The same, where `upstream` is what a path is below.
+    /// The same, for a path below `upstream`.
     pub fn is_open_below(&self, upstream: &Target) -> bool {
         is_open(self.target.as_ref().unwrap_or(upstream))
     }
 
-    /// Whether it is the gateway itself that would be asked, which listens at `address`, as far as the address tells.
+    /// Whether it is the gateway itself, which listens on `address`, as far as the address shows.
     pub fn is_at(&self, address: SocketAddr) -> bool {
         let Some(target) = &self.target else { return false };
         let is_same = match target.host().parse::<IpAddr>() {
@@ -56,7 +56,7 @@ fn is_open(target: &Target) -> bool {
     target.transport() != Transport::Https && !is_here(target.host())
 }
 
-/// Whether a host is this machine, without asking anybody.
+/// Whether a host is this machine, without name resolution.
 fn is_here(host: &str) -> bool {
     let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
     host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)

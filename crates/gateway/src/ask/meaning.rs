@@ -5,20 +5,21 @@ use crate::json;
 use http::StatusCode;
 use serde_json::Value;
 
-/// What answers mean.
+/// What responses mean.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Meaning {
-    /// Statuses that say that it happened, where `applied_if` holds as well.
+    /// Statuses which mean that it happened, if `applied_if` holds too.
     pub applied: Vec<u16>,
-    /// What the body has to say besides; every one of these.
+    /// Conditions on the body; all must hold.
     pub applied_if: Vec<Condition>,
-    /// Statuses that say that it is not there.
+    /// Statuses which mean that it is not there.
     pub not_applied: Vec<u16>,
-    /// What the body of an answer with a status of `applied` says where it is not there; every one of these.
+    /// Conditions on the body of a response with a status of `applied`, which mean that it is not there; all must
+    /// hold.
     pub not_applied_if: Vec<Condition>,
 }
 
-/// It happened where the answer is a 200. Nothing means that it did not.
+/// 200 means that it happened. Nothing means that it did not.
 impl Default for Meaning {
     fn default() -> Self {
         Self {
@@ -30,12 +31,12 @@ impl Default for Meaning {
     }
 }
 
-/// What stands at one place of a JSON body.
+/// A condition on a JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// The place, as a JSON pointer.
+    /// A JSON pointer.
     pub pointer: String,
-    /// One of these stands there.
+    /// The accepted values.
     pub values: Vec<Value>,
 }
 
@@ -45,7 +46,7 @@ impl Condition {
     }
 }
 
-/// What an answer says.
+/// What a response means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeReading {
     Applied,
@@ -54,12 +55,12 @@ pub(super) enum ProbeReading {
 }
 
 impl Meaning {
-    /// Whether the body has to be looked into.
+    /// Whether the body must be read.
     pub fn reads_body(&self) -> bool {
         !self.applied_if.is_empty() || !self.not_applied_if.is_empty()
     }
 
-    /// What an answer of this status says, with this body as far as it was read to its end.
+    /// The meaning of a response with this status and body; no body if it was too long.
     pub(super) fn of(&self, status: StatusCode, body: Option<&[u8]>) -> ProbeReading {
         let status = status.as_u16();
         if self.not_applied.contains(&status) {
@@ -80,7 +81,7 @@ impl Meaning {
         let is_not_applied = !self.not_applied_if.is_empty() && all(&self.not_applied_if);
         match (is_applied, is_not_applied) {
             (true, false) => ProbeReading::Applied,
-            // Without a condition of its own, "it happened" is what is left over.
+            // Without its own condition, "it happened" is the rest.
             (true, true) if self.applied_if.is_empty() => ProbeReading::NotApplied,
             (false, true) => ProbeReading::NotApplied,
             (true, true) => ProbeReading::Nothing("its body says both that it happened and that it did not"),

@@ -27,19 +27,19 @@ pub use template::{Placeholder, Template};
 use crate::upstream::TlsError;
 use semel_http::{KeyRule, Retain, Terms};
 
-/// What is asked about the requests of one operation.
+/// The questions about requests of one operation.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// What became of an effect in doubt. An operator has to find out otherwise.
+    /// What became of an effect in doubt. Without it, an operator has to find out.
     pub probe: Option<Probe>,
-    /// Whether a caller may still have a replay. Whoever is recognised as the caller may otherwise.
+    /// Whether a caller may still get a replay. Without it, every recognised caller may.
     pub authorize: Option<Authorize>,
-    /// What a response was of which only the least was kept. It is answered as not kept otherwise.
+    /// The rest of a response that was stored in part. Without it, it is answered as not retained.
     pub rebuild: Option<Rebuild>,
 }
 
 impl Questions {
-    /// Those of them that can come up under `terms`.
+    /// The questions that can be asked under `terms`.
     #[must_use]
     pub fn fit_for(self, terms: &Terms) -> Self {
         let is_protected = terms.key != KeyRule::Off;
@@ -51,8 +51,8 @@ impl Questions {
         }
     }
 
-    /// The terms with which they are asked, on these ways. Nothing is opened yet. Fails where a probe is to go to an
-    /// `https://` address and no certificate authority could be believed.
+    /// The terms with these questions. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
+    /// certificate authority.
     pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, TlsError> {
         if let Some(rebuild) = &self.rebuild {
             terms.retain = rebuild.asked(clients, terms.response_bytes_max);

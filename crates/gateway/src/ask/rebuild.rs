@@ -13,33 +13,33 @@ use semel_http::{Body, Form, Remnant, Retain};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a response is made anew from.
+/// The source for rebuilding a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The resource that the response named in `Location`, where that is the service's own.
+    /// The resource in the response's `Location`, if it belongs to the service.
     Location,
     /// A path of the service.
     Path(Template),
 }
 
-/// How a response is made anew.
+/// How to rebuild a response.
 #[derive(Debug, Clone)]
 pub struct Rebuild {
     /// From what.
     pub source: Source,
-    /// Headers of the client's that go along, besides those that it is known by.
+    /// Client headers that are passed on, besides those that identify it.
     pub headers: Vec<HeaderName>,
-    /// How long that may take. 10 s by default.
+    /// The timeout. 10 s by default.
     pub timeout: Duration,
 }
 
 impl Rebuild {
-    /// From there, and for the rest as it is by default.
+    /// Rebuilds from `source`, with defaults for the rest.
     pub fn new(source: Source) -> Self {
         Self { source, headers: Vec::new(), timeout: Duration::from_secs(10) }
     }
 
-    /// The least is kept, and made anew so.
+    /// Stores responses in part, and rebuilds them like this.
     pub(super) fn asked(&self, clients: &ServiceClients, bytes_max: usize) -> Retain {
         let also: Vec<_> =
             [ACCEPT, ACCEPT_ENCODING].into_iter().chain(self.headers.iter().cloned()).collect();
@@ -61,7 +61,7 @@ async fn rebuild_response(
     remnant: &Remnant,
     retry: &Parts,
 ) -> Option<Response<Body>> {
-    // What a resource looks like now is no refusal that was given then, and no message of gRPC's.
+    // The current resource is neither an earlier refusal nor a gRPC message.
     if Form::of(&retry.headers) == Form::Grpc || !has_success(remnant.status) {
         return None;
     }
@@ -81,7 +81,7 @@ fn has_success(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection()
 }
 
-/// Whether a response is all there without a body: it has none, or leads elsewhere.
+/// Whether a response is complete without a body: it has none, or is a redirect.
 fn is_empty(remnant: &Remnant) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
     bodiless.contains(&remnant.status) || remnant.status.is_redirection() && remnant.location.is_some()

@@ -5,12 +5,12 @@ use semel::core::id::OperationId;
 use std::fmt;
 use std::fmt::Write as _;
 
-/// What can be filled in.
+/// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder {
-    /// `{operation_id}`: the operation's public id, which the service was handed as `Operation-Id`.
+    /// `{operation_id}`: the operation ID, which the service got as `Operation-Id`.
     OperationId,
-    /// `{operation}`: the operation's name, or method and path where it has none.
+    /// `{operation}`: the operation's name, or method and path if it has none.
     Operation,
 }
 
@@ -23,7 +23,7 @@ impl Placeholder {
     }
 }
 
-/// A path, and perhaps a query, with placeholders.
+/// A path, with an optional query, with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -37,7 +37,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a path in which `known` placeholders may stand. The error says how to fix it.
+    /// Reads a path with `known` placeholders. The error says how to fix it.
     pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
         if !text.starts_with('/') || text.starts_with("//") {
             return Err(format!("`{text}` is not a path: write one that begins with one slash"));
@@ -74,12 +74,12 @@ impl Template {
         Ok(template)
     }
 
-    /// Whether `placeholder` stands in it.
+    /// Whether it contains `placeholder`.
     pub fn has(&self, placeholder: Placeholder) -> bool {
         self.parts.contains(&Part::Filled(placeholder))
     }
 
-    /// The path for one operation. Nothing where it would be longer than any path can be.
+    /// The path for one operation. None if it would be too long.
     pub fn fill(&self, operation_id: OperationId, operation: &str) -> Option<PathAndQuery> {
         let mut path = String::with_capacity(self.text.len() + 32);
         for part in &self.parts {
@@ -100,7 +100,7 @@ impl fmt::Display for Template {
     }
 }
 
-/// Everything but what is plain in every part of a URL, in hexadecimal.
+/// Percent-encodes everything that is not plain in every part of a URL.
 fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         match byte {

@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Whether nobody can listen on both, or a request to one arrives at the other.
+/// Whether both cannot be listened on at once, or a request to one arrives at the other.
 pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |one: SocketAddr, other: SocketAddr| {
         one.ip().is_unspecified() && (one.is_ipv6() || other.ip().to_canonical().is_ipv4())

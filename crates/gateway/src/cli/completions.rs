@@ -43,7 +43,7 @@ fn write(directory: &Path, program: Command) -> Result<(), String> {
     clap_mangen::generate_to(program, directory).map_err(failed)
 }
 
-/// Prints, and does not mind where nobody reads.
+/// Prints, and ignores a closed output.
 fn print(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(bytes).and_then(|()| out.flush());

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// The file that `init` writes.
 const SHORT: &str = include_str!("../config/init.toml");
-/// The service that it names, where nobody says otherwise.
+/// The default service in it.
 const UPSTREAM: &str = "http://127.0.0.1:3000";
 
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,7 @@ pub(super) enum Command {
     },
     /// Print the settings that a gateway with this file and environment uses, and where each comes from
     ///
-    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` outrank what is shown here.
+    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` override what is shown here.
     Show {
         /// The file. Without it, defaults and environment variables are shown
         #[arg(env = "SEMEL_CONFIG")]
@@ -86,7 +86,7 @@ fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A mistake that no reading of the file alone can find: a flag or a variable may name the service.
+/// A mistake that is not visible in the file alone: a flag or a variable may name the service.
 fn check_upstream(config: &Config) -> Result<(), Vec<Mistake>> {
     if config.target.is_some() {
         return Ok(());
@@ -136,7 +136,7 @@ fn document(mistake: &Mistake) -> serde_json::Value {
 
 fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop> {
     let text = file.map(text).transpose()?.unwrap_or_default();
-    // Only a file without mistakes means something.
+    // Only a file without mistakes has a meaning.
     config::read(&text, &Overrides::default(), &config::environment)
         .map_err(|mistakes| render_mistakes(file.unwrap_or(Path::new("the environment")), &mistakes))?;
     let given = variables::given(&|name| std::env::var(name).ok());
@@ -154,7 +154,7 @@ fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop
     Ok(())
 }
 
-/// Settings as the file has them, each with where it comes from.
+/// The settings in the form of a file, each with its source.
 fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
     let columns = vec![
         Column::text("SETTING", Gives::Nothing),
@@ -183,7 +183,7 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
 }
 
-/// All that is wrong, for people.
+/// All mistakes, for people.
 pub(super) fn render_mistakes(file: &Path, mistakes: &[Mistake]) -> String {
     let count =
         if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
@@ -201,7 +201,7 @@ mod tests {
         let text = SHORT.replacen("UPSTREAM", UPSTREAM, 1);
         let config = config::read(&text, &Overrides::default(), &|_| None).expect("no mistakes");
         assert_eq!(config.target.map(|target| target.to_string()).as_deref(), Some(UPSTREAM));
-        // What it only shows is right, too.
+        // The settings that it only shows are right, too.
         let all =
             text.replace("\n#statuses", "\nstatuses").replace("\n#[[", "\n[[").replace("\n#name", "\nname");
         let all = all.replace("\n#path", "\npath").replace("\n#key", "\nkey");

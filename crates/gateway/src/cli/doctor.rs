@@ -30,23 +30,24 @@ pub(super) struct Args {
     /// [default: the configuration's, or sqlite:semel.db without one]
     #[arg(long, value_name = "URL", env = "SEMEL_STORE")]
     store: Option<Url>,
-    /// The gateway's configuration file: it is checked, and its keys are tried on sealed answers
+    /// The gateway's configuration file: it is checked, and its keys are tried on sealed responses
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
-    /// Leave out what reads the whole file
+    /// Skip the checks that read the whole store
     #[arg(long)]
     quick: bool,
-    /// Measure how long writes take, too, on a record and a setting of its own that are removed again. Otherwise nothing is written
+    /// Also measure how long writes take, on a separate record and setting that are removed again. Otherwise nothing
+    /// is written
     #[arg(long)]
     measure_writes: bool,
-    /// Confirm that the clock is right as it is, after it jumped or was not trusted at start: every gateway on the store goes by
-    /// it within seconds. Look at the clock first: what it calls expired is forgotten, and its keys can run again
+    /// Confirm that the clock is right, after it jumped or was not trusted at start: every gateway on the store uses
+    /// it within seconds. Check the clock first: what is expired by it is removed, and those keys can run again
     #[arg(long, requires = "reason")]
     confirm_clock: bool,
-    /// With --confirm-clock: why the clock is right. Kept in the store
+    /// With --confirm-clock: why the clock is right. Stored with the confirmation
     #[arg(long, value_name = "TEXT", requires = "confirm_clock")]
     reason: Option<String>,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +55,7 @@ pub(super) struct Args {
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let mut findings = Vec::new();
     let config = arguments.config.as_deref().map(|file| read(file, &mut findings)).transpose()?.flatten();
-    // A file with mistakes names no store that could be relied on, and another one is nobody's question.
+    // A file with mistakes names no reliable store, and another store was not asked for.
     if config.is_none() && arguments.config.is_some() && arguments.store.is_none() {
         return print_report(arguments, Report::of_no_store(), findings);
     }
@@ -94,7 +95,7 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     print_report(arguments, report, findings)
 }
 
-/// Has every gateway on the store go by the clock as it is.
+/// Makes every gateway on the store use the clock as it is.
 async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
     if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         return Err(Stop::usage(format!(
@@ -117,7 +118,7 @@ async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The routes of a configuration, as far as they say what is stored.
+/// The routes of a configuration, for checks of what is stored.
 fn routes(config: &Config) -> Result<Routes, Stop> {
     let others = Routes::new(config.terms.clone());
     let routes = config.operations.iter().fold(others, |routes, operation| {
@@ -126,7 +127,7 @@ fn routes(config: &Config) -> Result<Routes, Stop> {
     routes.map_err(|error| error.to_string().into())
 }
 
-/// Prints the report with what was found besides.
+/// Prints the report with the other findings.
 fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
     for finding in findings {
         report.find(finding);
@@ -140,7 +141,7 @@ fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) ->
     Ok(if report.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The configuration, where it has no mistakes; these are findings.
+/// The configuration, if it has no mistakes; mistakes are findings.
 fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop> {
     match config::read(&text(file)?, &Overrides::default(), &config::environment) {
         Ok(config) => Ok(Some(config)),
@@ -231,7 +232,7 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
             Cell::new(format!("{name:<7}")).tone(tone),
             Cell::new(finding.code).tone(Tone::Strong),
         ]];
-        // Whoever reads it from a pipe can wrap it as they like.
+        // Output to a pipe is not wrapped.
         let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(9).max(30));
         for line in finding.what.lines().flat_map(|line| wrapped(line, width)) {
             rows.push(vec![Cell::new(""), Cell::new(line)]);
@@ -253,7 +254,7 @@ fn length(ms: u64) -> String {
     }
 }
 
-/// Whole kibibytes, or mebibytes where there are many: nobody wants to know the rest.
+/// Whole kibibytes, or mebibytes for large values.
 fn rounded(bytes: u64) -> u64 {
     let unit: u64 = if bytes >= 10 << 20 { 1 << 20 } else { 1 << 10 };
     bytes.div_ceil(unit) * unit

@@ -14,41 +14,41 @@ const EXIT_CODES: &str = "Exit codes: 0 there is one body, or both are the same 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
-    /// The request's body; - reads standard input.
+    /// The request's body; - reads standard input
     file: PathBuf,
-    /// Another body, to see where the two differ: why a retry was refused.
+    /// Another body, to see where the two differ and why a retry was refused
     other: Option<PathBuf>,
-    /// The content type that it is sent with.
+    /// The content type of the body
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     content_type: String,
-    /// The content encoding that it is sent with: gzip, deflate, br or zstd.
+    /// The content encoding of the body: gzip, deflate, br or zstd
     #[arg(long, value_name = "CODING")]
     content_encoding: Option<String>,
-    /// The request's method, in any letter case.
+    /// The request's method, in any letter case
     #[arg(long, default_value = "POST")]
     method: String,
-    /// The request's path, in any spelling, and the query string if there is one.
+    /// The request's path, in any spelling, with the query string if there is one
     #[arg(long, default_value = "/")]
     path: String,
-    /// The operation's name, where it has one other than method and path.
+    /// The operation's name, if it is not method and path
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Compare only what stands at this JSON pointer; may be given several times.
+    /// Compare only the value at this JSON pointer; can be given several times
     #[arg(long, value_name = "POINTER")]
     include: Vec<String>,
-    /// Leave out what stands at this JSON pointer; may be given several times.
+    /// Leave out the value at this JSON pointer; can be given several times
     #[arg(long, value_name = "POINTER")]
     exclude: Vec<String>,
-    /// For programs: one JSON document.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What cannot be told: as `diff` and `cmp` have it.
+/// The exit code for errors, as in `diff` and `cmp`.
 const TROUBLE: u8 = 2;
 
-/// Whether two files are the same request: exit code 0 where they are (or there is one), 1 where not, 2 where that cannot be
-/// told.
+/// Compares two bodies: exit code 0 if they are the same request (or there is only one), 1 if not, 2 if they cannot be
+/// read.
 pub(super) fn main(arguments: &Args) -> ExitCode {
     run(arguments).unwrap_or_else(|why| {
         eprintln!("error: {why}");

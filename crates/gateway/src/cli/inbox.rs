@@ -28,13 +28,13 @@ pub(super) enum Command {
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Gateway,
-    /// Read the store itself instead, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while others write to it
+    /// Read the store itself, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while others write to it
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<Url>,
-    /// How long the consumers remember messages: marks that are older wait for a purge
+    /// How long the consumers remember messages: older marks wait for a purge
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "7d")]
     window: Duration,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +64,7 @@ async fn asked(arguments: &Args) -> Result<InboxStats, Stop> {
     serde_json::from_value(document).map_err(|_| super::place::foreign())
 }
 
-/// Looks at the store without changing anything in it.
+/// Reads the store without changing it.
 async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
     let without = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
     let steps = url.backend().schema_steps().len();

@@ -10,33 +10,33 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a random key: one for each intent, kept over all its retries.
+    /// Generate a random key: one per operation, the same for all its retries
     New {
         /// uuid4; or uuid7 or ulid, which sort by time
         #[arg(long, value_name = "FORM", default_value = "uuid4")]
         form: Form,
     },
-    /// Make the key that follows from what an intent is about: the same words, the same key.
+    /// Derive a key from what an operation is about: the same words give the same key
     ///
-    /// For jobs that are run again without memory of their first run. Name everything that makes it this one intent: who, what,
-    /// and for which day or invoice.
+    /// For jobs that run again without a memory of their first run. Name everything that identifies this operation:
+    /// who, what, and for which day or invoice.
     Derive {
-        /// What the intent is about, in order.
+        /// What the operation is about, in order
         #[arg(required = true, value_name = "FIELD")]
         fields: Vec<String>,
-        /// A key that can be read, `order:1234:charge`, instead of a hash.
+        /// A readable key, `order:1234:charge`, instead of a hash
         #[arg(long)]
         readable: bool,
     },
-    /// Make a token for the admin address.
+    /// Generate a token for the admin address
     ///
-    /// Prints the token, for its holder, and the lines for the configuration file, which hold its hash only. The token is kept
-    /// nowhere.
+    /// Prints the token, for its holder, and the lines for the configuration file, which contain only its hash. The
+    /// token is not stored anywhere.
     Token {
-        /// Who holds it; stands in histories and logs for what they do.
+        /// The name of its holder, for histories and logs
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it is good for: read, operate, claim or bodies; may be given several times.
+        /// A role: read, operate, claim or bodies; can be given several times
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
         roles: Vec<Role>,
     },
@@ -87,12 +87,12 @@ fn role(text: &str) -> Result<Role, String> {
     role.ok_or_else(|| "expected read, operate, claim or bodies".to_owned())
 }
 
-/// A new token on a line of its own, and what the configuration file has to say of it.
+/// A new token on its own line, and its lines for the configuration file.
 fn token(name: &str, roles: &[Role]) -> String {
     let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
     let hash = TokenHash::of(&token).digits();
     let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
-    // A name with a quotation mark in it has to be one in the file too.
+    // A quotation mark in a name must be escaped in the file.
     let name = name.replace('\\', "\\\\").replace('"', "\\\"");
     let roles = roles.join(", ");
     format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{KIND}{hash}\"")

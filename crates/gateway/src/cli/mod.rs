@@ -64,7 +64,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Summarise what shadow mode has seen, and what to enforce
     Shadow(shadow::Args),
-    /// What consumers have processed by an inbox.
+    /// Show what consumers have processed with an inbox
     #[command(subcommand)]
     Inbox(inbox::Command),
     /// Print a store's tables, or create and upgrade them
@@ -81,14 +81,14 @@ enum Command {
     Man(completions::Man),
 }
 
-/// The version, and that of what records are kept with.
+/// The version, with those of the libraries of the stores.
 fn long_version() -> &'static str {
     static LONG_VERSION: LazyLock<String> =
         LazyLock::new(|| format!("{}\n{}", env!("CARGO_PKG_VERSION"), stores::libraries().join("\n")));
     &LONG_VERSION
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Every command and every flag of it, with the words that lead there.
+    /// Every command and its flags, with the words of the command.
     fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
         tell(words, command);
         for sub in command.get_subcommands() {
@@ -136,7 +136,7 @@ mod tests {
         let guide = include_str!("../../../../docs/guide/src/command-line.md");
         every(&Cli::command(), "semel", &mut |words, command| {
             assert!(guide.contains(&format!("`{words}")), "the guide does not name `{words}`");
-            // The page of `serve` is held to its flags by a test of its own.
+            // The page of `serve` has its own test for its flags.
             if words == "semel serve" {
                 return;
             }
@@ -151,7 +151,7 @@ mod tests {
         });
     }
 
-    /// What stands under the heading of the command's first two words.
+    /// The text under the heading of the command's first two words.
     fn section<'g>(guide: &'g str, words: &str) -> &'g str {
         let command = words.split(' ').nth(1).unwrap_or_default();
         let from = guide.find(&format!("## `semel {command}")).unwrap_or(0);

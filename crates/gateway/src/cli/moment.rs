@@ -5,7 +5,7 @@ use semel::archive::rfc3339;
 use semel::core::time::Time;
 use std::time::Duration;
 
-/// How long in one or two characters and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
+/// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
 pub(super) fn age(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -15,7 +15,7 @@ pub(super) fn age(span: Duration) -> String {
     }
 }
 
-/// How far away a moment is that the API text: `18m ago`, `in 3h`. The text itself where it is none.
+/// How far away a time from the API is: `18m ago`, `in 3h`. The text itself if it is not a time.
 pub(super) fn away(text: &str, now: Time) -> String {
     match rfc3339::parse(text) {
         Some(at) if at > now => format!("in {}", age(at.since(now))),
@@ -24,7 +24,7 @@ pub(super) fn away(text: &str, now: Time) -> String {
     }
 }
 
-/// A moment that the API text, for people: `2026-11-16 01:30:12 UTC`.
+/// A time from the API, for people: `2026-11-16 01:30:12 UTC`.
 pub(super) fn written(text: &str) -> String {
     match (rfc3339::parse(text), text.split_at_checked(19)) {
         (Some(_), Some((seconds, _))) if text.ends_with('Z') => format!("{} UTC", seconds.replace('T', " ")),
@@ -32,17 +32,17 @@ pub(super) fn written(text: &str) -> String {
     }
 }
 
-/// A moment for people.
+/// A time for people.
 pub(crate) fn of(at: Time) -> String {
     written(&rfc3339::text(at))
 }
 
-/// How far away a moment is: `in 12s`, `3h ago`.
+/// How far away a time is: `in 12s`, `3h ago`.
 pub(crate) fn from_now(at: Time, now: Time) -> String {
     away(&rfc3339::text(at), now)
 }
 
-/// What `--since` and `--until` take: a moment, or a span before now.
+/// The value of `--since` and `--until`: a time, or a duration before now.
 pub(super) fn parse(text: &str, now: Time) -> Result<Time, String> {
     if let Some(moment) = rfc3339::parse(text) {
         return Ok(moment);

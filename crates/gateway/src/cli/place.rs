@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Where a gateway's admin address is, unless somebody says otherwise.
+/// The default admin address of a gateway.
 const ADMIN: &str = "http://127.0.0.1:9090";
 const ADMIN_VARIABLE: &str = "SEMEL_ADMIN_URL";
 const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
@@ -35,18 +35,17 @@ pub(super) struct Gateway {
 pub(super) struct Place {
     #[command(flatten)]
     gateway: Gateway,
-    /// Open the store itself instead, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while gateways run on it: this process is
-    /// then one more node, which sweeps nothing
+    /// Open the store itself, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while
+    /// gateways run on it: this process is then one more node, which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,
-    /// With --store: the gateway's configuration file, for the secret that keys are hashed with and the keys that stored answers
-    /// are sealed with, where it names them
+    /// With --store: the gateway's configuration file, if it sets the hashing secret or sealing keys
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin", help_heading = "Where")]
     config: Option<PathBuf>,
 }
 
 impl Gateway {
-    /// The gateway, ready to be asked.
+    /// The gateway, ready for requests.
     pub(super) fn desk(&self) -> Result<Desk, Stop> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
@@ -70,7 +69,7 @@ impl Gateway {
 }
 
 impl Place {
-    /// Refuses flags that a command which names its stores itself does not read.
+    /// Refuses flags that a command with its own store flags does not read.
     pub(super) fn check_unused(&self) -> Result<(), Stop> {
         let Self { gateway: Gateway { admin, token_file, ca }, store, config } = self;
         let given = [
@@ -88,17 +87,17 @@ impl Place {
         }
     }
 
-    /// Where the store is opened: not at a gateway.
+    /// Whether the store itself is opened, not a gateway.
     pub(super) fn is_store(&self) -> bool {
         self.store.is_some()
     }
 
-    /// Whether a file says which keys what is stored from here is sealed with, if any.
+    /// Whether a file says which keys seal what is stored from here.
     pub(super) fn is_configured(&self) -> bool {
         self.config.is_some()
     }
 
-    /// The desk, ready to be asked.
+    /// The admin API, ready for requests.
     pub(super) async fn desk(&self, with_bodies: bool) -> Result<Desk, Stop> {
         let Some(url) = &self.store else {
             if self.config.is_some() {
@@ -109,7 +108,7 @@ impl Place {
             }
             return self.gateway.desk();
         };
-        // Here this process is what logs what was done; elsewhere the gateway is.
+        // This process logs what it does itself; otherwise the gateway logs it.
         logging::begin(logging::Form::Text, logging::Level::Info, None);
         let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
         let local = Local::open(url, keys, &who(), with_bodies).await?;
@@ -117,7 +116,7 @@ impl Place {
     }
 }
 
-/// Asks, and takes refusals for what they are.
+/// Sends a request, and turns refusals into errors.
 pub(super) async fn ask(
     desk: &Desk,
     method: Method,
@@ -127,7 +126,7 @@ pub(super) async fn ask(
 ) -> Result<Value, Stop> {
     let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
     if (200..300).contains(&status) {
-        // Whatever is asked of the API, it answers with an object.
+        // The API always answers with an object.
         return if document.is_object() { Ok(document) } else { Err(foreign()) };
     }
     if is_json {
@@ -148,7 +147,7 @@ pub(super) async fn ask(
     })
 }
 
-/// Asks for a record, or for what came of a word about one.
+/// Requests a record, or an action on one.
 pub(super) async fn ask_record(
     desk: &Desk,
     method: Method,
@@ -160,7 +159,7 @@ pub(super) async fn ask_record(
     if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
 }
 
-/// What was answered is JSON, and nothing that the API would say.
+/// The response is JSON, but not from the admin API.
 pub(super) fn foreign() -> Stop {
     Stop::failed("the response is not from the admin API; is this an admin address?")
 }
@@ -185,7 +184,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Stop> {
     std::fs::read(file).map_err(|error| Stop::failed(format!("{} cannot be read: {error}", file.display())))
 }
 
-/// Who stands in the history of what is done to a store from here.
+/// The name in the history, for actions on a store from here.
 fn who() -> String {
     let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     user.filter(|user| !user.is_empty()).map_or_else(|| "cli".to_owned(), |user| format!("cli:{user}"))

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Gateway,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Result<usize, String> {
     number.checked_mul(*bytes).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// Writes a size in the largest unit that leaves no rest.
+/// Prints a size in the largest unit without a remainder.
 pub fn text(bytes: usize) -> String {
     let fits = |(_, unit): &&(&str, usize)| bytes.is_multiple_of(*unit);
     let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a span.
+/// Reads a duration.
 ///
 /// ```
 /// use semel_gateway::cli::span;
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
 }
 
-/// Writes a span in the largest unit that leaves no rest.
+/// Prints a duration in the largest unit without a remainder.
 pub fn text(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit);

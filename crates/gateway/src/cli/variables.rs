@@ -2,7 +2,7 @@
 
 use crate::config::effective::GivenSetting;
 
-/// Variable, table, key, and whether the file writes its value in quotation marks.
+/// Variable, table, key, and whether the file has its value in quotation marks.
 const VARIABLES: [(&str, &str, &str, bool); 25] = [
     ("SEMEL_UPSTREAM", "upstream", "url", true),
     ("SEMEL_LISTEN", "listen", "address", true),
@@ -30,7 +30,7 @@ const VARIABLES: [(&str, &str, &str, bool); 25] = [
     ("SEMEL_LOG", "log", "form", true),
     ("SEMEL_LOG_REQUESTS", "log", "requests", false),
 ];
-/// Those of which the file has no single key of the same value, besides the file itself.
+/// Variables that have no single key of the same value in the file, and the file itself.
 const OTHERS: [(&str, &str, &str, bool); 2] =
     [("SEMEL_LOG_LEVEL", "log", "level", true), ("SEMEL_ANONYMOUS", "identity", "sources", true)];
 
@@ -52,7 +52,7 @@ pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<GivenSe
     set.collect()
 }
 
-/// Every variable that is read.
+/// Every variable.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().chain(&OTHERS).map(|(name, ..)| *name)

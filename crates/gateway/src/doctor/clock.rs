@@ -39,6 +39,6 @@ pub(super) async fn check(
     };
     let fix = "set the clock; if it is right, run semel doctor --confirm-clock --reason \"…\"";
     found.push(Finding::error("clock-not-trusted", what, fix));
-    // Gateways judge by another time than this machine's clock, or not at all.
+    // Gateways use another time than this machine's clock, or no clock at all.
     Ok(Trust::Untrusted)
 }

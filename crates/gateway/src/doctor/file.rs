@@ -5,10 +5,10 @@ use crate::stores::Url;
 use semel::core::store::{Error, Inspection, Kind, SchemaVersion, StoreSize};
 use std::path::Path;
 
-/// How many lines of damage are told.
+/// How many lines of damage are reported.
 const LINES_MAX: usize = 5;
 
-/// The store, where it can be looked at.
+/// The store, if it can be read.
 pub(super) async fn open(
     url: &Url,
     report: &mut Report,
@@ -61,12 +61,12 @@ pub(super) async fn open(
     None
 }
 
-/// What people call the place of the records.
+/// What to call the store: a file or a database.
 pub(super) fn noun(url: &Url) -> &'static str {
     if url.files().is_empty() { "store" } else { "file" }
 }
 
-/// How damage is repaired.
+/// How to repair damage.
 fn restored(url: &Url) -> &'static str {
     if url.files().is_empty() {
         "stop the gateways, and restore the store from a backup of its server"
@@ -88,7 +88,7 @@ fn unopened(url: &Url, error: &Error) -> Finding {
     Finding::error("store-unreadable", format!("the store cannot be read: {error}"), fix)
 }
 
-/// It holds other people's answers, and the hashing secret.
+/// It contains responses of others, and the hashing secret.
 #[cfg(unix)]
 fn readable_by_others(path: &Path) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt as _;
@@ -111,7 +111,7 @@ fn readable_by_others(_: &Path) -> Option<Finding> {
     None
 }
 
-/// Has all of it read.
+/// Reads all of it.
 pub(super) async fn verify(url: &Url, look: &dyn Inspection, found: &mut Vec<Finding>) -> Result<(), Error> {
     let lines = look.verify().await?;
     if lines.is_empty() {

@@ -15,23 +15,23 @@ use std::time::Duration;
 
 /// How often each call is made.
 const SAMPLES: usize = 7;
-/// After so long, the next sample of the same call is left out.
+/// After this time, no more samples of the same call are taken.
 const ENOUGH: Duration = Duration::from_secs(2);
-/// The operation of the record that writes are measured on, and the setting.
+/// The operation of the record for measuring writes, and the setting.
 const OPERATION: &str = "(doctor)";
 const SETTING: &str = "doctor";
-/// Should this process be killed in the middle, the record is gone soon after: nothing began under it.
+/// If this process is killed, the record is removed soon after: nothing began under it.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How long a call takes.
+/// The latency of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
-    /// Which call.
+    /// The call.
     pub call: &'static str,
-    /// Half of the samples took no longer, in microseconds.
+    /// The median, in microseconds.
     pub median_us: u64,
-    /// The slowest sample, in microseconds.
+    /// The maximum, in microseconds.
     pub slowest_us: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Latency {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotMeasured {
-    /// Which calls.
+    /// The calls.
     pub calls: String,
     /// Why.
     pub why: String,
@@ -123,7 +123,7 @@ fn summarize(call: &'static str, mut samples: Vec<Duration>) -> Latency {
     Latency { call, median_us: micros(samples.get(samples.len() / 2)), slowest_us: micros(samples.last()) }
 }
 
-/// Measures writes on a record and a setting that nobody else knows, and removes both.
+/// Measures writes on a separate record and setting, and removes both.
 async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let mut id = [0; 32];
     id[..16].copy_from_slice(&SystemRandom.bits().to_be_bytes());
@@ -133,7 +133,7 @@ async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let mut stands = None;
     let measured = records(store, id, now, &mut stands, report).await;
     if let Some(record) = &stands {
-        // As good as it goes: a sweeper removes it soon after its lease otherwise.
+        // If this fails, a sweeper removes it soon after its lease.
         let _ = store.write(id, Change::Remove(Unchanged::of(record))).await;
     }
     measured?;
@@ -175,7 +175,7 @@ async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Res
     }
 }
 
-/// A claim under which nothing is ever begun.
+/// A claim under which nothing ever begins.
 fn claim(id: CommandId, now: Time) -> Result<Record, String> {
     let policy = Policy::new(Class::Local).with(|policy| {
         policy.lease = LEASE;
@@ -203,7 +203,7 @@ fn claim(id: CommandId, now: Time) -> Result<Record, String> {
 
 async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let (mut samples, value) = (Vec::new(), &b"measured"[..]);
-    // One that was killed in the middle may have left it.
+    // A process that was killed may have left it.
     let _ = store.set(SETTING, Some(value), None).await;
     for _ in 0..SAMPLES {
         for (expect, next) in [(None, Some(value)), (Some(value), None)] {

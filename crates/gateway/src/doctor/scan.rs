@@ -13,11 +13,11 @@ use semel_http::Routes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many are asked for at once.
+/// How many are read at once.
 const PAGE: usize = 500;
-/// How many of a kind are told by name.
+/// How many of a kind are named.
 const NAMES_MAX: usize = 3;
-/// Gateways go on writing while every record is looked at: so much later than the look began is not the future.
+/// Gateways write during the scan: this much later than its start does not count as the future.
 const SCAN_ALLOWANCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -25,11 +25,11 @@ struct ScanResult {
     unreadable: Kind,
     unopened: BTreeMap<String, Kind>,
     unsealed: Kind,
-    /// How far ahead of the present the furthest was written.
+    /// How far in the future the latest write is.
     future: Option<Duration>,
 }
 
-/// How many there are of a kind, and the first few.
+/// The number of a kind, and the first few.
 #[derive(Default)]
 struct Kind {
     count: u64,
@@ -93,7 +93,7 @@ fn sealed(id: &CommandId, record: &Record, ask: &Options, report: &mut Report, s
         Body::Sealed(_) => report.sealed += 1,
         Body::Kept(_) => {
             let must_be = |routes: &Routes| routes.must_seal(record.operation());
-            // What a worker reports is sealed wherever there is a key: nobody can choose otherwise.
+            // Workers' reports are always sealed if there is a key.
             let is_workers = ask.sealing.is_some() && crate::admin::is_claim(record.operation());
             if is_workers || ask.routes.as_ref().is_some_and(must_be) {
                 seen.unsealed.add(id, String::new());

@@ -7,7 +7,7 @@ use semel::secrets::{self, Bounded, Phase, rotation};
 use semel::{Settings, SystemClock};
 use serde::Serialize;
 
-/// What the store tells about its hashing secret.
+/// The state of the store's hashing secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HashingSecretReport {
@@ -15,13 +15,13 @@ pub struct HashingSecretReport {
     pub phase: String,
     /// How many secrets there were before.
     pub generation: u32,
-    /// Who works on the store: gateways, and tools that have it open.
+    /// The nodes on the store: gateways, and tools that have it open.
     pub nodes: Vec<String>,
-    /// Those that have not confirmed the present phase.
+    /// The nodes that have not confirmed the current phase.
     pub behind: Vec<String>,
-    /// How many records still stand under the secret that is being replaced.
+    /// How many records still use the secret that is being replaced.
     pub records_left: u64,
-    /// How many markers stand.
+    /// How many markers there are.
     pub markers: u64,
 }
 

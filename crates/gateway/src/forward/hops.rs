@@ -4,7 +4,8 @@
 use http::header::{CONNECTION, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// About one connection, whatever `Connection` names. `Trailer` is not: without it HTTP/1 sends no trailers on.
+/// Hop-by-hop headers, whether or not `Connection` names them. `Trailer` is not one: without it, HTTP/1 forwards no
+/// trailers.
 const HOPS: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -16,7 +17,7 @@ const HOPS: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// Never about one connection, whoever says so.
+/// Never hop-by-hop, even if `Connection` names them.
 const ENDS: &[&str] = &[
     "age",
     "allow",
@@ -76,8 +77,8 @@ const END_PREFIXES: &[&str] = &[
     "x-idempotency-",
 ];
 
-/// Takes off what `Connection` names, except for what is nobody's to name: the standard end-to-end headers, those that
-/// Semel speaks by, and `kept`. What is hop-by-hop by itself stays, for [`strip`].
+/// Removes the headers that `Connection` names, except the standard end-to-end headers, Semel's own, and `kept`.
+/// Hop-by-hop headers stay, for [`strip`].
 pub(super) fn strip_named(headers: &mut HeaderMap, kept: &[HeaderName]) {
     if !headers.contains_key(CONNECTION) {
         return;
@@ -89,7 +90,7 @@ pub(super) fn strip_named(headers: &mut HeaderMap, kept: &[HeaderName]) {
     }
 }
 
-/// Takes off what is about the connection that a message came over. Of `TE`, `trailers` is passed on.
+/// Removes hop-by-hop headers. Of `TE`, `trailers` is passed on.
 pub(super) fn strip(headers: &mut HeaderMap) {
     for name in &HOPS {
         headers.remove(name);
@@ -103,7 +104,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol that a message wants to change to, where its connection may.
+/// The protocol that a message wants to upgrade to, if its connection allows it.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers.get(UPGRADE)?;
     let is_named = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));

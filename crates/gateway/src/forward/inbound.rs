@@ -13,20 +13,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a gateway's settings have to say about requests.
+/// The gateway's settings for requests.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Headers that no client can have taken off by naming them in `Connection`, besides the standard ones: those that
-    /// keys, callers and fingerprints are taken from.
+    /// Headers that clients cannot remove through `Connection`, besides the standard ones: keys, callers and
+    /// fingerprints are read from them.
     pub end_to_end: Vec<HeaderName>,
     /// Where the specification is published; see [`semel_http::Layer::publishing`].
     pub prefix: String,
-    /// The path that is put before every request's; empty, or without a slash at its end.
+    /// The base path of every request; empty, or without a trailing slash.
     pub base: String,
 }
 
-/// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
-/// takes off what `Connection` names, refuses CONNECT and targets that are too long or lead out of the base path, and tells clients what became of requests that have no response.
+/// Outside Semel's layer. Brings the target to origin form and sets `Host` to the requested authority, removes what
+/// `Connection` names, refuses CONNECT and targets that are too long or leave the base path, and answers requests that
+/// get no response.
 #[derive(Debug, Clone)]
 pub struct Inbound<S> {
     inner: S,
@@ -52,7 +53,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Asked for each request, on the clone that goes with it.
+        // Checked for each request, on its clone.
         Poll::Ready(Ok(()))
     }
 
@@ -76,7 +77,7 @@ where
     }
 }
 
-/// A problem as a response that carries its code, for whoever counts refusals: no layer has reported this one.
+/// A problem as a response that carries its code, so that refusals are counted: no layer has reported this one.
 fn coded(problem: Problem, form: Form, prefix: &str) -> Response<Body> {
     let code = problem.code();
     let mut response = problem.into_response(form, prefix);
@@ -84,12 +85,12 @@ fn coded(problem: Problem, form: Form, prefix: &str) -> Response<Body> {
     response
 }
 
-/// Brings a request to the one form in which it is looked at, or refuses it.
+/// Brings a request to its normal form, or refuses it.
 fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
     let form = Form::of(&parts.headers);
     let refused = |problem: Problem| Box::new(coded(problem, form, &rules.prefix));
     let malformed = |detail| refused(refusal::malformed(detail));
-    // In any letter case: a service that reads `connect` as CONNECT would take what follows for a tunnel.
+    // In any letter case: a service that reads `connect` as CONNECT would treat what follows as a tunnel.
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
         return Err(refused(refusal::tunnel()));
     }
@@ -128,7 +129,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     Ok(())
 }
 
-/// Over HTTP/2 a cookie may come in pieces, which anybody else would take for several (RFC 9113, 8.2.3).
+/// Over HTTP/2 a cookie may come in pieces, which HTTP/1 servers would read as several cookies (RFC 9113, 8.2.3).
 fn join_crumbs(headers: &mut HeaderMap) {
     let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if crumbs.len() < 2 {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// What this proxy says.
+/// The headers that this proxy sets.
 const TOLD: [HeaderName; 4] = [FORWARDED, FOR, PROTO, OF_HOST];
-/// What other proxies say, and this one does not.
+/// Headers that other proxies set, and this one does not.
 const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-prefix"),
@@ -23,12 +23,12 @@ const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Whether a header is about where a request came from.
+/// Whether a header says where a request came from.
 pub(crate) fn is_origin_header(name: &HeaderName) -> bool {
     TOLD.contains(name) || OTHERS.contains(name)
 }
 
-/// The other end of the connection that a request came over.
+/// The other end of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     /// Its address.
@@ -37,15 +37,15 @@ pub struct Client {
     pub is_tls: bool,
 }
 
-/// Whose word about earlier stations is passed on: that of the proxies at these addresses.
+/// The proxies whose information about earlier hops is passed on.
 #[derive(Clone)]
 pub struct Trust(Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>);
 
 impl Trust {
-    /// Nobody's: what a client says about where it comes from is replaced.
+    /// None: what a client says about its origin is replaced.
     pub const NOBODY: Self = Self(None);
 
-    /// That of peers for which `is_trusted` holds.
+    /// Peers for which `is_trusted` holds.
     pub fn of(is_trusted: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(is_trusted)))
     }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Trust {
     }
 }
 
-/// Tells the upstream where the request came from, beside or instead of what the request says itself.
+/// Tells the upstream where the request came from, in addition to, or instead of, what the request says.
 pub(super) fn add_origin_headers(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
     let host = headers.get(HOST).cloned();
     for name in misspelt(headers) {
@@ -78,15 +78,15 @@ pub(super) fn add_origin_headers(headers: &mut HeaderMap, client: Option<Client>
     if let Some(client) = client {
         append(headers, &FOR, client.address.to_canonical().to_string().into());
     }
-    // Of the first station, where an earlier one has told it.
+    // From the first hop, if an earlier one has reported it.
     headers.entry(PROTO).or_insert(HeaderValue::from_static(proto));
     if let Some(host) = host {
         headers.entry(OF_HOST).or_insert(host);
     }
 }
 
-/// The same headers with underscores, which many a server hands its application under the same name. Nobody's word: no proxy
-/// writes them so, and one that is trusted may have passed a client's on.
+/// The same headers with underscores, which many servers treat as the same name. They are never trusted: no proxy
+/// writes them, and a trusted proxy may have passed on a client's.
 fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
     let is_misspelt = |name: &&HeaderName| {
         let name = name.as_str();
@@ -98,7 +98,7 @@ fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
     headers.keys().filter(is_misspelt).cloned().collect()
 }
 
-/// Adds this station to those that a message passed.
+/// Adds this hop to the list.
 pub(super) fn via(headers: &mut HeaderMap, received: Version) {
     let station: &'static [u8] = match received {
         Version::HTTP_09 | Version::HTTP_10 => b"1.0 semel",
@@ -117,7 +117,7 @@ fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> S
         None => write!(element, "for=unknown"),
     };
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
-        // A host cannot hold a quote or a backslash; what does is not one.
+        // A host contains no quote or backslash.
         if !host.contains(['"', '\\']) && !host.is_empty() {
             let _ = write!(element, ";host=\"{host}\"");
         }
@@ -128,7 +128,7 @@ fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> S
 /// Enough for most.
 const ELEMENT_BYTES: usize = 128;
 
-/// As one line with what stands there: some readers only see the first.
+/// In one line with the existing value: some readers see only the first line.
 fn append(headers: &mut HeaderMap, name: &HeaderName, value: Bytes) {
     let line = if headers.contains_key(name) {
         let mut line = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(origin_headers(V4, false, &other, &said), alone);
     }
 
-    /// Many a server hands its application both spellings under one name.
+    /// Many servers treat both spellings as one name.
     #[test]
     fn no_peer_gets_around_that_by_another_spelling() {
         let trust = Trust::of(|_| true);

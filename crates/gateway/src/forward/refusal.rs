@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use semel_http::{Body, BoxError, Code, Failure, Problem};
 
-/// A request without protection has no response. What `error`, or what caused it, says about it.
+/// The response to an unprotected request without a response, by what `error` or its cause says.
 pub(super) fn unanswered(error: &BoxError) -> Problem {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     let mut failure = Failure::Broken;
@@ -37,18 +37,18 @@ pub(super) fn unanswered(error: &BoxError) -> Problem {
     }
 }
 
-/// A request that no rule of HTTP allows.
+/// A request that is not valid HTTP.
 pub(super) fn malformed(detail: &'static str) -> Problem {
     Problem::new(Code::Malformed, detail)
 }
 
-/// A tunnel, which is not for a gateway in front of one service to dig.
+/// A request for a tunnel, which the gateway does not open.
 pub(super) fn tunnel() -> Problem {
     let detail = "CONNECT asks for a tunnel, which this gateway does not open. Nothing was sent.";
     Problem::new(Code::Streaming, detail)
 }
 
-/// A target that could not be passed on whole, and is passed on in no other way.
+/// A target that is too long to be forwarded.
 pub(super) fn too_long() -> Response<Body> {
     let detail = "Path and query are too long to be forwarded. Nothing was sent.";
     plain(StatusCode::URI_TOO_LONG, "The target is too long", detail)

@@ -4,7 +4,7 @@
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-/// Passes bytes between a client and the upstream from the moment that both have switched.
+/// Copies bytes between a client and the upstream as soon as both have switched protocols.
 pub(super) fn dig(client: OnUpgrade, upstream: OnUpgrade) {
     tokio::spawn(async move {
         let (client, upstream) = match tokio::try_join!(client, upstream) {

@@ -19,22 +19,22 @@ const EXTENSIONS: u8 = 0xa3;
 /// 2.5.29.17, `subjectAltName`.
 const ALTERNATIVE_NAMES: [u8; 3] = [0x55, 0x1d, 0x11];
 
-/// Which name of a certificate the caller is known by.
+/// Which name of a certificate identifies the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CertificateName {
-    /// The subject, all of it.
+    /// The whole subject.
     #[default]
     Subject,
-    /// The one URI among the alternative names, as SPIFFE has it.
+    /// The only URI among the alternative names, as in SPIFFE.
     Uri,
-    /// The one DNS name among them.
+    /// The only DNS name among them.
     Dns,
-    /// The one e-mail address among them.
+    /// The only e-mail address among them.
     Email,
 }
 
 impl CertificateName {
-    /// The kind of name, as it becomes part of who the caller is: another word here is another caller.
+    /// The kind of name, which is part of the caller's identity: changing this word changes every caller.
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -44,7 +44,7 @@ impl CertificateName {
         }
     }
 
-    /// The tag of such an alternative name; the subject is none.
+    /// The tag of such an alternative name; the subject has none.
     const fn tag(self) -> Option<u8> {
         match self {
             Self::Subject => None,
@@ -66,13 +66,13 @@ impl fmt::Display for CertificateName {
     }
 }
 
-/// Why a certificate names nobody.
+/// Why a certificate does not identify a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     Malformed,
     None(CertificateName),
     Several(CertificateName),
-    /// It is a workload's, whose name is its URI; the subject of all workloads may be the same.
+    /// It belongs to a workload, whose name is its URI; all workloads may share one subject.
     Workload,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The name of `certificate`'s holder: the same for every certificate of that holder, and of no other's.
+/// The name of `certificate`'s holder: the same for all certificates of that holder, and different for others.
 pub(super) fn name(certificate: &[u8], by: CertificateName) -> Result<Vec<u8>, Refused> {
     let (subject, alternatives) = parts(certificate).ok_or(Refused::Malformed)?;
     let all = all(alternatives).ok_or(Refused::Malformed)?;
@@ -117,7 +117,7 @@ pub(super) fn name(certificate: &[u8], by: CertificateName) -> Result<Vec<u8>, R
     })
 }
 
-/// A name together with what kind it is of: no URI is somebody's DNS name.
+/// A name together with its kind, so that a URI never equals a DNS name.
 fn named(kind: &[u8], name: &[u8]) -> Vec<u8> {
     [kind, b"\0", name].concat()
 }
@@ -141,7 +141,7 @@ fn parts(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((subject, extensions))
 }
 
-/// What follows an item that may be missing.
+/// The input after an optional item.
 fn past(input: &[u8], tag: u8) -> &[u8] {
     take(input, tag).map_or(input, |(_, rest)| rest)
 }
@@ -167,8 +167,8 @@ fn all(mut extensions: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     Some(found)
 }
 
-/// A subject as bytes that do not depend on which kind of string an authority writes names as: the next version of its
-/// software may take another. Upper and lower case do count: two names that differ in them may be two people's.
+/// A subject in a form that does not depend on the type of strings that an authority uses, which may change with its
+/// software. Letter case is significant: names that differ in case may belong to two people.
 fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     while !subject.is_empty() {
@@ -190,7 +190,7 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
             }
             attributes.push(one);
         }
-        // A set has no order of its own.
+        // A set is not ordered.
         attributes.sort_unstable();
         let mut together = Vec::new();
         for one in attributes {
@@ -201,17 +201,17 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// Behind its length, so that nothing runs into what follows it.
+/// With its length before it, so that parts cannot run together.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.extend_from_slice(&u32::try_from(bytes.len()).ok()?.to_be_bytes());
     out.extend_from_slice(bytes);
     Some(())
 }
 
-/// It is not what its kind of string says.
+/// It does not match its type of string.
 struct Malformed;
 
-/// The text that a string is, where its kind says how to read it.
+/// The text of a string, if its type says how to read it.
 fn text(tag: u8, value: &[u8]) -> Result<Option<String>, Malformed> {
     const UTF8: u8 = 0x0c;
     const NUMERIC: u8 = 0x12;

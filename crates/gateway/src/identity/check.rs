@@ -172,7 +172,7 @@ pub(super) fn check(identity: &Identity) -> Vec<Unsafe> {
     found
 }
 
-/// What one rule reads from a header that another has taken off.
+/// Headers that one rule reads and another removes.
 pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &'i Identity>) -> Vec<Unsafe> {
     let mut found = Vec::new();
     for other in others {
@@ -219,13 +219,13 @@ fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
     }
 }
 
-/// Whether two names are one to servers that know no difference between `-` and `_`.
+/// Whether servers that do not distinguish `-` and `_` treat two names as one.
 pub(super) fn is_spelling(one: &str, other: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
-/// Whether a header means something else: to Semel, to HTTP's framing, or to another source.
+/// Whether a header has another meaning: for Semel, for HTTP framing, or for another source.
 fn is_reserved(name: &HeaderName) -> bool {
     use semel_http::names;
     let ours = [
@@ -273,7 +273,7 @@ fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
         }
         let is_same = |other: &Source| match (source, other) {
             (Source::Jwt(_), Source::Jwt(_)) | (Source::Mtls(_), Source::Mtls(_)) => true,
-            // Told by their headers.
+            // Identified by their headers.
             (Source::Header(_) | Source::ApiKey(_), _) => false,
             _ => source == other,
         };

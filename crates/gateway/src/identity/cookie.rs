@@ -5,7 +5,7 @@ use http::HeaderMap;
 use http::header::COOKIE;
 use std::fmt;
 
-/// What a request's cookies say under a name.
+/// The cookies of one name in a request.
 #[derive(PartialEq, Eq)]
 pub(super) enum CookieMatch<'a> {
     Nothing,
@@ -16,7 +16,7 @@ pub(super) enum CookieMatch<'a> {
     Several,
 }
 
-/// Without the value: a session's cookie is as good as a password.
+/// Without the value: a session cookie is like a password.
 impl fmt::Debug for CookieMatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -28,7 +28,7 @@ impl fmt::Debug for CookieMatch<'_> {
     }
 }
 
-/// Finds the cookie `name`. Its case counts; HTTP/2 may send each cookie on a line of its own.
+/// Finds the cookie `name`, which is case-sensitive. HTTP/2 may send each cookie on its own line.
 pub(super) fn find<'a>(headers: &'a HeaderMap, name: &str) -> CookieMatch<'a> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
@@ -41,14 +41,14 @@ pub(super) fn find<'a>(headers: &'a HeaderMap, name: &str) -> CookieMatch<'a> {
     }
 }
 
-/// A pair without `=` is a name without a value to some servers, and a value without a name to others.
+/// Some servers read a pair without `=` as a name without a value, others as a value without a name.
 fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
     let (left, right) = pair.split_at(equals);
     (left.trim_ascii_end() == name).then(|| right.get(1..).unwrap_or_default().trim_ascii_start())
 }
 
-/// Whether a cookie can have that name.
+/// Whether a cookie can have this name.
 pub(super) fn is_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_token)

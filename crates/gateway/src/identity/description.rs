@@ -3,7 +3,7 @@
 use super::{Identity, Source, Tenant};
 use semel_http::NotIdentified;
 
-/// Where a rule can be changed: in `[identity]`, or with the operation that has its own.
+/// Where a rule can be changed: in `[identity]`, or in the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleOwner {
     Default,
@@ -11,7 +11,7 @@ pub(super) enum RuleOwner {
 }
 
 impl RuleOwner {
-    /// Where the sources stand in the configuration file.
+    /// The setting of the sources.
     const fn setting(self) -> &'static str {
         match self {
             Self::Default => "`identity.sources`",
@@ -20,7 +20,7 @@ impl RuleOwner {
     }
 }
 
-/// The same refusal, with the setting that helps an operator.
+/// The refusal, with the setting that an operator can change.
 pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentified {
     let setting = whose.setting();
     let named = |what: &str, fix: &str| format!("{what} (Service: {fix}.)").into();
@@ -44,7 +44,7 @@ pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentifie
     }
 }
 
-/// By what callers are told apart: what "the same caller" means to a client.
+/// How callers are distinguished: what "the same caller" means to a client.
 pub(super) fn description(identity: &Identity) -> String {
     match identity.sources[..] {
         [] => return "per access token".to_owned(),
@@ -67,7 +67,7 @@ pub(super) fn description(identity: &Identity) -> String {
     ways.join(", or ")
 }
 
-/// What is told where no source finds anything.
+/// The refusal if no source finds anything.
 pub(super) fn nobody(sources: &[Source], whose: RuleOwner) -> String {
     let ways: Vec<String> = sources
         .iter()
@@ -93,7 +93,7 @@ pub(super) fn nobody(sources: &[Source], whose: RuleOwner) -> String {
     )
 }
 
-/// What is told where the tenant cannot be told.
+/// The refusal if there is no tenant.
 pub(super) fn no_tenant(tenant: &Tenant, whose: RuleOwner) -> String {
     let way = match tenant {
         Tenant::None => "nothing".to_owned(),

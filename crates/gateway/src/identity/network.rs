@@ -23,7 +23,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in the range. An IPv4 address that is written for IPv6 is the same address.
+    /// Whether the address is in the range. An IPv4-mapped IPv6 address is the same as the IPv4 address.
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
@@ -38,7 +38,7 @@ impl Network {
         }
     }
 
-    /// Whether the range is wider than any private network is: half of the world would be believed.
+    /// Whether the range is wider than any private network.
     pub(crate) fn is_too_wide(&self) -> bool {
         match self.base {
             IpAddr::V4(_) => self.prefix < 8,
@@ -106,13 +106,13 @@ impl fmt::Display for Network {
     }
 }
 
-/// Why a text is no range of addresses.
+/// Why a text is not a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// Neither an address nor a range.
     Malformed(String),
-    /// An address inside of a range, where only the range's first one says what is meant. Holds the range.
+    /// An address within a range, instead of the range's first one. Contains the correct range.
     Inside(Network),
 }
 

@@ -4,7 +4,7 @@ use http::header::HOST;
 use http::request::Parts;
 use http::uri::Authority;
 
-/// The host that a request was sent to. `None` where it is not told, not readable, or told in two ways.
+/// The host of a request. `None` if it is missing, invalid or ambiguous.
 pub(super) fn host(parts: &Parts) -> Option<String> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let line = lines.next();
@@ -20,7 +20,7 @@ pub(super) fn host(parts: &Parts) -> Option<String> {
     }
 }
 
-/// The host of an authority: lower case, without port, without the dot that ends a name at the root.
+/// The host of an authority: lower case, without port and without a trailing dot.
 pub(super) fn host_of(authority: &[u8]) -> Option<String> {
     let authority = Authority::try_from(authority).ok()?;
     if authority.as_str().contains('@') {

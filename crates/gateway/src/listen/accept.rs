@@ -20,26 +20,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// After the system refused to hand over a connection.
+/// The pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections without a sign of life are asked for one after this long, by TCP itself: tunnels have no other limit.
+/// Idle connections are probed by TCP keep-alive after this time: tunnels have no other limit.
 const PROBE_AFTER: Duration = Duration::from_mins(1);
 
-/// What the system holds of a response beyond what is on its way to the client.
+/// How much of a response the system buffers beyond what is in flight to the client.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES: u32 = 16 * 1024;
 
-/// How far the end has come.
+/// How far the shutdown has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shutdown {
     Open,
-    /// Answer what runs, take nothing new.
+    /// Finish running requests, accept nothing new.
     Soon,
-    /// Let go.
+    /// Close everything.
     Now,
 }
 
-/// A socket that listens. Clients can connect from now on; they are served by [`serve`](Self::serve).
+/// A bound socket. Clients can connect; [`serve`](Self::serve) serves them.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -51,14 +51,14 @@ pub struct Bound {
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were open when the end was asked for, and ended by themselves.
+    /// Connections that were open when shutdown began, and ended by themselves.
     pub ended: usize,
     /// Connections that were still open at the deadline, tunnels included.
     pub cut_off: usize,
 }
 
 impl Bound {
-    /// Reads the TLS files, if any, and takes the address.
+    /// Reads the TLS files, if any, and binds the address.
     pub async fn bind(options: &Options) -> Result<Self, Error> {
         let clients = options.clients.as_ref();
         let tls = options.tls.as_ref().map(|tls| LoadedTls::read(tls, clients)).transpose()?;
@@ -71,18 +71,18 @@ impl Bound {
         Ok(Self { listener, address, tls: tls.map(Credentials::new), options: options.clone() })
     }
 
-    /// Where it listens; with the port that the system chose.
+    /// Its address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it shows by TLS, and can be told to show instead; none where it speaks no TLS.
+    /// Its TLS credentials, which can be replaced; none without TLS.
     pub fn credentials(&self) -> Option<Credentials> {
         self.tls.clone()
     }
 
-    /// Serves until `stop` resolves. Then the socket is closed, running requests are answered, their connections closed, and
-    /// at the end of [`Options::drain`] whatever is left is cut off.
+    /// Serves until `stop` resolves. Then it closes the socket, finishes running requests, closes their connections,
+    /// and after [`Options::drain`] cuts off the rest.
     ///
     /// A service that panics breaks its own connection (on HTTP/2, its stream) and no other.
     pub async fn serve<S>(self, service: S, stop: impl Future<Output = ()>) -> Drained
@@ -127,14 +127,14 @@ impl Bound {
     }
 }
 
-/// The next connection, once there is a place for it.
+/// The next connection, as soon as there is a slot for it.
 async fn accept(listener: &TcpListener, slots: &Slots) -> io::Result<(TcpStream, Peer, Slot)> {
     let (tcp, address) = listener.accept().await?;
     let slot = slots.take(address.ip()).await;
-    // Answers are written whole; waiting to fill a packet would only delay them.
+    // Responses are written in full; waiting to fill a packet would only delay them.
     tcp.set_nodelay(true)?;
-    // What the client has not taken stays with us, where it is counted: the system would hold megabytes of it, and say that there
-    // is room for more only when a third of these is gone.
+    // Bytes that the client has not read stay in this process, where they are counted. The system would buffer
+    // megabytes, and report room only when a third of it is free.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket2::SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);
@@ -143,7 +143,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> io::Result<(TcpStream,
     Ok((tcp, Peer { address, local, is_tls: false }, slot))
 }
 
-/// A connection that broke before it was taken is no reason to wait.
+/// A connection that broke before it was accepted is no reason to wait.
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
     matches!(

@@ -9,23 +9,23 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     Address(SocketAddr, io::Error),
     /// A file of the TLS settings cannot be read.
     Unreadable(PathBuf, io::Error),
     /// There is no certificate in the file.
     NoCertificate(PathBuf),
-    /// Clients are asked for certificates, and there is no TLS to show them by.
+    /// Client certificates are configured without TLS.
     ClientsWithoutTls,
     /// There is no private key in the file.
     NoKey(PathBuf),
-    /// What the file has is damaged, or of no known kind.
+    /// The content of the file is damaged or of an unknown kind.
     Damaged(PathBuf, String),
-    /// The key is that of another certificate.
+    /// The key does not belong to the certificate.
     OtherKey {
-        /// Where the certificate is.
+        /// The certificate's file.
         certificates: PathBuf,
-        /// Where the key is.
+        /// The key's file.
         key: PathBuf,
     },
 }

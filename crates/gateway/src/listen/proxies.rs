@@ -9,22 +9,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 type IsTrusted = dyn Fn(IpAddr) -> bool + Send + Sync;
 
-/// The proxies whose word about their clients counts. Clones share it: requests go by what it is when they begin.
+/// The trusted proxies. Clones share them; a request uses the list at its start.
 #[derive(Clone, Default)]
 pub struct Proxies(Arc<RwLock<Option<Arc<IsTrusted>>>>);
 
 impl Proxies {
-    /// Has it be those for which `is_trusted` holds, from now on.
+    /// Trusts the peers for which `is_trusted` holds.
     pub fn replace(&self, is_trusted: impl Fn(IpAddr) -> bool + Send + Sync + 'static) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(is_trusted));
     }
 
-    /// The network that a request came from: of a client behind trusted proxies its own, as the outermost of these tells it.
+    /// The network that a request came from; behind trusted proxies, the client's own.
     pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         let is_trusted = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(is_trusted) = is_trusted.filter(|is_trusted| is_trusted(peer)) else { return network(peer) };
-        // Each proxy adds whom it heard at the end: the last one that is no proxy is the client.
+        // Each proxy appends the address that it saw: the last one that is not a proxy is the client.
         let mut client = peer;
         for station in hops(headers).into_iter().rev() {
             let Some(address) = station else { break };
@@ -37,8 +37,8 @@ impl Proxies {
     }
 }
 
-/// Whom the proxies heard, in their order. `X-Forwarded-For` counts where both headers are there: most proxies write that one, and
-/// pass the other on as it came.
+/// The addresses that the proxies saw, in order. If both headers are present, `X-Forwarded-For` counts: most proxies
+/// write it, and pass the other on unchanged.
 fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let parts = |name: &str| -> Vec<&str> {
         let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or(""));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The last of the places are for clients that have few.
+/// The last slots are for clients that have few.
 const RESERVED: usize = 8;
 const FEW: usize = 64;
 
@@ -22,8 +22,8 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 struct Running {
     clients: HashMap<IpAddr, Client>,
-    /// Those with requests that are being read, by how many they have of any kind: finding whose goes must not take longer the more
-    /// there are.
+    /// Clients with requests that are being read, by their number of requests of any kind, so that finding the largest
+    /// takes the same time however many there are.
     with_unread: BTreeSet<(usize, IpAddr)>,
     count: usize,
     begun: u64,
@@ -36,25 +36,25 @@ struct Client {
     unread: BTreeMap<u64, Arc<Request>>,
 }
 
-/// One request that is under way.
+/// One running request.
 #[derive(Debug)]
 struct Request {
     client: IpAddr,
     number: u64,
-    /// Changed only under the lock of all.
+    /// Changed only under the common lock.
     state: AtomicU8,
     go: Notify,
 }
 
-/// Its body is being read, and nothing was handed on.
+/// Its body is being read, and nothing was forwarded.
 const UNREAD: u8 = 0;
 /// It runs until it ends.
 const STAYS: u8 = 1;
-/// It was told to go.
+/// It was ended.
 const GOES: u8 = 2;
 
-/// A request's place, until the last clone of it is dropped: an extension of each, which whoever runs a request keeps for as long
-/// as it runs, also where its client is gone.
+/// A request's slot, until its last clone is dropped. It is an extension of each request; the code that runs a request
+/// keeps it until the request ends, even if the client is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot(Arc<HeldSlot>);
 
@@ -66,16 +66,16 @@ struct HeldSlot {
     _head: HeadSlot,
 }
 
-/// What had come of a request's body when it took its place.
+/// How much of a request's body had arrived when it took its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// All of it, or it has none.
     Whole,
-    /// Not all of it, or nobody knows.
+    /// Not all of it, or not known.
     Partial,
 }
 
-/// There is no place for another request of this client.
+/// There is no slot for another request of this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -84,8 +84,8 @@ impl Requests {
         Arc::new(Self { running: Mutex::default(), total: total.max(1) })
     }
 
-    /// A place for a request of `client`. Where there is none, a request goes whose body is still being read: of the client that
-    /// has most of all, and more than this one, the one that came first.
+    /// A slot for a request of `client`. If there is none, a request is ended whose body is still being read: the
+    /// oldest one of the client that has the most, and more than this one.
     pub(super) fn take(
         self: &Arc<Self>,
         client: IpAddr,
@@ -106,7 +106,7 @@ impl Requests {
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
-        // Every change is whole: a panic elsewhere leaves it usable.
+        // Every change is complete, so a panic elsewhere leaves it usable.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +123,7 @@ impl Running {
         });
     }
 
-    /// Has a request of somebody go who has more than one above `own`.
+    /// Ends a request of a client that has more than `own` + 1.
     fn end_one(&mut self, own: usize) -> Result<(), Full> {
         let (count, client) = *self.with_unread.last().ok_or(Full)?;
         if count <= own + 1 {
@@ -141,7 +141,7 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it stays from now on.
+    /// Whether it can no longer be ended.
     fn stay(&mut self, request: &Request) -> bool {
         if request.is(UNREAD) {
             request.state.store(STAYS, Ordering::Release);
@@ -152,7 +152,7 @@ impl Running {
         request.is(STAYS)
     }
 
-    /// It is over. One that was told to go counts no more since then.
+    /// It has ended. One that was ended to make room is no longer counted.
     fn remove(&mut self, request: &Request) {
         if !request.is(GOES) {
             self.count -= 1;
@@ -179,7 +179,7 @@ impl Running {
 }
 
 impl Client {
-    /// Its place among those with requests that are being read.
+    /// Its position among clients with requests that are being read.
     fn rank(&self, address: IpAddr) -> Option<(usize, IpAddr)> {
         (!self.unread.is_empty()).then_some((self.count, address))
     }
@@ -197,19 +197,19 @@ impl Slot {
         self.0.request.client
     }
 
-    /// Whether its body need not be waited for.
+    /// Whether its body is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.0.arrival == Arrival::Whole
     }
 
-    /// It is about to be handed on, or its body has been read: nobody ends it from now on. `false` where it was told to go.
+    /// It is about to be forwarded, or its body was read, so it can no longer be ended. `false` if it already was.
     #[must_use]
     pub(crate) fn stay(&self) -> bool {
         let request = &self.0.request;
         request.is(STAYS) || self.0.requests.lock().stay(request)
     }
 
-    /// Resolves once it is to make room for another.
+    /// Resolves when it has to make room for another.
     pub(super) async fn told_to_go(&self) {
         self.0.request.go.notified().await;
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Between two looks for a connection that could go, while all were busy.
+/// The pause between two searches for an idle connection, while all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The places for connections on one socket.
+/// The slots for connections on one socket.
 pub(super) struct Slots {
     free: Arc<Semaphore>,
     open: Arc<Mutex<Open>>,
@@ -27,24 +27,24 @@ struct Open {
     http2_max: usize,
 }
 
-/// Of so many places, one may be a connection of HTTP/2: what its client sends before anybody reads it takes far more memory.
+/// One slot in this many may be an HTTP/2 connection: unread data of its client needs far more memory.
 const HTTP2_SHARE: usize = 8;
 
-/// A connection that has a place.
+/// A connection with a slot.
 pub(super) struct Connection {
     /// Where it came from.
     network: IpAddr,
     exchange: Arc<Exchange>,
-    /// It may be told to go once: not twice, and not any more once it speaks another protocol.
+    /// It can be asked to end once, and no more after it has switched protocols.
     may_go: AtomicBool,
     is_http2: AtomicBool,
     go: Notify,
 }
 
-/// The open connections of a socket, for one of them.
+/// A connection's view of the other open connections.
 pub(super) struct OpenConnections(Arc<Mutex<Open>>);
 
-/// A connection's place, until it is dropped.
+/// A connection's slot, until it is dropped.
 pub(super) struct Slot {
     connection: Arc<Connection>,
     number: u64,
@@ -58,8 +58,8 @@ impl Slots {
         Self { free: Arc::new(Semaphore::new(total)), open: Arc::new(Mutex::new(open)), total }
     }
 
-    /// A place for a connection from `address`, as soon as there is one. Where all are taken, a connection goes on which nothing is
-    /// being answered: of those whose network holds the most places, the one that was opened first.
+    /// A slot for a connection from `address`, as soon as there is one. If all are taken, an idle connection is
+    /// closed: the oldest one of the network that has the most.
     pub(super) async fn take(&self, address: IpAddr) -> Slot {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
@@ -103,7 +103,8 @@ impl Slots {
 }
 
 impl Open {
-    /// Has an idle connection go, of those that are `meant`: the oldest of the network that holds most places. Whether there was one.
+    /// Closes an idle connection among those that are `meant`: the oldest of the network with the most slots. Returns
+    /// whether there was one.
     fn end_one(&self, meant: impl Fn(&Connection) -> bool) -> bool {
         let mut held: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.connections.values() {
@@ -121,7 +122,7 @@ impl Open {
 }
 
 impl OpenConnections {
-    /// `connection` speaks HTTP/2. Where as many do as may, an idle one of these goes; `false` where none is idle.
+    /// `connection` uses HTTP/2. If too many do, an idle one of them is closed; `false` if none is idle.
     pub(super) fn admit_http2(&self, connection: &Connection) -> bool {
         let open = lock(&self.0);
         let is_http2 = |connection: &Connection| connection.is_http2.load(Ordering::Relaxed);
@@ -138,12 +139,12 @@ impl Connection {
         &self.exchange
     }
 
-    /// Resolves once it is to make room for another.
+    /// Resolves when it has to make room for another.
     pub(super) async fn told_to_go(&self) {
         self.go.notified().await;
     }
 
-    /// What follows on it are not requests.
+    /// What follows on it is not HTTP requests.
     pub(super) fn stay(&self) {
         self.may_go.store(false, Ordering::Release);
     }
@@ -158,7 +159,7 @@ impl Slot {
         Arc::clone(&self.connection)
     }
 
-    /// The connections among which it has its place.
+    /// The connections that it shares the slots with.
     pub(super) fn others(&self) -> OpenConnections {
         OpenConnections(Arc::clone(&self.open))
     }
@@ -171,11 +172,11 @@ impl Drop for Slot {
 }
 
 fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    // Every change is whole: a panic elsewhere leaves it usable.
+    // Every change is complete, so a panic elsewhere leaves it usable.
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address, or of IPv6 the network that is handed to one household.
+/// An address, or for IPv6 the network that a household gets.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -208,7 +209,7 @@ mod tests {
             drop(second);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
-        // Now the next: of two that hold as many there is one idle, and the other has been there for longer.
+        // Next: of two with the same number, one is idle, and the other was opened earlier.
         drop(running);
         let wanted = slots.take(address("192.0.2.9"));
         let goes = async {

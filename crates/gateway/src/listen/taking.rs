@@ -10,11 +10,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 tokio::task_local! {
-    /// The stream that this task is.
+    /// The current task's stream.
     static STREAM: Arc<SendProgress>;
 }
 
-/// How far the client of one stream has taken its response. Only the stream's own task looks at it.
+/// How much of its response the client of one stream has read. Only the stream's own task uses it.
 #[derive(Debug, Default)]
 pub(super) struct SendProgress {
     bytes: AtomicUsize,
@@ -22,17 +22,17 @@ pub(super) struct SendProgress {
 }
 
 impl SendProgress {
-    /// That of the stream which this task is, where it is one.
+    /// The current task's, if the task is a stream.
     pub(super) fn here() -> Option<Arc<Self>> {
         STREAM.try_with(Arc::clone).ok()
     }
 
-    /// That many bytes are there for the client to take.
+    /// More bytes are ready for the client.
     pub(super) fn offer(&self, bytes: usize) {
         self.offered.store(bytes, Ordering::Relaxed);
     }
 
-    /// The client took what was there.
+    /// The client has read everything.
     pub(super) fn taken(&self) {
         let bytes = self.offered.swap(0, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -43,14 +43,14 @@ impl SendProgress {
         self.offered.load(Ordering::Relaxed) > 0
     }
 
-    /// How many bytes it took since this was asked the last time.
+    /// How many bytes it has read since the last call.
     fn take_bytes(&self) -> usize {
         self.bytes.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Runs the streams of HTTP/2, each as a task, and drops those whose client takes too little. The library resets a
-/// stream that was dropped before its end.
+/// Runs HTTP/2 streams as tasks, and drops those whose client reads too slowly. The library resets a stream that is
+/// dropped before its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Streams {
     pub(super) write_timeout: Duration,

@@ -12,15 +12,14 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
 
-/// What a client can choose from, best first.
+/// The protocols to negotiate, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// What a listening socket shows its clients by TLS, and what it asks of them. Clones share it: what one replaces is replaced
-/// for all.
+/// The TLS configuration of a listening socket. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Credentials(Arc<RwLock<Arc<ServerConfig>>>);
 
-/// What was read from the files of TLS, and fits together.
+/// TLS files that were read and fit together.
 #[derive(Debug)]
 pub struct LoadedTls(Arc<ServerConfig>);
 
@@ -32,14 +31,14 @@ impl LoadedTls {
 }
 
 impl Tls {
-    /// Whether certificate and key can be used, and belong together.
+    /// Whether certificate and key can be used and belong together.
     pub fn check(&self) -> Result<(), Error> {
         config(self, None).map(drop)
     }
 }
 
 impl Clients {
-    /// Whether clients can be verified by these authorities.
+    /// Whether these authorities can verify clients.
     pub fn check(&self) -> Result<(), Error> {
         verifier(self, &Arc::new(rustls::crypto::ring::default_provider())).map(drop)
     }
@@ -50,8 +49,7 @@ impl Credentials {
         Self(Arc::new(RwLock::new(config)))
     }
 
-    /// Every handshake from now on goes by `fresh`, and no session that began before can be resumed. Connections that are open
-    /// go on.
+    /// Uses `fresh` for every new handshake; earlier sessions cannot be resumed. Open connections continue.
     pub fn replace(&self, LoadedTls(config): LoadedTls) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
@@ -66,7 +64,7 @@ fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Err
     let key = key(&tls.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let damaged = |file: &Path, error: rustls::Error| Error::Damaged(file.to_owned(), error.to_string());
-    // Loaded by itself first, so that what is wrong with it is told of the right file.
+    // Loaded separately first, so that errors name the right file.
     provider.key_provider.load_private_key(key.clone_key()).map_err(|error| damaged(&tls.key, error))?;
     let verifier = match clients {
         Some(clients) => verifier(clients, &provider)?,
@@ -84,7 +82,7 @@ fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Err
             other => damaged(&tls.certificates, other),
         })?;
     if clients.is_some() {
-        // A resumed session would bring back a certificate that was verified when it began, and may have expired since.
+        // A resumed session would reuse a certificate that was verified when it began, and may have expired since.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }

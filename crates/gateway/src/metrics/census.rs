@@ -15,22 +15,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How often the store is asked what it can tell at once.
+/// How often the store is asked for its quick counts.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long it may take for each answer.
+/// The timeout of each answer.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How many unknown records are looked at, each time; the rest is counted under no operation's name.
+/// How many unknown records are read each time; the rest is counted without an operation.
 const UNKNOWN_MAX: u64 = 10_000;
-/// How many records a walk looks at in one go, and how long it then rests.
+/// How many records a walk reads at once, and the pause after that.
 const PART: usize = 500;
 const REST: Duration = Duration::from_millis(50);
-/// After a walk there is a pause this many times as long, within these bounds.
+/// After a walk, the pause is this many times as long as the walk, within these bounds.
 const PAUSE_FACTOR: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
-/// How often it is asked what is dangerous about its settings: about as often as a node shows that it is alive.
+/// How often the store's hazards are checked: about as often as a node's heartbeat.
 const HAZARDS_EVERY: Duration = Duration::from_secs(10);
 
-/// Counts what stands in a store.
+/// Counts the records in a store.
 pub(crate) struct Census {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
@@ -38,7 +38,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Goes on for as long as it is polled.
+    /// Runs as long as it is polled.
     pub(crate) async fn run(self) -> Infallible {
         let looking = async {
             loop {
@@ -51,14 +51,14 @@ impl Census {
         let walking = async {
             loop {
                 let begun = self.clock.uptime();
-                // What cannot be counted now is counted by the next walk; how old the numbers are is told.
+                // What cannot be counted now is counted by the next walk; the age of the numbers is a metric.
                 let _ = self.walk().await;
                 let took = self.clock.uptime().saturating_sub(begun);
                 self.clock.sleep((took * PAUSE_FACTOR).clamp(PAUSE.0, PAUSE.1)).await;
             }
         };
         let asking = async {
-            // What there was at the start has been announced.
+            // The hazards at start were already printed.
             let mut known = None;
             loop {
                 self.ask_for_hazards(&mut known).await;
@@ -71,7 +71,7 @@ impl Census {
         never
     }
 
-    /// What the store can tell at once. Nothing is changed where it does not answer.
+    /// The store's quick counts. If it does not answer, nothing changes.
     async fn count(&self) -> Option<()> {
         let census = in_time(self.store.census()).await?;
         let unknown = self.unknown().await?;
@@ -84,7 +84,7 @@ impl Census {
         Some(())
     }
 
-    /// How many unknown records each label has; every label has a number, if only zero.
+    /// The number of unknown records for each label, including zeros.
     async fn unknown(&self) -> Option<BTreeMap<String, u64>> {
         let (mut sums, mut seen, mut after) = (self.labels(), 0, None);
         loop {
@@ -107,7 +107,7 @@ impl Census {
         }
     }
 
-    /// Goes through everything once, at its pace.
+    /// Walks through all records once, slowly.
     async fn walk(&self) -> Option<()> {
         let mut sums: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
         for label in self.labels().into_keys() {
@@ -134,7 +134,7 @@ impl Census {
         }
     }
 
-    /// What is dangerous now. What is new since `known`, and what is over, is logged.
+    /// The current hazards. New ones since `known`, and those that are gone, are logged.
     async fn ask_for_hazards(&self, known: &mut Option<BTreeSet<&'static str>>) {
         let Some(hazards) = in_time(self.store.hazards()).await else { return };
         log_changes(known, &hazards);
@@ -172,7 +172,7 @@ fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
     }
 }
 
-/// An answer, where it comes in time.
+/// An answer, if it comes in time.
 async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
     timeout(WITHIN, answer).await.ok()?.ok()
 }

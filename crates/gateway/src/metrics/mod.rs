@@ -33,17 +33,17 @@ const CALLS: [Call; 9] = [
     Call::Beat,
 ];
 
-/// Whatever has no name of its own among labels.
+/// The label for everything without its own name.
 const OTHER: &str = "other";
 
-/// What was counted since the process began. Cheap to clone; every clone counts into the same numbers.
+/// The counts since the process started. Cheap to clone; clones share their numbers.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Series>);
 
 #[derive(Debug)]
 struct Series {
     began: Time,
-    /// What operations are called.
+    /// The names of operations.
     routes: RwLock<Option<Routes>>,
     claims: Counters,
     refusals: Counters,
@@ -72,7 +72,7 @@ struct Series {
     spans: OnceLock<Arc<trace::Counts>>,
 }
 
-/// What the store was asked for.
+/// The counts of the store.
 #[derive(Debug, Default)]
 struct StoreCounts {
     is_up: AtomicU64,
@@ -86,7 +86,7 @@ struct StoreCounts {
 }
 
 impl Metrics {
-    /// Nothing counted yet, in a process that began at that moment.
+    /// Empty counts, for a process that started at this time.
     pub fn new(began: Time) -> Self {
         let numbers = Series {
             began,
@@ -142,18 +142,18 @@ impl Metrics {
         Self(Arc::new(numbers))
     }
 
-    /// Shows what becomes of spans, too.
+    /// Also shows the counts of spans.
     pub fn count_spans(&self, counts: &Arc<trace::Counts>) {
         // There is one tracer in a process.
         let _ = self.0.spans.set(Arc::clone(counts));
     }
 
-    /// Shows the sweeper, too: as one that has done nothing since the process began, until it does.
+    /// Also shows the sweeper, as one that has done nothing since the process started.
     pub fn expect_sweeps(&self) {
         self.0.swept_millis.store(self.0.began.as_millis(), Ordering::Relaxed);
     }
 
-    /// Calls operations by the labels of `routes` from now on.
+    /// Uses the labels of `routes` for operations from now on.
     pub fn call_by(&self, routes: &Routes) {
         let numbers = &self.0;
         for label in routes.labels() {
@@ -170,13 +170,13 @@ impl Metrics {
         *numbers.routes.write().unwrap_or_else(PoisonError::into_inner) = Some(routes.clone());
     }
 
-    /// Hands the label of an operation, which a record may name by somebody's path, to `count`.
+    /// Passes the label of an operation to `count`; a record may name it by a client's path.
     fn with_label<T>(&self, operation: &str, count: impl FnOnce(&str) -> T) -> T {
         let routes = self.0.routes.read().unwrap_or_else(PoisonError::into_inner);
         count(routes.as_ref().map_or(OTHER, |routes| routes.label(operation)))
     }
 
-    /// What an operation is called in logs, as in labels: its configured name, else its route's template, else `other`.
+    /// The name of an operation in logs and labels: its configured name, its route's template, or `other`.
     pub(crate) fn label_of(&self, operation: &str) -> String {
         self.with_label(operation, str::to_owned)
     }
@@ -199,17 +199,17 @@ impl Metrics {
         self.0.refusals.add(&[("code", code.as_str())]);
     }
 
-    /// The upstream answered, or failed to.
+    /// The upstream answered or failed.
     pub(crate) fn upstream_took(&self, operation: &str, took: Duration) {
         self.0.upstream_took.record(operation, took);
     }
 
-    /// The upstream had no response, or no whole one.
+    /// The upstream sent no complete response.
     pub(crate) fn upstream_failed(&self, kind: UpstreamError) {
         self.0.upstream_errors.add(&[("kind", kind.name())]);
     }
 
-    /// Everything, as Prometheus reads it. `under_way`: how many attempts this node has running.
+    /// All metrics in Prometheus format. `under_way`: how many attempts are running on this node.
     pub fn text(&self, under_way: usize) -> String {
         let mut text = String::new();
         self.write_process(&mut text);
@@ -348,7 +348,7 @@ impl Metrics {
         ];
         for (moment, name, help) in moments {
             let moment = moment.load(Ordering::Relaxed);
-            // A moment that has not been is no moment of 1970.
+            // Zero means never, not 1970.
             if moment > 0 {
                 gauge(name, help, "", &millis(moment), text);
             }
@@ -375,7 +375,7 @@ fn millis(millis: u64) -> String {
     seconds(millis.saturating_mul(1_000))
 }
 
-/// The memory of this process, where the system tells.
+/// The memory of this process, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

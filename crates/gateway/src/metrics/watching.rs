@@ -8,7 +8,7 @@ use semel::{Event, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::sync::atomic::Ordering;
 
-/// Everything that should never happen.
+/// Events that should never happen.
 pub(super) const ALARMS: [&str; 14] = [
     "archive_failed",
     "clock_disagrees",
@@ -38,7 +38,7 @@ pub(super) const fn name_of(by: Resolver) -> &'static str {
     }
 }
 
-/// What became of a request, in a word. `None` where the event comes besides another one that says so.
+/// A request's outcome in one word. `None` if another event reports it.
 pub(crate) const fn outcome(what: EventKind) -> Option<&'static str> {
     Some(match what {
         EventKind::Unprotected => "unprotected",
@@ -106,7 +106,7 @@ impl semel_http::Observer for Metrics {
 impl semel::Observer for Metrics {
     fn observe(&self, event: &Event<'_>) {
         let numbers = &self.0;
-        // What shadow mode has seen is counted by the layer's events; its records are no work of anybody's.
+        // The layer's events count shadow mode; its records are not attempts.
         if event.operation().is_some_and(is_shadow) {
             return;
         }
@@ -238,7 +238,7 @@ mod tests {
         assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"overran\"} 1\n"));
     }
 
-    /// What stays as it is while nothing happens.
+    /// Values that do not change while nothing happens.
     fn steady(text: &str) -> Vec<&str> {
         text.lines().filter(|line| !line.starts_with("process_")).collect()
     }
@@ -267,10 +267,10 @@ mod tests {
         assert!(!metrics.text(0).contains(&format!("{name} ")), "nothing is swept here");
         metrics.expect_sweeps();
         assert!(metrics.text(0).contains(&format!("{name} 1.5\n")));
-        // A round that goes on for long is no sweeper that stands still.
+        // A long round does not mean that the sweeper has stopped.
         observe(&metrics, Event::SweptChunk { at: Time::from_millis(61_500) });
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
-        // Time that is not trusted is no progress.
+        // Without a trusted time there is no progress.
         let at = Some(Time::from_millis(90_000));
         observe(
             &metrics,

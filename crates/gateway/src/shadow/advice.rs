@@ -6,13 +6,13 @@ use semel_http::Code;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// What is advised for a route.
+/// The advice for a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing that should pass would have been turned away.
+    /// No legitimate request would have been refused.
     Enforce,
-    /// Something would have been refused that clients do not expect, or most could not be judged: find out why before.
+    /// Something would have been refused unexpectedly, or most requests could not be judged: find out why first.
     LookFirst,
     /// No request has a key: there is nothing to enforce yet.
     AskForKeys,
@@ -36,12 +36,12 @@ pub struct Advice {
     pub verdict: Verdict,
     /// Why, a sentence each.
     pub reasons: Vec<String>,
-    /// The lines of the configuration file that do it.
+    /// The configuration for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
 
-/// What follows from what was seen of a route.
+/// The advice that follows from a route's counts.
 pub fn advise(route: &Route) -> Advice {
     let mut reasons = Vec::new();
     if route.would_replay > 0 {
@@ -69,7 +69,7 @@ pub fn advise(route: &Route) -> Advice {
             reasons.push(format!("{count} would have been refused as {code}"));
         }
     }
-    // What nobody could judge may be anything: where it is most of it, the rest says little.
+    // Requests that could not be judged may be anything: if most are, the rest says little.
     let judged = route.requests - route.not_judged.min(route.requests);
     let is_unjudged = route.not_judged > judged;
     if is_unjudged {
@@ -105,7 +105,7 @@ pub fn advise(route: &Route) -> Advice {
     Advice { verdict, reasons, config }
 }
 
-/// What to do about refusals of a kind, and whether they are what one asks for by enforcing.
+/// What to do about a kind of refusal, and whether it is an intended effect of enforcing.
 fn fix(code: &str) -> Option<(&'static str, bool)> {
     let found = Code::ALL.iter().find(|known| known.as_str() == code)?;
     Some(match found {

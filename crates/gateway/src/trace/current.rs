@@ -9,12 +9,12 @@ thread_local! {
     static CURRENT: Cell<Option<Context>> = const { Cell::new(None) };
 }
 
-/// The trace of the request that is being worked on, if it has one.
+/// The trace of the current request, if it has one.
 pub(crate) fn current() -> Option<Context> {
     CURRENT.get()
 }
 
-/// Work on a request that belongs to a trace.
+/// A future that runs in a trace.
 pub(crate) struct InTrace<F> {
     context: Context,
     work: Pin<Box<F>>,
@@ -35,7 +35,7 @@ impl<F: Future> Future for InTrace<F> {
     }
 }
 
-/// Puts back what was there, even where the work panics: the thread goes on with somebody else's.
+/// Restores the previous value, even after a panic: the thread continues with other work.
 struct RestoreContext(Option<Context>);
 
 impl Drop for RestoreContext {

@@ -19,11 +19,11 @@ use tracing::warn;
 const BATCH_MAX: usize = 512;
 /// How long spans wait for others.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long there is for everything that is left at the end.
+/// The time for everything that is left at shutdown.
 const LAST: Duration = Duration::from_secs(2);
-/// How often the same trouble is told.
+/// How often the same trouble is logged.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// How much of an answer is read.
+/// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) struct Exporter {
@@ -34,13 +34,13 @@ pub(super) struct Exporter {
     service: String,
     timeout: Duration,
     counts: Arc<Counts>,
-    /// Batches that were lost.
+    /// Lost batches.
     lost: Trouble,
-    /// Batches that were taken by an answer that broke off.
+    /// Batches that were accepted with a broken response.
     unanswered: Trouble,
 }
 
-/// What went wrong since it was last told.
+/// Trouble since it was last logged.
 #[derive(Debug, Default)]
 struct Trouble {
     told_at: Option<Duration>,
@@ -49,14 +49,14 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// One more batch, of that many spans. How many batches and spans there are to tell of, if it is time to.
+    /// One more batch of that many spans. Returns the batches and spans to log, if it is time.
     fn with(&mut self, spans: usize, now: Duration) -> Option<(u64, usize)> {
         self.batches += 1;
         self.spans += spans;
         self.due(now)
     }
 
-    /// What there is to tell of, if it is time to: also of trouble that is over by now.
+    /// What to log, if it is time: also trouble that is over.
     fn due(&mut self, now: Duration) -> Option<(u64, usize)> {
         if self.told_at.is_some_and(|at| now.saturating_sub(at) < LOG_EVERY) {
             return None;
@@ -66,7 +66,7 @@ impl Trouble {
         Some(rest)
     }
 
-    /// What was not told of yet, whatever the time.
+    /// What was not logged yet, at any time.
     fn rest(&mut self) -> Option<(u64, usize)> {
         let rest = std::mem::take(self);
         self.told_at = rest.told_at;
@@ -74,10 +74,10 @@ impl Trouble {
     }
 }
 
-/// How a batch was taken.
+/// How a batch was accepted.
 enum Accepted {
     Whole,
-    /// The collector said that it takes it, and then broke off.
+    /// The collector accepted it, but its response was cut off.
     Unanswered,
 }
 
@@ -106,7 +106,7 @@ impl Exporter {
         })
     }
 
-    /// Sends what there is until `stop`, and for a moment after it what is left.
+    /// Sends spans until `stop`, and then for a moment what is left.
     pub(super) async fn run(mut self, mut queued: mpsc::Receiver<Span>, stop: impl Future<Output = ()>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let (stopping, stopped) = oneshot::channel();
@@ -126,7 +126,7 @@ impl Exporter {
                 self.count_failure(batch.len(), Some("the process ends"));
             }
         }
-        // Nobody comes after this who could tell.
+        // Nobody comes after this who could log it.
         if let Some((batches, spans)) = self.lost.rest() {
             warn_of_lost(batches, spans, "spans that were not reported before the process ends");
         }
@@ -135,7 +135,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what comes, and once `stopped` what is left. `batch` is what was taken out of the queue and is not counted yet.
+    /// Sends spans, and after `stopped` what is left. `batch` was taken out of the queue and is not counted yet.
     async fn send_until(
         &mut self,
         mut stopped: oneshot::Receiver<()>,
@@ -191,7 +191,7 @@ impl Exporter {
         self.count_failure(batch.len(), failed.as_deref());
     }
 
-    /// Counts what became of that many spans, and tells of those that were lost, though not of each batch.
+    /// Counts the result for that many spans, and logs lost ones, but not for each batch.
     fn count_failure(&mut self, spans: usize, failed: Option<&str>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
@@ -215,7 +215,7 @@ impl Exporter {
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
         let response = self.collector.send_quietly(request).await?;
         let status = response.status();
-        // To its end, so that the connection can be used again. One that is too long is none's trouble but its own.
+        // Read to its end, so that the connection can be reused. A response that is too long is ignored.
         let read = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let is_broken = read.is_err_and(|error| error.is::<Failure>());
         match (status.is_success(), is_broken) {
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(trouble.due(begun), None, "nothing has happened");
         assert_eq!(trouble.with(10, begun), Some((1, 10)));
         assert_eq!((trouble.with(10, begun + second), trouble.with(5, begun + second * 2)), (None, None));
-        // From here on everything is taken.
+        // From here on everything is accepted.
         assert_eq!(trouble.due(begun + second * 59), None, "a collector that comes and goes fills no log");
         assert_eq!(trouble.due(begun + second * 60), Some((2, 15)));
         assert_eq!((trouble.due(begun + second * 200), trouble.rest()), (None, None), "once");
@@ -295,7 +295,7 @@ mod tests {
         for _ in 0..many {
             queue.try_send(span()).expect("room");
         }
-        // It ends while the first batch is under way; the others have not begun.
+        // It stops while the first batch is being sent; the others have not begun.
         let mut held = None;
         let stop = async { held = silent.accept().await.ok() };
         let run = tokio::time::timeout(hour / 60, exporter.run(queued, stop));

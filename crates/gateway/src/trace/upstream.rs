@@ -9,7 +9,7 @@ use std::task::{self, Poll};
 use tower_service::Service;
 use tracing::Instrument as _;
 
-/// A service that requests are handed on to.
+/// Wraps the upstream service.
 #[derive(Debug, Clone)]
 pub(crate) struct Traced<S> {
     inner: S,
@@ -21,7 +21,7 @@ impl<S> Traced<S> {
     }
 }
 
-/// A request that is traced, and its place in the trace.
+/// A traced request's position in its trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SampledTrace(pub(crate) Context);
 

@@ -8,8 +8,8 @@ use semel_http::{BoxError, Form};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Waits until the body of `request` has begun to come. A client that sends its head and then nothing holds nobody's place. Not
-/// of gRPC, where a client may wait for the service to speak first.
+/// Waits until the body of `request` has begun. A client that sends only its head must not hold a slot. Not for gRPC,
+/// where a client may wait for the service to speak first.
 pub(super) async fn wait(request: &mut Request<semel_http::Body>) -> Result<(), BoxError> {
     let is_grpc = Form::of(request.headers()) == Form::Grpc;
     if request.body().is_end_stream() || is_grpc {
@@ -21,7 +21,7 @@ pub(super) async fn wait(request: &mut Request<semel_http::Body>) -> Result<(), 
     Ok(())
 }
 
-/// A body whose first frame has come.
+/// A body whose first frame has arrived.
 struct StartedBody {
     first: Option<Frame<Bytes>>,
     rest: semel_http::Body,

@@ -15,24 +15,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 
-/// What every request to one upstream shares.
+/// What all requests to one upstream share.
 pub(super) struct Connector {
     pub(super) target: Target,
     pub(super) options: Options,
     offers: Option<AlpnConfigs>,
     pool: Arc<Pool>,
     slots: Slots,
-    /// Whether the upstream spoke HTTP/2 the last time.
+    /// Whether the upstream used HTTP/2 last time.
     is_h2: AtomicBool,
-    /// Held while a connection is opened that others can share: they wait for it instead of opening their own.
+    /// Held while a shareable connection is opened, so that others wait for it instead of opening their own.
     opening: Mutex<()>,
 }
 
-/// Whose request wants a connection.
+/// The request that needs a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requester {
     pub(super) is_protected: bool,
-    /// None where the gateway asks itself.
+    /// None for the gateway's own questions.
     pub(super) client: Option<IpAddr>,
 }
 
@@ -65,11 +65,11 @@ impl Connector {
     ) -> Result<Carrier, Failed> {
         let is_protected = who.is_protected;
         let must_be_new = must_be_new || is_upgrade || is_protected && self.options.is_fresh_when_protected;
-        // Without a timer where there is nothing to wait for.
+        // Without a timer if there is nothing to wait for.
         if !must_be_new && let Some(way) = self.at_hand(who) {
             return Ok(way);
         }
-        // Kept apart, since most requests never come here.
+        // Separate, because most requests never need it.
         let open = Box::pin(self.open(who, is_upgrade, must_be_new));
         match tokio::time::timeout(self.options.connect_timeout, open).await {
             Ok(way) => way,
@@ -111,7 +111,7 @@ impl Connector {
             return self.h1(dialled, self.slot(who).await?).await;
         }
         let slot = self.slot(who).await?;
-        // While it waited for its place another may have given a connection back.
+        // While this waited for its slot, another may have returned a connection.
         if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
             return Ok(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)));
         }

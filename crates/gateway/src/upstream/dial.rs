@@ -18,17 +18,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// After how long the next address is tried beside one that does not answer.
+/// After how long the next address is tried in parallel.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// A connection that nothing was sent on.
+/// A new connection.
 pub(super) struct NewConnection {
     pub(super) stream: Stream,
     pub(super) socket: Arc<Socket>,
     pub(super) is_h2: bool,
 }
 
-/// Opens a connection to `target`. Without `offers` in plain text.
+/// Opens a connection to `target`; without `offers`, in plain text.
 pub(super) async fn dial(
     target: &Target,
     offers: Option<&AlpnConfigs>,
@@ -48,7 +48,7 @@ pub(super) async fn dial(
     Ok(NewConnection { stream: Stream::Tls(Box::new(stream)), socket, is_h2 })
 }
 
-/// The first address that answers. One that keeps silent does not stop the others from being tried.
+/// The first address that answers. A silent one does not delay the others.
 async fn connect(target: &Target) -> Result<TcpStream, DialError> {
     let addresses = tokio::net::lookup_host((target.host(), target.port())).await;
     let mut addresses = addresses.map_err(DialError::Name)?.peekable();
@@ -95,7 +95,7 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// What HTTP is spoken over.
+/// The transport of HTTP.
 pub(super) enum Stream {
     Plain(Io),
     Tls(Box<TlsStream<Io>>),

@@ -7,10 +7,10 @@ use semel_http::Failure;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a request to the upstream has no response, or no whole one.
+/// Why a request to the upstream has no response, or only a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpstreamError {
-    /// Its name has no address.
+    /// The name could not be resolved.
     Dns,
     /// No TCP connection: refused, or no route.
     Connect,
@@ -18,13 +18,13 @@ pub enum UpstreamError {
     ConnectTimeout,
     /// The TLS handshake failed.
     Tls,
-    /// Nothing was sent for another reason: no free connection, or one that closed before it took the request.
+    /// Nothing was sent for another reason: no free connection, or one that closed before it accepted the request.
     NotSent,
     /// The connection closed after a byte was sent and before the response was complete.
     Reset,
     /// The response is not valid HTTP.
     Malformed,
-    /// No response, or no whole one, within `response_timeout`.
+    /// No complete response within `response_timeout`.
     Timeout,
 }
 
@@ -69,13 +69,13 @@ impl UpstreamError {
             Failure::Broken => {
                 let http1 = failed.cause.downcast_ref::<hyper::Error>().map(|error| !error.is_parse());
                 let http2 = failed.cause.downcast_ref::<::h2::Error>().map(|error| !error.is_library());
-                // Any other cause is a rule of HTTP that the response breaks.
+                // Any other cause means that the response breaks a rule of HTTP.
                 if http1.or(http2).unwrap_or(false) { Self::Reset } else { Self::Malformed }
             }
         }
     }
 
-    /// The kind of a response that did not come to its end.
+    /// The kind of a response that was cut off.
     pub(super) const fn of_body(failure: Failure) -> Self {
         match failure {
             Failure::TimedOut => Self::Timeout,
@@ -84,7 +84,7 @@ impl UpstreamError {
     }
 }
 
-/// Whoever counts errors.
+/// Counts errors.
 #[derive(Clone)]
 pub(super) struct Counting(pub(super) Arc<dyn Fn(UpstreamError) + Send + Sync>);
 

@@ -2,9 +2,9 @@
 
 use semel_http::{BoxError, Failure};
 
-/// What became of a request that has no response.
+/// Why a request has no response.
 pub(super) enum NoResponse {
-    /// The connection never took it up: nothing was sent, and here it is.
+    /// The connection did not accept it: nothing was sent, and the request is returned.
     HandedBack(Box<http::Request<semel_http::Body>>),
     Failed(Failed),
 }
@@ -21,7 +21,7 @@ impl Failed {
         Self { failure, cause: cause.into() }
     }
 
-    /// The cause and what caused it, in one line.
+    /// The cause and its causes, in one line.
     pub(super) fn message(&self) -> String {
         let mut message = self.cause.to_string();
         let mut next = self.cause.source();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// A connection, driven by a task of its own. Dropped, it closes once it is idle.
+/// A connection, driven by its own task. If dropped, it closes when it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
     sender: http1::SendRequest<semel_http::Body>,
@@ -27,11 +27,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Speaks HTTP/1 over a connection that nothing was sent on.
+    /// Starts HTTP/1 on a new connection.
     pub(super) async fn over(dialled: NewConnection, head_bytes_max: u32) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         let head_bytes_max = head_bytes_max as usize;
-        // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
+        // The second value limits an incomplete head; hyper's minimum is 8 KiB.
         builder.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(READ_BUFFER_MIN));
         builder.max_headers(HEAD_LINES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(dialled.stream)).await?;
@@ -44,7 +44,7 @@ impl Connection {
         Ok(Self { sender, socket: dialled.socket, driver })
     }
 
-    /// Whether it can carry a request now, as far as this side can know.
+    /// Whether it can carry a request now, as far as is known here.
     pub(super) fn is_live(&self) -> bool {
         self.sender.is_ready() && self.socket.is_quiet()
     }
@@ -59,12 +59,12 @@ impl Connection {
         self.sender.is_ready()
     }
 
-    /// Ends with the last exchange; an error where the connection ended instead.
+    /// Resolves with the last exchange; an error if the connection ended instead.
     pub(super) async fn ready(&mut self) -> Result<(), hyper::Error> {
         self.sender.ready().await
     }
 
-    /// Closes it at once, whatever it is doing.
+    /// Closes it at once.
     pub(super) fn abort(self) {
         self.socket.seal();
         self.driver.abort();
@@ -72,11 +72,11 @@ impl Connection {
 }
 
 const READ_BUFFER_MIN: usize = 64 * 1024;
-/// More than any head is seen to have; hyper's own 100 would leave a success in doubt for its number of lines. It makes room
-/// for that many lines with each response, which is felt from a thousand on.
+/// More than any real head has; hyper's default of 100 would leave a success in doubt because of its header lines.
+/// hyper reserves space for that many lines with each response, which costs noticeably from a thousand on.
 const HEAD_LINES_MAX: usize = 256;
 
-/// Sends `request` over `lent`. The request comes back where the connection never took it up.
+/// Sends `request` over `lent`. Returns the request if the connection did not accept it.
 pub(super) async fn exchange(
     mut lent: PooledConnection,
     mut request: Request<semel_http::Body>,
@@ -98,7 +98,7 @@ pub(super) async fn exchange(
     let response = match sent {
         Ok(response) => response,
         Err(mut error) => {
-            // Whatever the connection still holds of it stays here from now on.
+            // Whatever the connection still holds of it is never sent.
             let is_unsent = socket.seal() == 0;
             let message = error.take_message();
             let error = error.into_error();
@@ -110,7 +110,7 @@ pub(super) async fn exchange(
         }
     };
     if socket.accepted() == 0 {
-        // It answers something else: an earlier request a second time, or nothing. In between the first byte may leave.
+        // This response answers something else: an earlier request, or nothing. The first byte may leave in between.
         let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::Broken };
         return Err(Failed::new(failure, "a response came before the request was sent").into());
     }
@@ -119,7 +119,7 @@ pub(super) async fn exchange(
             let cause = "it switched protocols without being asked";
             return Err(Failed::new(Failure::Broken, cause).into());
         }
-        // The connection is the tunnel's now; its driver hands it over and ends.
+        // The tunnel owns the connection now; its driver hands it over and ends.
         lent.let_go();
         return Ok(response.map(|_| Body::empty()));
     }
@@ -132,8 +132,8 @@ pub(super) async fn exchange(
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
 }
 
-/// Whether a response's body is what hyper reads. It undoes `chunked` and nothing else, so that the body of `gzip, chunked`
-/// would be passed on, and stored, compressed and with nothing that says so.
+/// Whether hyper can read a response's body. It decodes only `chunked`, so the body of `gzip, chunked` would be
+/// forwarded and stored compressed, without a header that says so.
 fn has_plain_coding(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter().map(|line| line.as_bytes().trim_ascii());
     let is_plain =
@@ -141,8 +141,8 @@ fn has_plain_coding(headers: &HeaderMap) -> bool {
     lines.next().is_none_or(is_plain) && lines.next().is_none()
 }
 
-/// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks
-/// where its length is not known; of GET and HEAD hyper would send no body otherwise.
+/// The request for HTTP/1.1: with a `Host`, with a length if a body is expected and empty, and in chunks if its length
+/// is not known; otherwise hyper would send no body with GET and HEAD.
 pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
     if !request.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority)

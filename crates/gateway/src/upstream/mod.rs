@@ -38,19 +38,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How often a request is handed to a connection that was idle before it gets one of its own.
+/// How often a request tries idle connections before it gets a new one.
 const REUSES_MAX: u32 = 3;
 
 /// The upstream. Cheap to clone; clones share their connections.
 ///
-/// It takes requests in origin form, puts nothing before their path (that is [`forward`](crate::forward)'s), and answers
-/// with what the upstream answered. A request that carries an [`Attempt`] among its extensions is *protected*: the attempt
-/// is asked right before the first byte leaves, only connections that were idle for a moment are used again, and the
-/// response timeout covers the body too.
+/// It takes requests in origin form, does not change their path ([`forward`](crate::forward) does), and returns what
+/// the upstream answered. A request with an [`Attempt`] among its extensions is *protected*: the attempt is checked
+/// right before the first byte is sent, only recently used connections are reused, and the response timeout covers the
+/// body too.
 ///
-/// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] are proof that the upstream
-/// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] are not. Nothing is sent again by itself after a byte
-/// has left.
+/// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] prove that the upstream
+/// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] do not. Nothing is sent again after a byte was
+/// sent.
 #[derive(Clone)]
 pub struct Upstream {
     connector: Arc<Connector>,
@@ -58,19 +58,18 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Nothing is opened yet. Fails where `https://` is meant and no certificate authority could be believed.
+    /// Opens no connection yet. Fails for `https://` without any certificate authority.
     pub fn new(target: Target, options: Options) -> Result<Self, TlsError> {
         Ok(Self { connector: Arc::new(Connector::new(target, options)?), counting: None })
     }
 
-    /// The same upstream, whose errors are reported to `count`. What a client did wrong is not among them.
+    /// The same upstream, with its errors reported to `count`. Errors caused by clients are not reported.
     #[must_use]
     pub fn counting(self, count: impl Fn(UpstreamError) + Send + Sync + 'static) -> Self {
         Self { counting: Some(Counting(Arc::new(count))), ..self }
     }
 
-    /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response, or no whole
-    /// one.
+    /// Sends a request without an effect, and leaves it to the caller to report a missing or broken response.
     pub(crate) async fn send_quietly(
         &self,
         request: Request<semel_http::Body>,
@@ -102,7 +101,7 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
             let operation_id = attempt.as_ref().map(Attempt::operation_id);
             let sent = send(&connector, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&connector.target, failed.message());
-                // What its client did wrong is not the upstream's fault.
+                // A client's error is not the upstream's.
                 if TooSlow::is_cause_of(&*failed.cause) || Malformed::in_cause_of(&*failed.cause).is_some() {
                     tracing::debug!(%cause, "the client did not send the rest of its request");
                 } else {
@@ -120,7 +119,7 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
     }
 }
 
-/// One request's way: over an idle connection, or, where that hands it back untouched, over the next.
+/// Sends one request: on an idle connection or, if that returns it unsent, on the next.
 async fn send(
     connector: &Connector,
     mut request: Request<semel_http::Body>,
@@ -129,12 +128,12 @@ async fn send(
     let slot = request.extensions_mut().remove::<listen::Slot>();
     request.extensions_mut().clear();
     let who = Requester { is_protected: attempt.is_some(), client: slot.as_ref().map(listen::Slot::client) };
-    // One that is here is not waited for: that would take another turn of its connection.
+    // A body that is already here is not waited for, which would need another poll.
     let is_whole = slot.as_ref().is_some_and(listen::Slot::is_whole);
     if attempt.is_none() && !is_whole {
         begun::wait(&mut request).await.map_err(|error| Failed::new(Failure::Unreachable, error))?;
     }
-    // From here on it may run, and is not given up for another.
+    // From here on it runs, and is not ended to make room for another.
     if slot.as_ref().is_some_and(|slot| !slot.stay()) {
         return Err(Failed::new(Failure::Unreachable, TooSlow));
     }
@@ -156,7 +155,7 @@ async fn send_as(
         let must_be_new = reused >= REUSES_MAX;
         let way = connector.way(who, is_upgrade, must_be_new).await?;
         let lent = match way {
-            // Kept apart: it would make every request's own state three times as large.
+            // Separate: it would make every request's state three times as large.
             Carrier::H2(lease) => {
                 return Box::pin(h2::exchange(lease, request, attempt, timeout, &connector.target)).await;
             }

@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often connections are closed that were idle for too long.
+/// How often idle connections are closed.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// How long a connection may take to be done with an exchange whose response has come to its end.
+/// How long a connection may take to finish an exchange after the response's end.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// How much sooner than announced an upstream's idle connection counts as closed.
+/// How much earlier than announced an idle connection counts as closed.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// The connections that carry no request, and those over HTTP/2 that can carry more.
+/// Idle connections, and HTTP/2 connections that can carry more requests.
 #[derive(Debug)]
 pub(super) struct Pool {
     kept: Mutex<Connections>,
@@ -29,7 +29,7 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// The one that was used last is at the back.
+    /// The most recently used one is at the back.
     idle: VecDeque<Idle>,
     shared: Vec<Arc<h2::Connection>>,
     is_swept: bool,
@@ -52,7 +52,7 @@ impl Pool {
         })
     }
 
-    /// The connection that was used last, if it can be used again.
+    /// The most recently used connection, if it can be reused.
     pub(super) fn take(&self, is_protected: bool) -> Option<h1::Connection> {
         let now = SystemClock.uptime();
         loop {
@@ -71,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// A place on a connection that carries several requests at once.
+    /// A slot on a connection that carries several requests.
     pub(super) fn lease(&self, is_protected: bool) -> Option<h2::Lease> {
         let now = SystemClock.uptime();
         let limit = if is_protected { self.idle_time_max_protected } else { self.idle_time_max };
@@ -80,7 +80,7 @@ impl Pool {
         kept.shared.iter().find_map(|connection| connection.lease(now, limit))
     }
 
-    /// Takes an HTTP/2 connection in, and a place on it.
+    /// Adds an HTTP/2 connection, and returns a slot on it.
     pub(super) fn share(self: &Arc<Self>, connection: h2::Connection) -> h2::Lease {
         let connection = Arc::new(connection);
         let lease = h2::Lease::first(&connection);
@@ -104,7 +104,7 @@ impl Pool {
         self.sweep(&mut kept);
     }
 
-    /// Sees to it that somebody closes what nobody comes for.
+    /// Starts the task that closes idle connections.
     fn sweep(self: &Arc<Self>, kept: &mut Connections) {
         if std::mem::replace(&mut kept.is_swept, true) {
             return;
@@ -127,13 +127,13 @@ impl Pool {
     }
 
     fn kept(&self) -> MutexGuard<'_, Connections> {
-        // Nothing can panic half-way through a change.
+        // No change can panic half-way.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection that carries a request. Dropped before the response's end, it is closed at once: whatever follows on it
-/// is nobody's.
+/// A connection that carries a request. If dropped before the response's end, it is closed at once, because what
+/// follows on it belongs to nobody.
 pub(super) struct PooledConnection {
     connection: Option<h1::Connection>,
     pool: Arc<Pool>,
@@ -162,7 +162,7 @@ impl PooledConnection {
         if connection.is_ready() {
             pool.put(connection, announced);
         } else if !connection.is_closed() {
-            // Its driver is still at it, or the request's body is, of which the upstream needed no more.
+            // Its driver is not done, or the request's body is not, which the upstream did not need in full.
             tokio::spawn(async move {
                 match tokio::time::timeout(SETTLE_MAX, connection.ready()).await {
                     Ok(Ok(())) => pool.put(connection, announced),
@@ -172,7 +172,7 @@ impl PooledConnection {
         }
     }
 
-    /// The connection is somebody else's from now on.
+    /// Somebody else owns the connection from now on.
     pub(super) fn let_go(mut self) {
         self.connection = None;
     }
@@ -186,7 +186,7 @@ impl Drop for PooledConnection {
     }
 }
 
-/// For how long the upstream says it keeps an idle connection, less a margin for the way.
+/// How long the upstream says it keeps an idle connection, minus a margin.
 fn announced(headers: &HeaderMap) -> Option<Duration> {
     let lines = headers.get_all("keep-alive").iter().filter_map(|line| line.to_str().ok());
     let seconds = lines.flat_map(|line| line.split(',')).find_map(|field| {

@@ -6,35 +6,35 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// The last of the places are for clients that have few.
+/// The last slots are for clients that have few.
 const RESERVED: usize = 8;
 const FEW: usize = 64;
 
-/// The places of HTTP/1 requests.
+/// The slots for HTTP/1 requests.
 #[derive(Debug)]
 pub(super) struct Slots {
     protected: SlotPair,
-    /// Those that unprotected requests may take, of all.
+    /// The slots that unprotected requests may take.
     open: SlotPair,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
     few: usize,
 }
 
-/// Places, and those of them that clients may take who have more than a few.
+/// Slots, and those that clients with more than a few may take.
 #[derive(Debug)]
 struct SlotPair {
     all: Arc<Semaphore>,
     for_many: Arc<Semaphore>,
 }
 
-/// One of them. Dropped, it is free again.
+/// A slot, free again when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     _permits: Vec<OwnedSemaphorePermit>,
     _counted: Option<Counted>,
 }
 
-/// One that its client has.
+/// A slot counted for its client.
 #[derive(Debug)]
 struct Counted {
     client: IpAddr,
@@ -48,14 +48,14 @@ impl SlotPair {
 }
 
 impl Slots {
-    /// As many as `max`, of which a quarter is for protected requests alone.
+    /// `max` slots, a quarter of them reserved for protected requests.
     pub(super) fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         let (protected, open) = (SlotPair::new(max), SlotPair::new(max - max / 4));
         Self { protected, open, counts: Arc::default(), few: (max / FEW).max(1) }
     }
 
-    /// What a request has to take: of places with a narrower purpose first.
+    /// The semaphores that a request needs, narrower ones first.
     fn wanted(&self, is_protected: bool, client: Option<IpAddr>) -> impl Iterator<Item = &Arc<Semaphore>> {
         let own = client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
         let has_many = own >= self.few;
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn one_client_leaves_places_for_those_that_have_few() {
         let slots = Slots::new(128);
-        // 96 for unprotected requests; of these the last 12 are for clients with less than two, as this one is at first.
+        // 96 for unprotected requests; the last 12 are for clients with fewer than two, as this one is at first.
         let unprotected = take(&slots, false, ONE);
         assert_eq!(unprotected.len(), 86);
         assert_eq!(take(&slots, false, OTHER).len(), 2);

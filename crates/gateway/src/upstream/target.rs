@@ -9,12 +9,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// How many bytes a target may have, path and query: what is left of the longest that there can be (65,534) below the
-/// longest base path.
+/// The maximum length of a target (path and query): the longest possible one (65,534) minus the longest base path.
 pub(crate) const ASKED_BYTES_MAX: usize = 65_534 - BASE_BYTES_MAX;
 const BASE_BYTES_MAX: usize = 1024;
 
-/// How the upstream is spoken to.
+/// The protocol of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// `http://`: HTTP/1.1 in plain text.
@@ -25,7 +24,7 @@ pub enum Transport {
     H2c,
 }
 
-/// The service that the gateway stands in front of: `http://host:port/base`, `https://…` or `h2c://…`.
+/// The service behind the gateway: `http://host:port/base`, `https://…` or `h2c://…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     transport: Transport,
@@ -36,8 +35,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a URL. It may have a base path, which is put before every request's; credentials, queries and fragments are
-    /// refused, since nothing could be done with them.
+    /// Reads a URL. It may have a base path, which is put before the path of every request. Credentials, queries and
+    /// fragments are refused.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let fail = |why| TargetError { url: url.to_owned(), why };
         let (transport, rest) = match url.split_once("://") {
@@ -91,29 +90,29 @@ impl Target {
         &self.host
     }
 
-    /// Whether it is on this machine by its very name, so that nobody on the way can read along.
+    /// Whether its host is this machine by name, so that nobody on the network can read the traffic.
     pub fn is_loopback(&self) -> bool {
         let is_address = self.host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
         is_address || self.host.eq_ignore_ascii_case("localhost")
     }
 
-    /// The port, the scheme's own where the URL names none.
+    /// The port; the scheme's default if the URL has none.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Host and port as the URL has them: what `Host` says to an upstream that is to see its own name.
+    /// Host and port as in the URL: the `Host` for an upstream that expects its own name.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The path that is put before every request's; empty, or without a slash at its end.
+    /// The base path of every request; empty, or without a trailing slash.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte. Nowhere, where both
-    /// together are too long, which they are not within [`ASKED_BYTES_MAX`].
+    /// The target for `uri`: the base path, then its path and query, byte for byte. None if that is too long, which
+    /// cannot happen within [`ASKED_BYTES_MAX`].
     pub(crate) fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
         let asked = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if self.base.is_empty() || asked.as_str() == "*" {
@@ -139,8 +138,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a path leads out of `base` where it is put below that: by `..` segments, which services resolve. What is looked at
-/// as `/../v1/charges` would be `/charges` below `/v1`, and so pass by its rule.
+/// Whether a path leaves `base` through `..` segments, which services resolve. Below `/v1`, `/../v1/charges` would be
+/// `/charges` for Semel, and so escape the rule for it.
 pub(crate) fn leads_out(base: &str, path: &str) -> bool {
     match normal_path(path) {
         Cow::Owned(normal) if !base.is_empty() => {
@@ -152,14 +151,14 @@ pub(crate) fn leads_out(base: &str, path: &str) -> bool {
     }
 }
 
-/// Why a URL is no upstream's.
+/// Why a URL cannot be the upstream's.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetError {
     url: String,
     why: &'static str,
 }
 
-/// As it is displayed: without credentials that stand in the URL.
+/// As displayed: without credentials in the URL.
 impl fmt::Debug for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetError({self})")
@@ -168,7 +167,7 @@ impl fmt::Debug for TargetError {
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Credentials may stand in it; they are not for logs.
+        // It may contain credentials, which do not belong in logs.
         let shown = match self.url.rsplit_once('@') {
             Some((_, rest)) => format!("…@{rest}"),
             None => self.url.clone(),

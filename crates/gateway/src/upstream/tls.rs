@@ -9,7 +9,7 @@ use std::sync::Arc;
 const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// The certificate authorities that an `https://` upstream's certificate must come from.
+/// The certificate authorities for an `https://` upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     authorities: Vec<CertificateDer<'static>>,
@@ -17,17 +17,17 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Those in `pem` besides the system's.
+    /// Those in `pem`, in addition to the system's.
     pub fn also(pem: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { authorities: read(pem)?, is_private: false })
     }
 
-    /// Those in `pem` and no others.
+    /// Only those in `pem`.
     pub fn only(pem: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { authorities: read(pem)?, is_private: true })
     }
 
-    /// What is offered in a handshake.
+    /// The configurations for a handshake.
     pub(super) fn offers(&self) -> Result<AlpnConfigs, TlsError> {
         let mut roots = RootCertStore::empty();
         for authority in &self.authorities {
@@ -56,7 +56,7 @@ impl Tls {
     }
 }
 
-/// What is offered in a handshake: either version of HTTP, or only the one that can be upgraded.
+/// The configurations for a handshake: with both HTTP versions, or only with the one that can be upgraded.
 #[derive(Debug, Clone)]
 pub(super) struct AlpnConfigs {
     pub(super) either: Arc<ClientConfig>,
@@ -74,7 +74,7 @@ fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if read.is_empty() { Err(TlsError("it contains no certificate".to_owned())) } else { Ok(read) }
 }
 
-/// Why certificate authorities could not be taken.
+/// Why the certificate authorities cannot be used.
 #[derive(Debug, Clone)]
 pub struct TlsError(String);
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client that is still sending is listened to.
+/// How long to keep reading from a client that is still sending.
 const LISTEN: Duration = Duration::from_secs(2);
 
-/// Closing, as far as it got.
+/// The progress of closing.
 #[derive(Debug)]
 pub(super) struct Closing {
     word: Vec<u8>,

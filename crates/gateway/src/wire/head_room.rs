@@ -4,21 +4,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What each head may take besides: as much as nearly all of them.
+/// Free for each head; enough for nearly all of them.
 const FREE_BYTES: usize = 8 * 1024;
 
-/// What all heads share.
+/// The budget that all heads share.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRoom(Arc<AtomicUsize>);
 
-/// What one head holds, until this is dropped.
+/// One head's share, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct HeadSlot {
     room: HeadRoom,
     bytes: usize,
 }
 
-/// There is none for a head of this length.
+/// There is no room for a head of this length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoHeadRoom;
 
@@ -27,14 +27,14 @@ impl HeadRoom {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// A place for one head, as yet without bytes.
+    /// An empty share for one head.
     pub(crate) fn slot(&self) -> HeadSlot {
         HeadSlot { room: self.clone(), bytes: 0 }
     }
 }
 
 impl HeadSlot {
-    /// Makes it as large as a head of `bytes` needs.
+    /// Grows it for a head of `bytes`.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), NoHeadRoom> {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if let Some(more) = wanted.checked_sub(self.bytes) {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// The longest buffer that comes of it.
+/// The longest buffer that results.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Reads from `io`, at most one byte less than a buffer.

@@ -6,7 +6,7 @@ use std::fmt;
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $status:literal, $sentence:literal;)*) => {
-        /// Why a message goes no further. It ends its connection.
+        /// Why a message is refused. A refusal ends its connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Refusal { $($(#[$doc])* $name,)* }
@@ -31,7 +31,7 @@ macro_rules! refusals {
 refusals! {
     /// Not `method SP target SP version`.
     RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
-    /// A target in a form that its method does not have.
+    /// A target form that the method does not have.
     Target = 400, "The request's target is neither a path nor a URL of http or https.";
     /// A target with `#` in it.
     Fragment = 400, "The request's target has a fragment (#), which must not be sent to a server.";
@@ -73,7 +73,7 @@ refusals! {
     NoHost = 400, "The message has no Host header.";
     /// A host that no address can have.
     Host = 400, "The Host header is not a host with an optional port.";
-    /// A target that names another host than the header.
+    /// A target and a `Host` header that differ.
     OtherHost = 400, "The hosts in the request's target and in its Host header differ.";
     /// A chunk size that is not plain hexadecimal.
     ChunkSize = 400, "A chunk's size is not a plain hexadecimal number.";
@@ -81,19 +81,19 @@ refusals! {
     ChunkExtension = 400, "The chunk extensions are too long or contain control characters.";
     /// A chunk that does not end where its size says.
     ChunkEnd = 400, "A chunk is longer or shorter than its size says.";
-    /// A trailer that frames, or trailers beyond the limit.
+    /// A framing header in the trailers, or too many trailers.
     Trailer = 400, "The trailers are too long or contain a framing header.";
-    /// The connection or the stream ended in the middle of the body.
+    /// The connection or the stream ended within the body.
     CutShort = 400, "The request ended before its body was complete.";
     /// The head is longer than allowed.
     HeadTooLarge = 431, "The request line and headers are too long.";
     /// More header lines than allowed.
     TooManyHeaders = 431, "There are too many header lines.";
-    /// The head did not come in time.
+    /// The head did not arrive in time.
     HeadTimeout = 408, "The request line and headers did not arrive in time.";
-    /// The body did not come in time, and the service had no answer without it.
+    /// The body did not arrive in time, and the service had no answer without it.
     BodyTimeout = 408, "The request's body did not arrive in time.";
-    /// As many requests are being answered as there may be at once.
+    /// Too many running requests.
     Busy = 503, "Too many requests are running at once.";
 }
 
@@ -111,8 +111,8 @@ impl Refusal {
         [Code::Malformed, Code::Busy].into_iter().find(|code| code.status() == self.status())
     }
 
-    /// The problem of RFC 9457. `prefix` is where the specification is published; `is_begun`: the request was handed to the
-    /// service before this was found.
+    /// The problem (RFC 9457). `prefix` is where the specification is published; `is_begun`: the request had already
+    /// been handed to the service.
     pub fn problem(self, prefix: &str, is_begun: bool) -> String {
         let passed = if is_begun { "What had come of it" } else { "Nothing of it" };
         let mut problem = json!({
@@ -130,7 +130,7 @@ impl Refusal {
         problem.to_string()
     }
 
-    /// The whole answer to a request that nobody was handed, for a connection that is closed after it.
+    /// The complete response to a request that was not handed on; the connection is closed after it.
     pub(crate) fn response(self, prefix: &str) -> Vec<u8> {
         let (status, title, problem) = (self.status(), self.title(), self.problem(prefix, false));
         let length = problem.len();

@@ -221,8 +221,8 @@ fn all_problems_are_reported_at_once_each_with_its_fix() {
     let found = found(&by(sources));
     assert_eq!(found.len(), 3, "{found:?}");
     for mistake in found {
-        let identify = mistake.to_string();
-        assert!(identify.contains(". ") || identify.contains(": "), "{told}");
+        let message = mistake.to_string();
+        assert!(message.contains(". ") || message.contains(": "), "{message}");
     }
 }
 

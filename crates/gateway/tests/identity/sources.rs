@@ -119,10 +119,10 @@ async fn a_certificate_without_a_name_never_falls_back_to_a_weaker_source() {
     let rule = live(by([Source::Mtls(CertificateName::Subject), Source::Anonymous])).await;
     assert_eq!(shown(&rule, None), Ok(Caller::Anonymous));
     for bad in [certificate(""), b"no certificate".to_vec()] {
-        let identify = shown(&rule, Some(&bad));
+        let caller = shown(&rule, Some(&bad));
         assert!(
-            identify.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
-            "{told:?}"
+            caller.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
+            "{caller:?}"
         );
     }
 }

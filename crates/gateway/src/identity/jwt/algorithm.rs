@@ -21,7 +21,7 @@ pub enum Algorithm {
     EdDSA,
 }
 
-/// What an algorithm signs with. A key is of one kind, and serves no algorithm of another.
+/// The kind of key that an algorithm needs. A key has one kind, and serves no algorithm of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Secret,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Algorithm {
-    /// Every algorithm that can be verified here.
+    /// Every supported algorithm.
     pub const ALL: [Self; 12] = [
         Self::HS256,
         Self::HS384,
@@ -48,12 +48,12 @@ impl Algorithm {
         Self::EdDSA,
     ];
 
-    /// Those whose verifier cannot sign: all but `HS…`.
+    /// The asymmetric algorithms: all but `HS…`.
     pub fn asymmetric() -> Vec<Self> {
         Self::ALL.into_iter().filter(|algorithm| !algorithm.is_symmetric()).collect()
     }
 
-    /// Whether whoever can verify can also sign.
+    /// Whether a verifier could also sign.
     pub fn is_symmetric(self) -> bool {
         self.kind() == Kind::Secret
     }
@@ -86,7 +86,7 @@ impl Algorithm {
         }
     }
 
-    /// The fewest bytes of a secret: as many as the hash puts out (RFC 7518, section 3.2).
+    /// The minimum length of a secret: that of the hash (RFC 7518, section 3.2).
     pub(super) const fn secret_bytes_min(self) -> usize {
         match self {
             Self::HS256 => 32,
@@ -103,7 +103,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The text names no algorithm that can be verified here.
+/// The text does not name a supported algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownAlgorithm;
 

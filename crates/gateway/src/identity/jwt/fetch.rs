@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An address that can be asked.
+/// A URL, ready to be fetched.
 pub(super) struct Fetcher {
     uri: Uri,
     host: String,
@@ -25,7 +25,7 @@ pub(super) struct Fetcher {
     bytes_max: usize,
 }
 
-/// Why there is no answer.
+/// Why fetching failed.
 #[derive(Debug)]
 pub(super) enum FetchError {
     Address,
@@ -68,7 +68,7 @@ impl Fetcher {
         Ok(Self { uri, host, port, tls, bytes_max: url.bytes_max })
     }
 
-    /// The document at the address. Takes as long as it takes; whoever asks sets a limit.
+    /// The document at the URL. It has no timeout of its own.
     pub(super) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(FetchError::Connection)?;
@@ -87,7 +87,7 @@ impl Fetcher {
     ) -> Result<Vec<u8>, FetchError> {
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(FetchError::Http)?;
-        // The end of the connection alone is no answer: what it brought may still be unread.
+        // The end of the connection alone is not a response: bytes may still be unread.
         let driving = async {
             let _ = connection.await;
             std::future::pending::<Infallible>().await

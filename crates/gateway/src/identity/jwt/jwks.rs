@@ -8,22 +8,22 @@ use crate::json;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The most keys of a set: a token without a `kid` is tried against each that serves its algorithm.
+/// The maximum number of keys in a set: a token without a `kid` is tried with each that fits its algorithm.
 pub(super) const KEYS_MAX: usize = 32;
-/// The longest name of a key.
+/// The maximum length of a key's name.
 pub(super) const ID_BYTES_MAX: usize = 256;
 
-/// Where a document came from.
+/// The origin of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySetOrigin {
-    /// A file, which can hold secrets.
+    /// A file, which may contain secrets.
     File,
-    /// An address, which publishes.
+    /// A URL, which is public.
     Url,
 }
 
-/// The keys of a set that tokens can be verified by. Others (of a kind not known here, for encryption, too short) are passed
-/// over: a set may hold keys for other readers.
+/// The usable keys of a set. Others (of an unknown kind, for encryption, too short) are skipped: a set may contain
+/// keys for other readers.
 pub(super) fn read(document: &[u8], from: KeySetOrigin) -> Result<Vec<Key>, KeySetError> {
     let members = json::object(document).ok_or(KeySetError::Malformed)?;
     let Some(Value::Array(items)) = members.get("keys") else {
@@ -66,7 +66,7 @@ fn key(item: &Map<String, Value>, from: KeySetOrigin) -> Option<Key> {
     Some(key)
 }
 
-/// Why a document is no set of keys.
+/// Why a document is not a key set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySetError {
     Malformed,

@@ -44,7 +44,8 @@ impl Drop for Refreshing {
 
 /// An issuer with its keys loaded, and the task that keeps them fresh.
 ///
-/// A file has to hold a usable key now. An address may be down: its tokens are refused until it answers, and a warning says so.
+/// A file must contain a usable key now. A URL may be down: its tokens are refused until it answers, and a warning is
+/// logged.
 pub(super) async fn start(
     issuer: Issuer,
     clock: &Arc<dyn Clock>,

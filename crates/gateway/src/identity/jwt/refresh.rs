@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a file is looked at.
+/// How often a file is checked.
 const FILE_EVERY: Duration = Duration::from_secs(5);
 const FILE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Where a set is loaded from.
+/// The source of a key set.
 pub(super) enum KeySetSource {
     File(PathBuf),
     Url { url: Box<Url>, fetcher: Box<Fetcher> },
@@ -55,7 +55,7 @@ impl KeySetSource {
         Ok(Self::Url { url: Box::new(url), fetcher })
     }
 
-    /// For how long a set from here is believed.
+    /// How long a set from this source is used.
     pub(super) fn stale_max(&self) -> Option<Duration> {
         match self {
             Self::File(_) => None,
@@ -77,7 +77,7 @@ impl KeySetSource {
         }
     }
 
-    /// The keys that are there now. A set without any usable key is an answer too: an issuer may withdraw them all.
+    /// The current keys. A set without usable keys is valid too: an issuer may withdraw all of them.
     pub(super) async fn load(&self, clock: &dyn Clock) -> Result<Vec<Key>, LoadError> {
         match self {
             Self::File(path) => {
@@ -102,7 +102,7 @@ impl fmt::Display for KeySetSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            // A query may hold what is no log's business.
+            // A query may contain secrets, which do not belong in logs.
             Self::Url { url, .. } => url.address.split('?').next().unwrap_or_default().fmt(f),
         }
     }
@@ -115,7 +115,7 @@ fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     if bytes as u64 > FILE_BYTES_MAX { Err(LoadError::TooLarge) } else { Ok(document) }
 }
 
-/// Loads the set now and then, and soon where somebody wants a newer one. The last load began at `begun_at`.
+/// Refreshes the set regularly, and soon if a newer one is requested. The last load began at `begun_at`.
 pub(super) async fn keep_fresh(
     keys: Arc<Keys>,
     place: KeySetSource,
