@@ -1,8 +1,7 @@
-//! The floor: an append-only log with group commit, and nothing else.
+//! The baseline: an append-only log with group commit, and nothing else.
 //!
-//! What lives here: one thread that writes whatever has gathered, syncs once, and answers everybody. It keeps no index,
-//! refuses nothing and finds nothing; no store that does can be faster. What must never: anything that a durable log
-//! could do without.
+//! One thread writes what has gathered, syncs once, and answers everybody. It has no index, refuses nothing and finds
+//! nothing, so no store can be faster.
 
 use std::fs::File;
 use std::io::Write as _;

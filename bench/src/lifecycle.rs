@@ -1,7 +1,4 @@
-//! Claim and finish, over and over: what a store does all day.
-//!
-//! What lives here: a stream of commands, each with the records of its claim and its finish. What must never: time or
-//! randomness; a run is the same every time.
+//! Claim and finish, over and over: what a store does all day. A run is the same every time.
 
 use crate::sample::{self, NOW, TICKET};
 use semel_core::classify::Ending;

@@ -1,6 +1,4 @@
-//! `cargo xtask bench`: the benchmarks.
-//!
-//! What lives here: the call. What must never: a benchmark; those are in `bench/benches/` and `bench/examples/`.
+//! `cargo xtask bench`: runs the benchmarks in `bench/benches/` and `bench/examples/`.
 
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};

@@ -1,7 +1,4 @@
-//! Calls to cargo and git.
-//!
-//! What lives here: how a child process is started, from the repository's root and without standard input.
-//! What must never: what its answer means.
+//! Calls to cargo and git, from the repository's root and without standard input.
 
 use std::ffi::OsString;
 use std::io;

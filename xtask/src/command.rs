@@ -1,7 +1,4 @@
-//! The table of commands.
-//!
-//! What lives here: each command's name, its one line of help, and how a failure becomes an exit code.
-//! What must never: what a command does.
+//! The table of commands: their names, their help, and how a failure becomes an exit code.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,4 @@
-//! `cargo xtask mutants`: changes the code in small ways and asks whether a test notices.
-//!
-//! What lives here: which files are worth it by default. What must never: a list of mutants to forgive.
+//! `cargo xtask mutants`: makes small changes to the code and checks that a test fails.
 
 use crate::cargo;
 use crate::command::Failure;

@@ -1,7 +1,4 @@
-//! Steps, their times and the summary at the end.
-//!
-//! What lives here: running one step after the other, whatever the earlier ones said.
-//! What must never: what a step checks.
+//! Runs steps one after the other, even after a failure, and prints their times and a summary.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,5 @@
-//! Which tests a run of `cargo xtask test` includes.
-//!
-//! What lives here: what `--fast` leaves out, and how cargo and the reader are told. What must never: a fast run that could
-//! be taken for a full one.
+//! Which tests `cargo xtask test` runs. A `--fast` run says what it leaves out, so that nobody takes it for a full
+//! one.
 
 use crate::command::Failure;
 use crate::workspace::{Package, Workspace};

@@ -1,6 +1,4 @@
-//! Processes that are measured, and what they use up.
-//!
-//! What lives here: starting, watching and ending them. What must never: one that outlives the benchmark.
+//! Starts and ends the measured processes, and reads what they use. None outlives the benchmark.
 
 use std::error::Error;
 use std::fs;

@@ -1,7 +1,5 @@
-//! What is measured: ways from the clients to the same upstream.
-//!
-//! What lives here: each way, its process, and its turns. What must never: two subjects in one process; CPU is told of
-//! whole processes.
+//! The subjects: ways from the clients to the same upstream. Each is its own process, because CPU time is counted per
+//! process.
 
 use crate::histogram::Histogram;
 use crate::load::Keys;

@@ -1,6 +1,4 @@
-//! The files that are measured.
-//!
-//! What lives here: copies of filled files, one for each run. What must never: a run that changes what later ones start from.
+//! The measured files: a fresh copy of a filled file for each run.
 
 use crate::filled::{filled, target};
 use std::error::Error;

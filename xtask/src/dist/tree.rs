@@ -1,6 +1,4 @@
-//! The files that are installed, below a folder that stands for `/usr` or a prefix.
-//!
-//! What lives here: which file goes where. What must never: how it is packed.
+//! The installed files, below a folder that stands for `/usr` or a prefix.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

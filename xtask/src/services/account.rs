@@ -1,6 +1,4 @@
 //! The system user that a server runs as.
-//!
-//! What lives here: how a program is started as that user. What must never: a password, or a change to the user.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,5 @@
-//! A private instance from its start to its stop.
-//!
-//! What lives here: what is the same for every kind of server: the lock, the port, the wait for readiness.
-//! What must never: a server that `cargo xtask services` did not start.
+//! The life of a private instance: lock, port, readiness, stop. Servers that `cargo xtask services` did not start are
+//! left alone.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,6 +1,4 @@
-//! What every kind of server has in common.
-//!
-//! What lives here: the trait that a server implements. What must never: anything that only one server needs.
+//! The trait that every server implements.
 
 use super::home::Home;
 

@@ -1,6 +1,4 @@
-//! What is known of a server at the moment, for people and for programs.
-//!
-//! What lives here: the state, its table and its JSON. What must never: a password on the screen.
+//! The state of a server, as a table and as JSON. Passwords are not shown.
 
 use std::fmt::Write as _;
 

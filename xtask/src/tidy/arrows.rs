@@ -1,6 +1,4 @@
-//! Rule: the arrows between our crates run one way.
-//!
-//! What lives here: the table of which crate may know which. What must never: an exception outside that table.
+//! Rule: dependencies between our crates run one way, as this table says.
 
 use super::violation::Violation;
 use crate::workspace::{Dependency, Kind, Package, Workspace};

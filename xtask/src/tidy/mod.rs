@@ -1,7 +1,5 @@
-//! `cargo xtask tidy`: the rules of the house.
-//!
-//! What lives here: the list of rules and their order; each rule is a file of its own, with a test that shows it
-//! failing. What must never: a rule that stops at the first violation, or one that cannot fail.
+//! `cargo xtask tidy`: the project's rules. Each is a file with a test that shows it failing, and each reports all
+//! violations.
 
 mod ambient;
 mod arrows;

@@ -1,6 +1,4 @@
 //! cargo-deny: one pinned version, built once below `target/tools`.
-//!
-//! What lives here: where it is, and how it gets there. What must never: what it checks.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,4 @@
-//! Libraries of other languages, each in a place of its own below `target/`.
-//!
-//! What lives here: how they get there, and how it is known that they are the ones asked for. What must never: a version
-//! that no committed file names, or a place outside of `target/`.
+//! Libraries of other languages, below `target/`, in the versions that committed files name.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,4 @@
-//! Programs of the system.
-//!
-//! What lives here: the programs by name, and the Debian package of each. What must never: an installation that was not
-//! announced, or a system without apt that is left guessing what to install.
+//! System programs, and the Debian package of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

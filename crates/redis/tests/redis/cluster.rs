@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 const BOUNDED: Duration = Duration::from_mins(1);
 
-/// Claims and finishes, however often the cluster has to be asked; what is in doubt is read again, as the engine does.
+/// Claims and finishes, with as many tries as the cluster needs; after an ambiguous error it reads again, like the
+/// engine.
 async fn run(store: &Store, number: u64) {
     let claim = claimed(number);
     let done = finished(&claim, "paid");

@@ -1,7 +1,4 @@
-//! PostgreSQL: the server that tests write to, and a standby of it.
-//!
-//! What lives here: how data is made, and how a server is started, asked and stopped. What must never: a setting that
-//! makes it forget a commit; the tests are about what survives.
+//! PostgreSQL: the server that tests write to, and a standby of it. No setting lets it lose a commit.
 
 mod programs;
 mod standby;

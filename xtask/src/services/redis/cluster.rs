@@ -1,6 +1,4 @@
-//! A cluster of six: three servers that take writes, each with a replica.
-//!
-//! What lives here: how they are started together. What must never: a cluster that is handed to tests before every server of it agrees.
+//! A cluster of six: three servers that take writes, each with a replica. It is ready when all of them agree.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
