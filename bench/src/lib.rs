@@ -81,7 +81,8 @@ pub struct Cost {
     pub calls: usize,
 }
 
-/// Runs `work`, and tells what it took on this thread. Everything is zero unless [`Counting`] is the global allocator.
+/// Runs `work`, and returns what it allocated on this thread. Everything is zero unless [`Counting`] is the global
+/// allocator.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = NOW.get();
     PEAK.set(before);

@@ -34,7 +34,7 @@ fn spread(number: u64, salt: u64) -> [u8; 32] {
 /// The claim of the `number`th command.
 ///
 /// # Panics
-/// Where a key never seen is not run, which would be news.
+/// If a new key is not run, which would be a bug.
 pub fn claim(number: u64) -> Write {
     claim_at(number, NOW)
 }
@@ -61,7 +61,7 @@ pub fn claim_at(number: u64, now: Time) -> Write {
 /// The finish of a claim.
 ///
 /// # Panics
-/// Where an owner may not finish its own attempt, which would be news.
+/// If an owner may not finish its own attempt, which would be a bug.
 pub fn finish(claim: &Write) -> Write {
     finish_at(claim, NOW)
 }

@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// It could not do its work, for this reason: exit code 1.
     Stopped(String),
-    /// It did its work and has already told what is wrong: exit code 1, nothing more to print.
+    /// It has already reported what is wrong: exit code 1, nothing more to print.
     Reported,
 }
 

@@ -41,7 +41,7 @@ impl Package {
 pub(crate) struct Dependency {
     /// The package it means.
     pub(crate) package: String,
-    /// The name it goes by in the manifest.
+    /// Its name in the manifest.
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }

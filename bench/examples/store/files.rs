@@ -19,7 +19,7 @@ impl Scratch {
         self.0.join("bare.log")
     }
 
-    /// A file of its own, with so many finished commands in it.
+    /// A separate file with this many finished commands.
     pub(crate) fn file(&self, runtime: &Runtime, records: u64) -> Result<PathBuf, Box<dyn Error>> {
         let path = self.0.join(format!("{records}.db"));
         if records > 0 {

@@ -78,7 +78,7 @@ fn ask(release: &Release, arguments: &[&str]) -> Result<String, String> {
     cargo::capture(command)
 }
 
-/// Copies a file, with these rights whoever's it was.
+/// Copies a file, with these rights, whoever owned it.
 pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     let bytes = fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?;
     write_bytes(to, &bytes, mode)

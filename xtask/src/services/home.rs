@@ -98,7 +98,7 @@ fn substitute(services: &Path) -> PathBuf {
     Path::new(OPEN_TO_ALL).join(format!("semel{name}"))
 }
 
-/// Creates a folder where anybody may create one, and refuses one that somebody else has created.
+/// Creates a folder in a place open to everybody, and refuses one that another user has created.
 fn create_own(folder: &Path) -> Result<(), String> {
     match fs::create_dir(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {

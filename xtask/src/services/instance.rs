@@ -58,7 +58,7 @@ impl<'a> Instance<'a> {
         {
             return Ok((running, version, false));
         }
-        // A process that nobody can connect to, or that belongs to another server, is of no use to anybody.
+        // A process that does not answer, or that belongs to another server, is of no use.
         if instance.pid()?.is_some() {
             server.stop(&instance.home)?;
         }
@@ -107,7 +107,7 @@ impl<'a> Instance<'a> {
         fs::read_to_string(self.home.path("port")).ok()?.trim().parse().ok()
     }
 
-    /// The port of the last time, so that a URL stays good; another one if somebody else has that port now.
+    /// The last port, so that a URL stays valid; another one if that port is in use now.
     fn choose_port(&self) -> Result<u16, String> {
         let bind =
             |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|socket| socket.local_addr());

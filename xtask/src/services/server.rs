@@ -16,7 +16,7 @@ pub(crate) trait Server: Sync {
     /// The Debian packages that are not installed yet.
     fn missing_packages(&self) -> Vec<&'static str>;
 
-    /// The server that a private instance of this one follows or stands in front of.
+    /// The server that a private instance of this one follows or is in front of.
     fn needs(&self) -> Option<&'static dyn Server> {
         None
     }

@@ -15,7 +15,7 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-tx",
 ];
 
-/// What each crate may depend on. The core knows nobody; a store needs only the core; only the gateway wires parts.
+/// What each crate may depend on. The core depends on none; a store needs only the core; only the gateway wires parts.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-core", &[]),
     ("semel", &["semel-core"]),
@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-testkit", &["semel-core", "semel"]),
     ("semel-sim", &["semel-core", "semel"]),
     ("semel-bench", STORES_AND_SHELLS),
-    // By the gateway's list of stores, so that it needs none of its own.
+    // Through the gateway's list of stores.
     ("semel-torture", &["semel-core", "semel", "semel-gateway"]),
     ("semel-example-charge", STORES_AND_SHELLS),
     ("xtask", &[]),

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if report.failed() == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Checks every rule, each as a step of its own. `missing` says whether cargo-deny may be built for it.
+/// Checks every rule, each as its own step. `missing` says whether cargo-deny may be built for it.
 pub(crate) fn check(report: &mut Report, missing: Missing) {
     match Workspace::load() {
         Ok(workspace) => {

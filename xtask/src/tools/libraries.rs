@@ -42,7 +42,7 @@ fn provide(folder: &Path, list: &str, install: impl FnOnce() -> Result<(), Strin
     }
     println!("installing {list}");
     install()?;
-    // Last of all: a half-made place has no mark, and is made anew.
+    // Last of all: an incomplete folder has no mark, and is created again.
     fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))
 }
 

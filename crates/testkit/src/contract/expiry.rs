@@ -16,7 +16,7 @@ fn forgetful() -> Policy {
     policy().with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("fit for use")
 }
 
-/// If a sweeper that expires, a sweeper that purges and a request that runs anew meet, exactly one has its way.
+/// If a sweeper that expires, a sweeper that purges and a request that reuses the key meet, exactly one succeeds.
 pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..20 {

@@ -40,7 +40,7 @@ impl Server for Cluster {
         PID_FILE
     }
 
-    /// Makes the cluster anew: nobody keeps anything in it beyond a test.
+    /// Creates a new cluster: it contains nothing that outlives a test.
     fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
         self.stop(home)?;
         for data in (0..SERVERS).map(|number| data(home, number)).filter(|data| data.exists()) {
