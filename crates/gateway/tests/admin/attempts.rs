@@ -1,4 +1,4 @@
-//! What a worker does with the attempt that it claimed.
+//! What a worker does with its attempt.
 
 use super::world::{World, claim, token};
 use semel::archive::rfc3339;

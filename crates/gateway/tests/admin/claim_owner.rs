@@ -1,4 +1,4 @@
-//! Whose a claim is: each token sees its own.
+//! Each token sees its own claims.
 
 use super::client::Reply;
 use super::world::{Attempt, World, claim, token};
@@ -95,7 +95,7 @@ async fn a_successor_of_an_attempt_sees_the_claim() {
     for holder in ["billing", "mail"] {
         assert_eq!(show(&world, holder, &second).await.json()["attempt"], 2, "{holder}");
     }
-    // The first is told the truth about its attempt, and cannot touch the other's.
+    // The first learns the truth about its attempt, and cannot touch the other's.
     let late = post(&world, "billing", &first.at("renew"), &first.with(&json!({}))).await;
     assert_eq!(late.problem(), (409, "CLAIM_LOST".into()));
     let others = post(&world, "billing", &second.at("renew"), &second.with(&json!({}))).await;

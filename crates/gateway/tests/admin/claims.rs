@@ -1,4 +1,4 @@
-//! Claims: one attempt for each command, whoever asks first.
+//! Claims: one attempt per command, for the first worker.
 
 use super::client::Reply;
 use super::world::{World, claim};

@@ -1,4 +1,4 @@
-//! Who is let in, and to what.
+//! Tokens and roles.
 
 use super::world::{World, claim, token};
 use semel::quota::Rate;

@@ -1,4 +1,4 @@
-//! What operators do.
+//! Operators' actions.
 
 use super::client::Ask;
 use super::world::{World, token};
@@ -157,7 +157,7 @@ async fn not_applied_lets_the_next_request_run() {
     let service = Doubtful::on(&world).await;
     let id = service.doubt().await;
     let body = json!({ "outcome": "not-applied", "reason": WHY });
-    // The owner ended the attempt itself: nobody has to be waited for.
+    // The owner ended the attempt itself: no quiet period is needed.
     assert_eq!(world.post(&resolve(&id), &body).await.json()["state"], "FAILED_NOT_REPLAYABLE");
     assert_eq!(service.charge().await.status, 500);
     assert_eq!(service.calls(), 2);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A worker under way, killed for certain when the test ends.
+/// A running worker, killed when the test ends.
 struct Worker {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -92,7 +92,7 @@ async fn a_killed_external_attempt_is_unknown_and_never_repeated() {
         assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
     }
     assert_eq!(ledger(provider.path()), [id.as_str()], "charged once");
-    // The operator looks at the ledger, and every later worker is told.
+    // The operator looks at the ledger, and every later worker gets the result.
     let response = json!({ "status": 201, "body": "paid" });
     let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });
     assert_eq!(world.post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);

@@ -20,7 +20,7 @@ fn gateway(store: &str, upstream: &Upstream) -> Gateway {
     Gateway::start(&["--store", store, "--upstream", &format!("http://{}", upstream.address)])
 }
 
-/// A record that nobody works on any more.
+/// An abandoned record.
 fn record(number: u64) -> (CommandId, Record) {
     static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
     let mut id = [0x5e; 32];

@@ -27,7 +27,7 @@ fn doctor(scratch: &Scratch, more: &[&str]) -> Ran {
     semel(&[&["doctor", "--json", "--store", &scratch.store()], more].concat())
 }
 
-/// Something to look at, which nobody works on any more.
+/// An abandoned record to examine.
 fn left() -> World {
     let mut world = World::new();
     assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
@@ -243,7 +243,7 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     let resolve =
         ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
     let sealed = ["--body", &secret, "--store", &scratch.store(), "--config", &right];
-    // Without the keys nothing is stored unless somebody says that there are none.
+    // Without the keys, nothing is stored unless `--unsealed` is given.
     let refused = semel(&[&resolve[..], &sealed[..4]].concat()).exits(2).err;
     assert!(refused.contains("--config FILE") && refused.contains("--unsealed"), "{refused}");
     semel(&[&resolve[..], &sealed, &["--unsealed"]].concat()).exits(2);

@@ -1,4 +1,4 @@
-//! The way to an admin address: tokens, TLS, and answers that are none.
+//! The connection to an admin address: tokens, TLS, and invalid responses.
 
 use crate::upstream::request;
 use crate::world::{Gateway, Ran, World, command, key, run, semel};
@@ -6,7 +6,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// Answers one request with `said`, and tells what was asked.
+/// Answers one request with `said`, and returns the request.
 pub(crate) fn once(said: String) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));

@@ -1,4 +1,4 @@
-//! What shells, `man` and people are told of the program.
+//! Completions, manual pages and help.
 
 use crate::world::{Scratch, semel};
 use std::process::{Command, Stdio};

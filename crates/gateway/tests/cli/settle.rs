@@ -1,4 +1,4 @@
-//! Settling and letting go, at a gateway and in the store under it while it runs.
+//! Resolving and releasing, at a gateway and in its store while it runs.
 
 use crate::world::{World, key, semel};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What shadow mode has seen, and what to enforce.
+//! The counts of shadow mode, and what to enforce.
 
 use crate::upstream::Upstream;
 use crate::world::{Gateway, Scratch, key, post, semel, send, until};

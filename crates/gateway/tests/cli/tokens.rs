@@ -1,4 +1,4 @@
-//! An admin address that other machines reach: what `semel key token` makes opens it to `semel records`, and nothing else does.
+//! An admin address for other machines: only tokens from `semel key token` open it to `semel records`.
 
 use crate::upstream::Upstream;
 use crate::world::{Gateway, Ran, Scratch, command, key, post, run, semel};
@@ -17,7 +17,7 @@ struct World {
     gateway: Gateway,
     scratch: Scratch,
     _upstream: Upstream,
-    /// How `semel records` is told where it is.
+    /// The flags of `semel records` for it.
     place: Vec<String>,
     reader: String,
     operator: String,
@@ -66,7 +66,7 @@ impl World {
         Self { gateway, scratch, _upstream: upstream, place, reader, operator, worker }
     }
 
-    /// What `semel records` comes to in the hands of whoever holds this token.
+    /// What `semel records` does with this token.
     fn records(&self, token: Option<&str>, arguments: &[&str]) -> Ran {
         let mut asked = command(&["records"]);
         asked.args(arguments).args(&self.place);

@@ -79,7 +79,7 @@ pub(crate) fn run(mut command: Command) -> Ran {
 pub(crate) struct Gateway {
     process: Child,
     pub(crate) address: SocketAddr,
-    /// Where operators find it.
+    /// Its admin address.
     pub(crate) admin: Option<SocketAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! nginx and `HAProxy` in front of the gateway, and what they send again by themselves.
+//! nginx and `HAProxy` in front of the gateway, and what they retry by themselves.
 //!
 //! Both have two ways to the gateway, the first of which loses an answer. They listen on a socket in the file system, so
 //! that no port has to be guessed.
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
-/// A proxy, and what it stands in front of.
+/// A proxy, and what is behind it.
 struct Front {
     _process: Process,
     lossy: Lossy,

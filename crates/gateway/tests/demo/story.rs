@@ -1,4 +1,4 @@
-//! The story, as it is told to a file.
+//! The story, printed to a file.
 
 use crate::world::{World, get};
 use semel_gateway::demo::story::{self, Balance, Totals};

@@ -1,4 +1,4 @@
-//! The endpoints that Stripe's libraries speak with.
+//! The endpoints for Stripe's libraries.
 
 use crate::world::{World, get, send};
 use serde_json::json;

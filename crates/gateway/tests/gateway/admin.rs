@@ -1,4 +1,4 @@
-//! The admin address: who gets in, and to what.
+//! The admin address: tokens and roles.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
@@ -57,7 +57,7 @@ async fn what_a_worker_claimed_is_not_shown_to_clients_of_the_gateway() {
     );
     let stored = sent(Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome), admin).await;
     assert_eq!(stored.status, 200, "{stored:?}");
-    // Not even to whoever has no caller, as the claim has none, and knows its key.
+    // Not even to a client without a caller, like the claim, that knows its key.
     let path = format!("/operations/{id}");
     for ask in [Ask::get(&path), Ask::get(&path).key(KEY)] {
         let reply = sent(ask, gateway.address).await;

@@ -1,4 +1,4 @@
-//! Asking the service before a replay whether its caller may still have it.
+//! Asking the service whether a caller may still get a replay.
 
 use crate::world::{Gateway, Scratch, World, charge};
 use semel_test_support::Reply;

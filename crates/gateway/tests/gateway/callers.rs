@@ -1,4 +1,4 @@
-//! Nobody gets what another was answered, whatever they write into their requests.
+//! No caller gets another's response, whatever a request contains.
 
 use crate::world::{KEY, World, within};
 use semel_test_support::Reply;
@@ -11,7 +11,7 @@ fn charge() -> Ask {
     Ask::post("/charges").key(KEY)
 }
 
-/// What the victims were told; a thief is told something else.
+/// The victims' responses; a thief gets another one.
 fn is_not(victims: &[&str], reply: &Reply, trick: &str) {
     assert!(!victims.contains(&reply.text()), "{trick}: {reply:?}");
     assert!(reply.status == 201 || reply.status == 400, "{trick}: {reply:?}");

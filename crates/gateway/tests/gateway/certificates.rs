@@ -1,4 +1,4 @@
-//! Callers that are known by their certificates.
+//! Callers identified by certificates.
 
 use crate::secure::{Authority, Holder};
 use crate::world::{Gateway, KEY, Scratch, until, within};

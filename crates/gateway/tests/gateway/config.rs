@@ -1,4 +1,4 @@
-//! The configuration file: what it promises, what is told about it, and what outranks it.
+//! The configuration file: its guarantees, its messages, and what overrides it.
 
 use crate::world::{Gateway, KEY, Scratch, World, until};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! How it ends when it is asked to, and what is there afterwards.
+//! Shutdown, and what remains afterwards.
 
 use crate::world::{KEY, World, charge, within};
 use semel_test_support::client::Ask;

@@ -1,5 +1,4 @@
-//! Upstreams that do not keep to what was agreed, after a byte of the request has left: nobody can tell what happened, and
-//! nothing is sent again.
+//! Upstreams that fail after a byte of the request was sent: the outcome is unknown, and nothing is sent again.
 
 use crate::world::{KEY, World};
 use semel_test_support::client::Ask;

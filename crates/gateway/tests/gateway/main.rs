@@ -1,5 +1,5 @@
-//! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
-//! it keeps when it is killed.
+//! The program `semel` itself on its own file, between real sockets: its input, its output, and what it keeps when it
+//! is killed.
 
 mod admin;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

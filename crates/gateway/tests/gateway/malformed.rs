@@ -1,4 +1,4 @@
-//! Requests that no rule of HTTP allows, on the wire of the real program.
+//! Malformed requests, sent to the real program.
 
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
 use semel_test_support::upstream::{Act, Upstream, response};

@@ -1,4 +1,4 @@
-//! Once: however many ask, however they spell it, and whoever else asks for something that looks the same.
+//! Once: with any number of requests, in any spelling, beside similar requests of others.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! Operations whose callers are told apart in a way of their own, from the file to the socket.
+//! Operations with their own rules for callers, from the file to the socket.
 
 #[cfg(target_os = "linux")]
 use crate::callers::from;
@@ -84,7 +84,7 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
     assert!(world.send(bearer(charge(), &alice)).await.is_replay());
     assert_eq!(world.calls(), 2);
 
-    // What became of them: to each its own.
+    // Each sees its own operation.
     let (hook, charge) = (status_of(&delivered), status_of(&charged));
     assert_eq!(seen(&world, Ask::get(&hook)).await, (200, None), "the state, to whoever knows the id");
     assert_eq!(seen(&world, Ask::get(&hook).key("evt_2")).await, (200, None));

@@ -1,4 +1,4 @@
-//! What passes from one side to the other, and what was about one connection only.
+//! What is forwarded, and what belongs to one connection only.
 
 use crate::world::{Gateway, KEY, Scratch, World};
 use semel_test_support::client::Ask;

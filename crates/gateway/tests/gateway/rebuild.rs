@@ -1,4 +1,4 @@
-//! Where only the least of a response is kept, its replay is made anew from what the service has.
+//! Responses that are stored in part, and rebuilt from the service.
 
 use crate::world::{World, charge, until};
 use semel_test_support::Reply;

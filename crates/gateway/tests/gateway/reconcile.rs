@@ -1,4 +1,4 @@
-//! A request that ended in doubt: who finds out what became of it, and what its retries get then.
+//! Requests that ended in doubt: how they are resolved, and what their retries get.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel::{Clock as _, SystemClock};
@@ -27,7 +27,7 @@ fn is_probe(seen: &Seen) -> bool {
     seen.line.contains("/effects/")
 }
 
-/// Leaves the first charge in doubt, charges for others, and answers probes as told.
+/// Leaves the first charge in doubt, makes the others, and answers probes as configured.
 fn doubted(answer: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> impl Fn(&Seen) -> Act + Send + Sync {
     move |seen| match seen.header("idempotency-attempt") {
         _ if is_probe(seen) => answer(seen),
@@ -44,7 +44,7 @@ fn probes(world: &World) -> Vec<Seen> {
     world.upstream.seen().into_iter().filter(is_probe).collect()
 }
 
-/// Charges until it is known what became of it.
+/// Charges until the outcome is known.
 async fn settled(world: &World) -> Reply {
     until(async || {
         let reply = world.charge(5).await;

@@ -1,4 +1,4 @@
-//! A new configuration for a gateway that runs.
+//! A new configuration for a running gateway.
 
 use crate::world::{Scratch, Starting, World, until, within};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! Certificates, authorities and secrets whose files have changed under a gateway that runs.
+//! Certificates, authorities and secrets whose files change while a gateway runs.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
@@ -48,7 +48,7 @@ async fn a_reload_rereads_certificates_for_new_connections() {
     });
     upstream.has_seen(2).await;
 
-    // An authority is no longer believed.
+    // An authority is no longer trusted.
     scratch.write("clients.pem", &kept.pem);
     reloaded(&gateway, &scratch, TAKEN).await;
     assert!(ours.send(charge(), to, Some(&alice)).await.is_err(), "of an authority that was taken out");

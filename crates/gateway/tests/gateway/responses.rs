@@ -1,4 +1,4 @@
-//! Responses by the dozen, and clients that do not read them: what the process holds at once.
+//! Many responses, and clients that do not read them: what the process holds at once.
 
 use crate::world::{World, until, within};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! Stored answers that need a key, and keys that are replaced.
+//! Sealed responses, and keys that are replaced.
 
 use crate::world::{Gateway, Scratch};
 use semel_test_support::Reply;

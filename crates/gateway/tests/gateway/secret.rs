@@ -1,4 +1,4 @@
-//! The hashing secret, where it is configured.
+//! A configured hashing secret.
 
 use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
 use semel::secrets::Terms;

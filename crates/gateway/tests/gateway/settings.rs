@@ -1,4 +1,4 @@
-//! Settings of the file that concern the process as a whole, and mistakes as they are told.
+//! Settings of the whole process, and mistakes in them.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};

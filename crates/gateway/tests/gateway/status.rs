@@ -1,5 +1,5 @@
-//! The situations in which a client gets no outcome, as a started gateway tells them. (Those that no flag leads to are shown
-//! with the layer: see its tests `settings` and `table`.)
+//! Every problem that a client can get from a started gateway. (Those that no flag leads to are tested with the layer:
+//! see its tests `settings` and `table`.)
 
 use crate::world::{KEY, World, charge, until, within};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! What operations limit and seal for themselves, over the program itself.
+//! Operations' own quotas and sealing, through the program itself.
 
 use crate::world::{Gateway, Scratch, World, until};
 use semel_test_support::Reply;
@@ -191,7 +191,7 @@ async fn a_gateway_without_keys_warns_about_sealed_responses() {
     assert!(!world.log().contains(told), "whoever has the keys is not warned");
     start(&[]);
     assert!(world.log().contains(told), "{}", world.log());
-    // What a worker reports there is stored as it is, and whoever looks with the keys is told.
+    // What a worker reports there is stored unsealed, which the doctor reports with the keys.
     let mut keyless = Gateway::start(&world.scratch, world.upstream.address, &[]);
     let admin = keyless.admin();
     let claim = Ask::post("/v1/claims").json("{\"operation\":\"job\",\"key\":\"job-1\",\"payload\":1}");

@@ -1,4 +1,4 @@
-//! Callers that are known by tokens, from the file to the socket.
+//! Callers identified by tokens, from the file to the socket.
 
 use crate::world::{KEY, Scratch, World, until};
 use rcgen::{
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
-/// A key pair that nobody uses for anything else.
+/// A key pair for tests only.
 const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
 
 /// Who signs, and by what.

@@ -1,4 +1,4 @@
-//! Tokens that are not believed.
+//! Forged and invalid tokens.
 
 use super::issuers::Folder;
 use super::world::{

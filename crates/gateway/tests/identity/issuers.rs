@@ -1,4 +1,4 @@
-//! Tokens that are believed.
+//! Valid tokens.
 
 use super::world::{
     ED25519_PEM, JWKS, NOW, P256_PEM, P384_PEM, RSA_PEM, SECRET, Signer, alice, base64url, bearer, by_secret,

@@ -1,4 +1,4 @@
-//! Operations whose callers are told apart by rules of their own, beside the default.
+//! Operations with their own rules for callers, beside the default.
 
 use super::key_server::{Answer, KeyServer};
 use super::world::{
@@ -113,7 +113,7 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
             assert!(caller.is_ok() && !callers[..place].contains(caller), "{callers:?}");
         }
     }
-    // Whoever signs says who it is, wherever that is believed.
+    // A token names its caller in every rule that trusts it.
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
     let theirs = own(by([Source::Jwt(vec![by_secret()]), Source::Anonymous]));
     let live = started(by_token(by_secret()), std::slice::from_ref(&theirs)).await.expect("safe settings");

@@ -1,4 +1,4 @@
-//! Traces: the client's is continued, the upstream's is its child, and the spans between are what a collector understands.
+//! Traces: the client's is continued, the upstream's is its child, and a collector understands the spans between.
 
 use crate::world::{KEY, World, charge, until};
 use crate::{repository, run, tools};

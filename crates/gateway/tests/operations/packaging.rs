@@ -1,4 +1,4 @@
-//! What is in `packaging/`: each file is held to by the program that reads it, where that is to be had.
+//! The files in `packaging/`: each is checked by the program that reads it, if that is installed.
 
 use crate::world::Scratch;
 use crate::{repository, run, text, tools};

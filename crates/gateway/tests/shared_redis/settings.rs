@@ -1,4 +1,4 @@
-//! What an operator does to the servers while a gateway runs, and what the gateway and the doctor say about it.
+//! Changes to the servers while a gateway runs, and what the gateway and the doctor report.
 
 use crate::world::{Gateway, Scratch, World, until};
 use semel_test_support::client::Ask;

@@ -1,4 +1,4 @@
-//! What upstreams may answer, and what comes of it.
+//! Responses of upstreams, and what they lead to.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, post, through};
 use semel_gateway::upstream::Options;

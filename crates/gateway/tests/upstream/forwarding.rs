@@ -16,7 +16,7 @@ fn peer(options: Options) -> Options {
     options.client(|_| Some(Client { address: IpAddr::V6(Ipv6Addr::LOCALHOST), is_tls: true }))
 }
 
-/// What a client is told by the whole gateway in front of `url`.
+/// The response of the whole gateway in front of `url`.
 async fn forwarded(url: &str, options: Options, request: Request<semel_http::Body>) -> Reply {
     let outbound = Outbound::new(upstream(url, upstream::Options::default()), peer(options));
     let base = url.trim_end_matches('/').splitn(4, '/').nth(3).map(|base| format!("/{base}"));

@@ -155,7 +155,7 @@ async fn no_more_connections_are_kept_than_allowed() {
         heads.push(crate::world::head(&many, get("/")).await.expect("a head"));
     }
     assert_eq!(slow.connections(), 8, "two of the five were kept");
-    // And none is kept that nobody can use any more.
+    // And no unusable connection is kept.
     ask(&upstream, get("/")).await.expect("an answer");
     drop(upstream);
     has_ended.recv().await.expect("the connection is closed with its pool");

@@ -1,4 +1,4 @@
-//! Whether a byte has left, and what is said of it.
+//! Whether a byte was sent, and what follows from it.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, lost_attempt, post, through, upstream};
 use semel_gateway::upstream::Options;

@@ -1,4 +1,4 @@
-//! Clients that stop in the middle of a body, through the whole gateway: that is their doing, and not the upstream's.
+//! Clients that stop in the middle of a body, through the whole gateway: the client is at fault, not the upstream.
 
 use crate::world::{KEY, Script, layer};
 use semel_gateway::forward::{Inbound, Options, Outbound, Rules};
@@ -12,7 +12,7 @@ use tower_layer::Layer as _;
 /// Short, so that the tests are; nothing here measures it.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// What a client is told that sends this, and then nothing more.
+/// The response to a client that sends this, and then nothing more.
 async fn answer_to(script: &Script, sent: &str) -> String {
     let options = listen::Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),

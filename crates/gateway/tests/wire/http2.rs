@@ -56,7 +56,7 @@ async fn at_the_end_running_requests_are_answered_and_the_client_told_to_go() {
     let hanging = tokio::spawn(send.send_request(post("/hang", "")));
     within(service.arrived.notified()).await;
     let end = tokio::spawn(world.stop());
-    // The socket is closed first: once nobody can connect, the end has begun.
+    // The socket is closed first: when connections are refused, shutdown has begun.
     while TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }
