@@ -96,7 +96,7 @@ async fn see(link: &Link) -> Result<ServerSettings, Error> {
 }
 
 /// Hazards of servers that are named together.
-fn of_several(seen: &[masters::ServerSettings]) -> Option<Hazard> {
+fn of_several(seen: &[masters::ServerInfo]) -> Option<Hazard> {
     if let Some(cause) = masters::rivals(seen) {
         let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
         return Some(danger("redis-two-masters", cause, fix));
