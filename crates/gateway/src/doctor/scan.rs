@@ -164,9 +164,9 @@ fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mu
             are(unsealed.count),
             unsealed.describe()
         );
-        let fix = "nothing seals them any more: keep whoever must not read them from the file. Each is removed after its ttl by \
-                    whoever sweeps the store, and SQLite's free pages and log may hold its bytes for longer. Every node on the \
-                    store, semel records with --store included, needs the keys";
+        let fix = "they stay unsealed: protect the file from readers. Each is removed after its ttl by the sweeper, but SQLite's \
+                   free pages and log may contain its bytes for longer. Every node on the store, including semel \
+                   records with --store, needs the keys";
         found.push(Finding::warning("answers-unsealed", what, fix));
     }
     if let Some(future) = future {

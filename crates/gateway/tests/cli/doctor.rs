@@ -283,7 +283,7 @@ fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
     let warned = doctor(&scratch, &["--config", &after]).exits(0);
     found(&warned, "warning", "answers-unsealed");
     let told = warned.json()["findings"].to_string();
-    assert!(told.contains("2 stored answers are stored as they are"), "{told}");
+    assert!(told.contains("2 stored responses are stored unsealed"), "{told}");
     // What is stored from now on is no reason to warn.
     let gateway = crate::world::Gateway::start(&["--config", &after, "--admin", "127.0.0.1:0"]);
     assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(4)), "{}").status, 201);

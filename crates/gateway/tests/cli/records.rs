@@ -197,7 +197,7 @@ fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
     drop(own);
     let before = std::fs::read(scratch.file()).expect("read");
     let foreign = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
-    assert!(foreign.err.contains("holds no records"), "{foreign:?}");
+    assert!(foreign.err.contains("contains no records"), "{foreign:?}");
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     semel(&["records", "list", "--store", "memory:"]).exits(1);
 }
@@ -253,7 +253,7 @@ fn looking_for_records_initialises_no_store() {
     let config = configured(&scratch, &upstream, "semel.toml", &secret);
     for more in [&[][..], &["--config", &config]] {
         let asked = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
-        assert!(asked.err.contains("no gateway has worked on it yet"), "{asked:?}");
+        assert!(asked.err.contains("no gateway has used it yet"), "{asked:?}");
     }
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     let settings: i64 = rusqlite::Connection::open(scratch.file())

@@ -58,7 +58,7 @@ async fn a_request_that_was_not_prepared_is_refused() {
     for identity in [by_header(), Identity::default(), by([Source::Anonymous])] {
         let rule = live(identity).await;
         let (parts, ()) = http::Request::new(()).into_parts();
-        assert!(rule.callers().identify(&parts).is_err_and(|why| why.to_string().contains("a defect")));
+        assert!(rule.callers().identify(&parts).is_err_and(|why| why.to_string().contains("this is a bug")));
     }
 }
 

@@ -109,7 +109,7 @@ whole! {
     a_carriage_return_in_the_request_line: "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", "400", "request line";
     a_handshake_of_tls: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400", "request line";
     nothing_but_empty_lines: "\r\n\r\n\r\n\r\n\r\n", "400", "empty lines";
-    a_head_without_end: format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(70_000)), "431", "longer";
+    a_head_without_end: format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(70_000)), "431", "headers are too long";
     too_many_headers: format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(100)), "431", "too many header";
 }
 

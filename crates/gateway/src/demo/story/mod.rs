@@ -56,8 +56,8 @@ pub async fn play(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     let mut voice = Voice::new(out, stage.pace, stage.has_colour);
     voice.say("")?;
     voice.title("Eight customers, one bad afternoon").await?;
-    voice.say("A shop charges eight customers, once each. The network loses responses, people")?;
-    voice.say("click twice, programs crash. All of this is real HTTP over real sockets.")?;
+    voice.say("A shop charges eight customers, once each. The network loses responses,")?;
+    voice.say("people click twice, programs crash. All of it is real HTTP on real sockets.")?;
     voice.say("")?;
     voice.say(&format!("payments  http://{:<21}  charges for every request", stage.upstream.to_string()))?;
     voice.say(&format!("semel     http://{:<21}  in front of it", gateway.to_string()))?;
