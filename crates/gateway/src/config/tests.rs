@@ -161,7 +161,7 @@ fn a_value_of_the_wrong_type_is_reported_with_the_expected_one() {
         "2:11",
         &["`methods`: expected a list", "found a string"],
     );
-    one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "from 1 on"]);
+    one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "of 1 or more"]);
     one_mistake("operation = 3\n", "1:13", &["`operation`: expected a list", "found a whole number"]);
     one_mistake(
         "listen = \"127.0.0.1:80\"\n",
@@ -210,7 +210,7 @@ fn a_route_that_no_request_reaches_is_a_mistake() {
     one_mistake(
         &format!("{open}[[operation]]\npath = \"/b\"\n"),
         "5:8",
-        &["POST /b never comes here", "name only the methods that are left"],
+        &["POST /b never matches this operation", "name only the methods that are left"],
     );
     parsed(&format!("{open}[[operation]]\npath = \"/b\"\nmethods = [\"DELETE\"]\n"));
     parsed(&format!("[[operation]]\npath = \"/a/7\"\n{one}"));
@@ -220,7 +220,7 @@ fn a_route_that_no_request_reaches_is_a_mistake() {
 #[test]
 fn two_operations_of_one_name_are_a_mistake() {
     let text = "[[operation]]\nname = \"pay\"\npath = \"/a\"\n[[operation]]\nname = \"pay\"\npath = \"/b\"\n";
-    one_mistake(text, "5:8", &["called `pay` already", "its own name"]);
+    one_mistake(text, "5:8", &["already named `pay`", "its own name"]);
     for (path, name) in [("/a", "POST /b"), ("/a/{id}", "POST /a/{id}"), ("/a", "DELETE /a")] {
         let text = format!("[[operation]]\npath = \"{path}\"\nname = \"{name}\"\n");
         let told = [name, "is the name of the records of that route", "not a method and a path"];
@@ -254,7 +254,7 @@ fn a_missing_secret_is_reported_and_one_in_the_file_is_not_repeated() {
 
 #[test]
 fn a_file_that_is_named_wrongly_is_one_mistake() {
-    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone", "or neither"]);
+    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["only `tls_cert` is set", "or neither"]);
     one_mistake(
         "[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n",
         "2:12",
@@ -282,7 +282,7 @@ fn settings_that_trust_the_wrong_callers_are_mistakes() {
     one_mistake(
         "[identity]\nsources = [\"header:x-user\"]\n",
         "2:1",
-        &["`x-user` is to be believed, but from no address", "Name the addresses of the proxy"],
+        &["`x-user` identifies callers, but no address is trusted", "Name the addresses of the proxy"],
     );
     one_mistake(
         "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"0.0.0.0/0\"]\n",
@@ -334,7 +334,7 @@ fn class_local_is_a_mistake_in_a_gateway() {
     one_mistake("[defaults]\nkey_from = [\"fingerprint\"]\n", "2:1", &["2 to 16 parts"]);
     one_mistake("[defaults]\nfingerprint_headers = [\"Date\"]\n", "2:24", &["cannot be fingerprinted"]);
     one_mistake("[defaults]\nfingerprint_exclude = [\"a\"]\n", "2:24", &["is not a JSON pointer"]);
-    one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is no status"]);
+    one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is not a status"]);
     one_mistake("[defaults]\nstatuses = { 500 = \"fine\" }\n", "2:20", &["\"not-applied\""]);
     one_mistake("[defaults]\nmismatch_status = 400\n", "2:1", &["write 422 or 409"]);
     one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is not a rate", "\"100/1m\""]);

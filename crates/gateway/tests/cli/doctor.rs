@@ -288,7 +288,7 @@ fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
     let gateway = crate::world::Gateway::start(&["--config", &after, "--admin", "127.0.0.1:0"]);
     assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(4)), "{}").status, 201);
     let warned = doctor(&scratch, &["--config", &after]).exits(0).json();
-    assert!(warned["findings"].to_string().contains("2 stored answers"), "{warned}");
+    assert!(warned["findings"].to_string().contains("2 stored responses"), "{warned}");
     assert_eq!(warned["sealed"], 1);
 }
 

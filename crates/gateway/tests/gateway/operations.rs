@@ -302,7 +302,11 @@ async fn a_reload_changes_an_operations_rule_and_a_bad_one_changes_nothing() {
 
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"header:x-user\"]\n");
     until(async || world.log().contains("the configuration has mistakes").then_some(())).await;
-    assert!(world.log().contains("`x-user` is to be believed, but from no address"), "{}", world.log());
+    assert!(
+        world.log().contains("`x-user` identifies callers, but no address is trusted"),
+        "{}",
+        world.log()
+    );
     assert!(is_let_in().await, "the old one holds on");
 
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"api-key:x-api-key\"]\n");
@@ -320,9 +324,8 @@ async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start(
     let mut world = World::configured(terms, charged).await;
     world.gateway.kill();
     let said = world.gateway.said();
-    let told = |path: &str| {
-        said.contains(&format!("note: requests to {path} without anything that identifies their caller"))
-    };
+    let told =
+        |path: &str| said.contains(&format!("note: requests to {path} that do not identify their caller"));
     assert!(told("/partners") && !told("/sales"), "{said}");
 }
 

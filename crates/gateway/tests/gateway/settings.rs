@@ -233,7 +233,7 @@ fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
         (
             "[[operation]]\npath = \"/{*all}\"\n[[operation]]\npath = \"/charges\"\n",
             "4:8",
-            "POST and PATCH /charges never comes here",
+            "POST and PATCH /charges never matches this operation",
             "put this operation before the other",
         ),
         (
@@ -245,7 +245,7 @@ fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
         (
             "[identity]\nsources = [\"header:x-user\"]\n",
             "2:1",
-            "`x-user` is to be believed, but from no address",
+            "`x-user` identifies callers, but no address is trusted",
             "Name the addresses of the proxy",
         ),
         (

@@ -139,10 +139,10 @@ fn a_missing_or_exposed_secret_is_a_mistake() {
         &["NOWHERE, named by `authorization`, is not set"],
     );
     let inline = with("x-api-key = \"hunter2\"");
-    one_mistake(&inline, "3:25", &["`x-api-key` says who is asking", "env:NAME or file:PATH"]);
+    one_mistake(&inline, "3:25", &["`x-api-key` contains a credential", "env:NAME or file:PATH"]);
     assert!(!mistakes(&inline)[0].contains("hunter2"));
-    one_mistake(&with("host = \"x\""), "3:13", &["`host` is not for you to set"]);
-    one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` is not for you"]);
+    one_mistake(&with("host = \"x\""), "3:13", &["`host` cannot be set"]);
+    one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` cannot be set"]);
     one_mistake(&with("x-a = 7"), "3:19", &["found a whole number"]);
 
     let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\nanswer = \"nothing\"\n";
@@ -178,7 +178,7 @@ fn an_answer_of_two_meanings_or_of_none_is_told() {
     one_mistake(
         &probe("not_applied = [404, 200]\n"),
         "3:1",
-        &["a 200 would say both", "applied_if and not_applied_if"],
+        &["status 200 would mean both", "applied_if and not_applied_if"],
     );
     one_mistake(&probe("applied = []\n"), "3:1", &["no response would ever mean that it happened"]);
     for status in [401, 403, 408, 429, 500, 503] {
@@ -186,7 +186,7 @@ fn an_answer_of_two_meanings_or_of_none_is_told() {
         one_mistake(&text, "3:16", &["says nothing about the outcome of an operation", "remove it"]);
     }
     one_mistake(&probe("applied = [\"200\"]\n"), "3:12", &["a probe cannot use this status", "200 to 499"]);
-    one_mistake(&probe("applied_if = { status = \"x\" }\n"), "3:16", &["`status` is no JSON pointer"]);
+    one_mistake(&probe("applied_if = { status = \"x\" }\n"), "3:16", &["`status` is not a JSON pointer"]);
     one_mistake(
         &probe("applied_if = { \"/a\" = 1.5 }\n"),
         "3:23",
@@ -223,12 +223,12 @@ fn unsafe_durations_are_mistakes() {
     one_mistake(
         &probe("give_up_after = \"1m\"\n"),
         "3:1",
-        &["given up after 1m, before", "longer than 101s"],
+        &["the probe ends after 1m, before", "longer than 101s"],
     );
     one_mistake(
         &probe("quiet = \"2h\"\ngive_up_after = \"1h\"\n"),
         "4:1",
-        &["given up after 1h", "longer than 2h"],
+        &["the probe ends after 1h", "longer than 2h"],
     );
     one_mistake(
         &probe("pause_min = \"1h\"\n"),

@@ -104,7 +104,7 @@ fn an_operations_tenant_that_cannot_be_told_is_told_at_its_line() {
     one_mistake(
         &operation("tenant = \"header:x-org\""),
         "3:1",
-        &["`x-org` is to be believed, but from no address"],
+        &["`x-org` identifies callers, but no address is trusted"],
     );
     one_mistake(
         &format!("{}{jwt}", operation("callers = [\"anonymous\"]")),
@@ -169,7 +169,7 @@ fn callers_of_what_is_not_protected_are_of_no_use() {
     one_mistake(
         &operation("key = \"off\"\ncallers = [\"anonymous\"]"),
         "4:1",
-        &["callers has no use", "set key"],
+        &["callers has no effect", "set key"],
     );
 }
 

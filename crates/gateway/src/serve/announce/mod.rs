@@ -235,7 +235,7 @@ mod tests {
         };
         let (text, warning) = warned("address = \"0.0.0.0:9090\"\n");
         assert_eq!(text, "http://0.0.0.0:9090 (by token: ops)");
-        assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
+        assert!(warning.contains("danger: tokens and responses cross the network in the clear"), "{warning}");
         let pem = crate::config::tests::pem::Pem::new();
         let tls = pem.tls();
         let (text, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
@@ -255,7 +255,7 @@ mod tests {
             text_of(&plan, store)
         };
         let header = "[[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
-        let danger = "danger: what [[otlp.header]] holds crosses the network in the clear";
+        let danger = "danger: the values of [[otlp.header]] cross the network in the clear";
         for (endpoint, header, is_dangerous) in [
             ("http://collector:4318", header, true),
             ("http://192.0.2.1:4318/base", header, true),
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(sealed(&plan), "stored responses can be read only with a key of [sealing]");
         let chosen = format!("{config}[sealing]\nseals = \"chosen\"\n");
         let besides = "what workers, probes and operators report; other responses are stored unsealed";
-        assert_eq!(sealed(&planned(&chosen)), format!("the answers of card, and {besides}"));
+        assert_eq!(sealed(&planned(&chosen)), format!("responses of card, and {besides}"));
         assert_eq!(sealed(&planned(&chosen.replace("kept = \"sealed\"\n", ""))), format!("only {besides}"));
     }
 
