@@ -31,7 +31,7 @@ fn report(store: &str, single: f64, batched: f64) {
     println!("{store:>10} {single:>11.0} µs/m {batched:>11.0} µs/m {:>7.1}×", single / batched);
 }
 
-/// Messages that nobody has seen.
+/// Messages that were never seen.
 fn messages(next: &mut u64, count: usize) -> Result<Vec<Message>, Failed> {
     let mut made = Vec::with_capacity(count);
     for _ in 0..count {

@@ -1,8 +1,7 @@
-//! The floor: an append-only log with group commit, and nothing else.
+//! The baseline: an append-only log with group commit, and nothing else.
 //!
-//! What lives here: one thread that writes whatever has gathered, syncs once, and answers everybody. It keeps no index,
-//! refuses nothing and finds nothing; no store that does can be faster. What must never: anything that a durable log
-//! could do without.
+//! One thread writes what has gathered, syncs once, and answers everybody. It has no index, refuses nothing and finds
+//! nothing, so no store can be faster.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -29,7 +28,7 @@ impl BareLog {
     /// Begins a log in a new file.
     ///
     /// # Errors
-    /// Where the file cannot be made.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> std::io::Result<Self> {
         let file = File::create(path)?;
         let (queue, appends) = mpsc::channel();
@@ -40,7 +39,7 @@ impl BareLog {
     /// Appends `bytes`; ends once they are on the disk.
     ///
     /// # Panics
-    /// Where the disk fails: a floor that moves measures nothing.
+    /// If the disk fails: the baseline would be wrong.
     pub async fn append(&self, bytes: Vec<u8>) {
         let (done, is_done) = oneshot::channel();
         let queue = self.queue.as_ref().expect("open until it is dropped");
@@ -71,7 +70,7 @@ fn write(mut file: File, appends: &mpsc::Receiver<Append>) {
         file.sync_data().expect("the disk keeps it");
         buffer.clear();
         for done in waiting.drain(..) {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = done.send(());
         }
     }

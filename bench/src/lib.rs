@@ -1,8 +1,8 @@
-//! What Semel costs, counted.
+//! What Semel costs.
 //!
-//! What lives here: an allocator that counts, for tests that hold the core to what it says it takes, the floor that
-//! stores are measured against ([`barelog`]), the [`sample`] records that are measured, and the loop that measures ([`meter`]).
-//! What must never: a timed assertion. Speed is measured by benchmarks and reported as ratios.
+//! **What lives here**: an allocator that counts, for tests of the core's memory use; the baseline for stores
+//! ([`barelog`]); the [`sample`] records; and the measuring loop ([`meter`]). **What must never**: a timed assertion.
+//! Speed is measured by benchmarks and reported as ratios.
 
 pub mod barelog;
 pub mod lifecycle;
@@ -81,7 +81,8 @@ pub struct Cost {
     pub calls: usize,
 }
 
-/// Runs `work`, and tells what it took on this thread. Everything is zero unless [`Counting`] is the global allocator.
+/// Runs `work`, and returns what it allocated on this thread. Everything is zero unless [`Counting`] is the global
+/// allocator.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = NOW.get();
     PEAK.set(before);

@@ -1,7 +1,4 @@
-//! Claim and finish, over and over: what a store does all day.
-//!
-//! What lives here: a stream of commands, each with the records of its claim and its finish. What must never: time or
-//! randomness; a run is the same every time.
+//! Claim and finish, over and over: what a store does all day. A run is the same every time.
 
 use crate::sample::{self, NOW, TICKET};
 use semel_core::classify::Ending;
@@ -37,7 +34,7 @@ fn spread(number: u64, salt: u64) -> [u8; 32] {
 /// The claim of the `number`th command.
 ///
 /// # Panics
-/// Where a key never seen is not run, which would be news.
+/// If a new key is not run, which would be a bug.
 pub fn claim(number: u64) -> Write {
     claim_at(number, NOW)
 }
@@ -64,7 +61,7 @@ pub fn claim_at(number: u64, now: Time) -> Write {
 /// The finish of a claim.
 ///
 /// # Panics
-/// Where an owner may not finish its own attempt, which would be news.
+/// If an owner may not finish its own attempt, which would be a bug.
 pub fn finish(claim: &Write) -> Write {
     finish_at(claim, NOW)
 }

@@ -1,6 +1,4 @@
-//! Tasks that do one command after another, and how long each took.
-//!
-//! What lives here: the loop, and the figures that every benchmark draws from it. What must never: what is measured.
+//! Tasks that run one command after another, and the figures that every benchmark derives from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

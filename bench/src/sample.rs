@@ -35,10 +35,10 @@ pub fn stamp(now: Time) -> Stamp<'static> {
     Stamp::new(now, "gateway-7f9c", "")
 }
 
-/// The payment's record while it is under way: one history entry.
+/// The payment's record while it runs: one history entry.
 ///
 /// # Panics
-/// Where a key never seen is not run, which would be news.
+/// If a new key is not run, which would be a bug.
 pub fn processing() -> Record {
     match machine::decide(Found::Nothing, &command(), TICKET, stamp(NOW)) {
         Decision::Run(write) => write.next,
@@ -49,7 +49,7 @@ pub fn processing() -> Record {
 /// The payment's record once it is done: 1 KiB of body, six headers, two history entries.
 ///
 /// # Panics
-/// Where an owner may not finish its own attempt, which would be news.
+/// If an owner may not finish its own attempt, which would be a bug.
 pub fn succeeded() -> Record {
     let headers = [
         ("content-type", "application/json"),

@@ -54,7 +54,7 @@ fn shapes() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_json_body_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
+fn a_json_body_needs_at_most_twice_its_size_in_memory() {
     for (shape, body) in shapes() {
         let (_, Cost { bytes_max: peak, calls }) =
             measure(|| fingerprint("application/json", body.as_bytes()));
@@ -65,7 +65,7 @@ fn a_json_body_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
 }
 
 #[test]
-fn a_form_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
+fn a_form_needs_at_most_twice_its_size_in_memory() {
     for (shape, body) in [
         ("one name", "a&".repeat(500_000)),
         ("two names", "b&a&".repeat(250_000)),
@@ -97,7 +97,7 @@ fn a_multipart_body_takes_a_constant_beside_itself() {
 const HEAD: usize = 1 << 20;
 
 #[test]
-fn a_part_or_a_content_type_of_nothing_but_parameters_takes_a_constant() {
+fn a_part_with_many_parameters_needs_constant_memory() {
     let parameters = |times| ";a=b".repeat(times);
     let numbered = |times: u32| (0..times).fold(String::new(), |text, n| text + &format!(";{n:x}=b"));
     let part = |disposition: &str, content_type: &str| {

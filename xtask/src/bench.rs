@@ -1,6 +1,4 @@
-//! `cargo xtask bench`: the benchmarks.
-//!
-//! What lives here: the call. What must never: a benchmark; those are in `bench/benches/` and `bench/examples/`.
+//! `cargo xtask bench`: runs the benchmarks in `bench/benches/` and `bench/examples/`.
 
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
@@ -47,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     cargo::pass_through(command)
 }
 
-/// A benchmark that takes options of its own, and prints a table.
+/// A benchmark with its own options, which prints a table.
 fn example(name: &str, options: &[String], servers: &TestServers) -> Result<(), Failure> {
     let mut command = cargo::cargo();
     servers.hand_to(&mut command);
@@ -56,7 +54,7 @@ fn example(name: &str, options: &[String], servers: &TestServers) -> Result<(), 
     cargo::pass_through(command)
 }
 
-/// Semel beside other libraries, which only this workspace of its own depends on.
+/// Semel beside other libraries, which only this separate workspace depends on.
 fn peers(options: &[String], servers: &TestServers) -> Result<(), Failure> {
     let root = cargo::root();
     let mut command = cargo::cargo();

@@ -1,7 +1,4 @@
-//! Calls to cargo and git.
-//!
-//! What lives here: how a child process is started, from the repository's root and without standard input.
-//! What must never: what its answer means.
+//! Calls to cargo and git, from the repository's root and without standard input.
 
 use std::ffi::OsString;
 use std::io;
@@ -126,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_ended_and_one_that_fails_says_why() {
+    fn a_hanging_command_is_ended_and_a_failing_one_says_why() {
         let shell = |script: &str| {
             let mut command = program("sh");
             command.args(["-c", script]);

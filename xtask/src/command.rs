@@ -1,7 +1,4 @@
-//! The table of commands.
-//!
-//! What lives here: each command's name, its one line of help, and how a failure becomes an exit code.
-//! What must never: what a command does.
+//! The table of commands: their names, their help, and how a failure becomes an exit code.
 
 use std::fmt::Write as _;
 
@@ -14,7 +11,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// It could not do its work, for this reason: exit code 1.
     Stopped(String),
-    /// It did its work and has already told what is wrong: exit code 1, nothing more to print.
+    /// It has already reported what is wrong: exit code 1, nothing more to print.
     Reported,
 }
 

@@ -1,7 +1,6 @@
-//! `cargo xtask crash`: kills processes in the middle of commands, and audits what is left.
+//! `cargo xtask crash`: kills processes in the middle of commands, and audits the result.
 //!
-//! What lives here: the calls, and the server that `--store postgres` means. What must never: what is killed and what is checked; that
-//! is `torture/`, and `crates/tx/tests` for local commands and the patterns.
+//! The programs are in `torture/`, and in `crates/tx/tests` for local commands and the patterns.
 
 use crate::cargo;
 use crate::command::Failure;

@@ -1,6 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target for a while, or one of them.
-//!
-//! What lives here: which targets there are (from `fuzz/Cargo.toml`) and for how long. What must never: a target.
+//! `cargo xtask fuzz`: runs every fuzz target of `fuzz/Cargo.toml` for a while, or one of them.
 
 use crate::cargo;
 use crate::command::Failure;

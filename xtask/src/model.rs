@@ -1,6 +1,4 @@
-//! `cargo xtask model`: the model checker, with optimisation.
-//!
-//! What lives here: the call. What must never: what is explored; that is `sim/`.
+//! `cargo xtask model`: runs the model checker of `sim/`, optimised.
 
 use crate::cargo;
 use crate::command::Failure;

@@ -1,11 +1,9 @@
-//! `cargo xtask mutants`: changes the code in small ways and asks whether a test notices.
-//!
-//! What lives here: which files are worth it by default. What must never: a list of mutants to forgive.
+//! `cargo xtask mutants`: makes small changes to the code and checks that a test fails.
 
 use crate::cargo;
 use crate::command::Failure;
 
-/// Where a wrong line means a second effect: the state machine, the key and the fingerprint.
+/// Files in which a wrong line means a second effect: the state machine, the key and the fingerprint.
 const DEFAULT_FILES: &[&str] = &[
     "crates/core/src/machine/**/*.rs",
     "crates/core/src/key/**/*.rs",

@@ -1,7 +1,4 @@
-//! Steps, their times and the summary at the end.
-//!
-//! What lives here: running one step after the other, whatever the earlier ones said.
-//! What must never: what a step checks.
+//! Runs steps one after the other, even after a failure, and prints their times and a summary.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +11,7 @@ pub(crate) enum Verdict {
     Passed,
     /// Not run, for this reason. Never a silent pass: the summary repeats it.
     Skipped(String),
-    /// Failed; each line says where and what to do. Empty where the step's own output has told it.
+    /// Failed; each line says where and what to do. Empty if the step's own output says it.
     Failed(Vec<String>),
 }
 
@@ -52,7 +49,7 @@ impl Report {
         self.steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count()
     }
 
-    /// What was not checked, one line for each skipped step; for the end of a run, where nobody misses it.
+    /// What was not checked, one line for each skipped step, for the end of a run.
     pub(crate) fn skipped(&self) -> String {
         let mut lines = String::new();
         for step in &self.steps {

@@ -1,7 +1,5 @@
-//! Which tests a run of `cargo xtask test` includes.
-//!
-//! What lives here: what `--fast` leaves out, and how cargo and the reader are told. What must never: a fast run that could
-//! be taken for a full one.
+//! Which tests `cargo xtask test` runs. A `--fast` run says what it leaves out, so that nobody takes it for a full
+//! one.
 
 use crate::command::Failure;
 use crate::workspace::{Package, Workspace};
@@ -99,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_run_names_all_that_it_left_out_and_a_full_run_has_nothing_to_name() {
+    fn a_fast_run_lists_what_it_left_out() {
         let text = Selection::Fast.left_out().unwrap();
         assert!(
             SLOW.iter()

@@ -1,6 +1,4 @@
-//! `cargo xtask sim`: seeded histories of the engine, with optimisation.
-//!
-//! What lives here: the call. What must never: what a history is; that is `sim/`.
+//! `cargo xtask sim`: runs seeded histories of the engine (`sim/`), optimised.
 
 use crate::cargo;
 use crate::command::Failure;

@@ -1,6 +1,4 @@
-//! How long a step took.
-//!
-//! What lives here: the only reading of a clock in this crate. What must never: a decision that depends on it.
+//! How long a step took: the only clock in this crate. Nothing depends on it.
 
 use std::time::{Duration, Instant};
 

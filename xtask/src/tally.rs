@@ -1,6 +1,4 @@
-//! Counting tests from what the test programs print.
-//!
-//! What lives here: the reading of `test result:` lines. What must never: running anything.
+//! Counts tests by the `test result:` lines of test programs.
 
 use std::fmt;
 

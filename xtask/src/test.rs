@@ -1,7 +1,4 @@
-//! `cargo xtask test`: everything that CI runs; with `--fast`, what a developer waits for.
-//!
-//! What lives here: the order of the steps and the last line. What must never: a step that a contributor cannot
-//! run alone.
+//! `cargo xtask test`: everything that CI runs; with `--fast`, only the quick part. Each step can also be run alone.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

@@ -1,6 +1,5 @@
-//! `cargo xtask torture`: floods of clients against an optimised gateway, direct and through nginx.
-//!
-//! What lives here: the calls. What must never: what a flood is, and what is judged; that is `torture/src/flood`.
+//! `cargo xtask torture`: runs the floods of `torture/src/flood` against an optimised gateway, directly and through
+//! nginx.
 
 use crate::cargo;
 use crate::command::Failure;

@@ -1,7 +1,4 @@
-//! The workspace as the rules see it: its packages, its dependency table and the text of its files.
-//!
-//! What lives here: the reading of `cargo metadata`, the manifest and git's list of files, once.
-//! What must never: a judgement.
+//! The workspace for the rules: its packages, its dependency table and the text of its files, read once.
 
 use std::path::Path;
 
@@ -44,7 +41,7 @@ impl Package {
 pub(crate) struct Dependency {
     /// The package it means.
     pub(crate) package: String,
-    /// The name it goes by in the manifest.
+    /// Its name in the manifest.
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }

@@ -1,6 +1,4 @@
-//! How long answers took, counted.
-//!
-//! What lives here: counts by time, within one part in 64, and their form on one line. What must never: a mean.
+//! Counts latencies, within one part in 64, and prints them on one line. There is no mean.
 
 use std::fmt::Write as _;
 

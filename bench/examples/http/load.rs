@@ -1,7 +1,5 @@
-//! The clients.
-//!
-//! What lives here: a process that takes orders on lines, one turn each, and tells what came of it. What must never: an
-//! answer that is not the one that the turn is about; the turn then fails as a whole.
+//! The clients: a process that reads orders line by line, runs one turn for each, and prints the result. A turn with a
+//! wrong response fails as a whole.
 
 use crate::histogram::Histogram;
 use crate::message::{self, Request};

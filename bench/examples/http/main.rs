@@ -79,7 +79,7 @@ fn in_turns(
     let before: Vec<_> = subjects.iter().map(Subject::cpu_micros).collect();
     let mut runs: Vec<Vec<_>> = subjects.iter().map(|_| Vec::new()).collect();
     for round in 0..options.seconds.max(1) {
-        // In both directions, so that nobody always comes after the same neighbour.
+        // In both directions, so that no subject always follows the same neighbour.
         let mut order: Vec<usize> = (0..subjects.len()).collect();
         if round % 2 == 1 {
             order.reverse();
@@ -97,7 +97,7 @@ fn in_turns(
     Ok(measured.collect())
 }
 
-/// How long the gateway takes to start, and what it weighs when nobody asks for anything.
+/// How long the gateway takes to start, and its memory when idle.
 fn starting(options: &Options, folder: &Path, upstream: SocketAddr) -> Result<(), Box<dyn Error>> {
     let store = format!("sqlite:{}", folder.join("idle.db").display());
     let mut seconds = Vec::new();

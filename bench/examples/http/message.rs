@@ -1,7 +1,5 @@
-//! The request and the response that everything is measured with.
-//!
-//! What lives here: their bytes, and reading one message off a connection. What must never: an answer that is counted
-//! without having been looked at.
+//! The request and the response of every measurement, and reading one message from a connection. Every response is
+//! checked before it is counted.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt as _};

@@ -1,6 +1,4 @@
-//! Processes that are measured, and what they use up.
-//!
-//! What lives here: starting, watching and ending them. What must never: one that outlives the benchmark.
+//! Starts and ends the measured processes, and reads what they use. None outlives the benchmark.
 
 use std::error::Error;
 use std::fs;
@@ -16,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A running process. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: SocketAddr,
     /// From its start to its first answer.
     pub(crate) ready_after: Duration,
@@ -108,7 +106,7 @@ impl Drop for Process {
     }
 }
 
-/// As the kernel tells them to programs, on every architecture that Linux has left.
+/// The unit in which the kernel reports them, on every architecture of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// User and system time together.
@@ -133,7 +131,7 @@ fn answer(address: SocketAddr) -> std::io::Result<()> {
     stream.read_exact(&mut byte)
 }
 
-/// One that nobody listens on at the moment.
+/// A port that is not in use at the moment.
 fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

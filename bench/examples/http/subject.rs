@@ -1,7 +1,5 @@
-//! What is measured: ways from the clients to the same upstream.
-//!
-//! What lives here: each way, its process, and its turns. What must never: two subjects in one process; CPU is told of
-//! whole processes.
+//! The subjects: ways from the clients to the same upstream. Each is its own process, because CPU time is counted per
+//! process.
 
 use crate::histogram::Histogram;
 use crate::load::Keys;
@@ -13,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The names by which ratios are told.
+/// The names in ratios.
 pub(crate) const NGINX: &str = "nginx";
 pub(crate) const OFF: &str = "protection off";
 pub(crate) const SQLITE: &str = "new keys, SQLite";
@@ -30,7 +28,7 @@ pub(crate) struct Subject {
     next: u64,
 }
 
-/// What came of one turn.
+/// The result of one turn.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) latencies: Histogram,
@@ -92,7 +90,7 @@ impl Subject {
         Self { name, process: Some(process), address, keys, is_semel, next: 0 }
     }
 
-    /// Has so many clients ask for so long.
+    /// Lets this many clients send requests for this long.
     pub(crate) fn turn(
         &mut self,
         clients: &mut Clients,

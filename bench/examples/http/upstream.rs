@@ -1,6 +1,4 @@
-//! The service behind: answers each request at once.
-//!
-//! What lives here: as little as can be. What must never: work that would be measured as a proxy's.
+//! The service behind: answers each request at once, with as little work as possible.
 
 use crate::message;
 use std::error::Error;

@@ -1,6 +1,4 @@
-//! The files that are measured.
-//!
-//! What lives here: copies of filled files, one for each run. What must never: a run that changes what later ones start from.
+//! The measured files: a fresh copy of a filled file for each run.
 
 use crate::filled::{filled, target};
 use std::error::Error;
@@ -21,7 +19,7 @@ impl Scratch {
         self.0.join("bare.log")
     }
 
-    /// A file of its own, with so many finished commands in it.
+    /// A separate file with this many finished commands.
     pub(crate) fn file(&self, runtime: &Runtime, records: u64) -> Result<PathBuf, Box<dyn Error>> {
         let path = self.0.join(format!("{records}.db"));
         if records > 0 {

@@ -1,6 +1,4 @@
-//! Files filled once, kept under `target/bench` for this run and later ones.
-//!
-//! What lives here: filling. What must never: a file that this build's store would not have written in the same way.
+//! Files that are filled once and kept under `target/bench` for later runs of the same build.
 
 use semel_bench::lifecycle::{claim, finish, id};
 use semel_core::codec;

@@ -145,7 +145,7 @@ fn in_turns(
     runs
 }
 
-/// Has a process of its own serve the file, and tells what it held in the end: this one holds what was measured, too.
+/// Lets another process serve the file, and reports how much memory it used: this one also holds the measurements.
 fn resident(path: &Path) -> Result<String, Box<dyn Error>> {
     let mut child = std::process::Command::new(std::env::current_exe()?);
     let output = child.arg(options::RESIDENT).arg(path).output()?;

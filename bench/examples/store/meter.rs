@@ -35,7 +35,7 @@ impl Used {
     }
 }
 
-/// CPU of the threads of that name, as the kernel tells it; zero where it does not.
+/// The CPU time of the threads of this name, as the kernel reports it; zero if it does not.
 fn of_threads(name: &str) -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |path: std::path::PathBuf| {

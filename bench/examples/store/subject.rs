@@ -27,7 +27,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// An engine that keeps so many bytes of outcomes in memory, and sweeps only when it is told to.
+    /// An engine that caches this many bytes of outcomes, and sweeps only on request.
     pub(crate) fn engine(
         name: &'static str,
         runtime: &Runtime,
@@ -48,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// Claims and finishes the `number`th command; what was told is durable by then.
+    /// Claims and finishes the `number`th command; it is durable on return.
     pub(crate) async fn command(&self, number: u64) {
         match self {
             Self::Log(log) => {

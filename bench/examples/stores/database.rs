@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, Row};
 
-/// Where the server is; `cargo xtask bench` starts one and says.
+/// The server's URL; `cargo xtask bench` starts one and sets it.
 const VARIABLE: &str = "SEMEL_TEST_POSTGRES_URL";
 const NAME: &str = "semel_bench";
 /// The number of the command whose record is copied; no run gets there.

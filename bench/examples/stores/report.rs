@@ -9,7 +9,7 @@ pub(crate) struct Run {
     pub(crate) client_micros: f64,
     /// Not a number where there is no server.
     pub(crate) server_micros: f64,
-    /// Empty where they are not told.
+    /// Empty if they are not reported.
     pub(crate) latencies: Vec<u32>,
 }
 

@@ -43,7 +43,7 @@ impl Subject {
         Self::Store(store)
     }
 
-    /// An engine without a cache that sweeps only if it is told to.
+    /// An engine without a cache that sweeps only on request.
     pub(crate) fn engine(runtime: &Runtime, store: Arc<dyn Store>) -> Result<Self, Box<dyn Error>> {
         let mut settings = Settings { cache_bytes_max: 0, ..Settings::default() };
         settings.sweep.every = Duration::ZERO;

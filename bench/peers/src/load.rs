@@ -44,7 +44,7 @@ fn median(numbers: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Requests per second: each with a key of its own, or all with one.
+/// Requests per second: each with its own key, or all with one.
 async fn turn(
     to: SocketAddr,
     clients: usize,

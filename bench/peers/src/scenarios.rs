@@ -89,7 +89,7 @@ async fn killed(kind: Kind, prefix: &str, ledger: &Ledger) -> Told {
     service.kill().await?;
     let service = Service::start(kind, prefix).await?;
     let mut client = client.again(service.address).await?;
-    // Until nobody says any more that it still runs.
+    // Until no response says that it is still running.
     for _ in 0..60 {
         let reply = client.post("/charge", key, "", PAYMENT).await?;
         if !reply.body.contains("IN_PROGRESS") {

@@ -31,7 +31,7 @@ const DAY_SECONDS: i64 = 86_400;
 const WORK: Duration = Duration::from_millis(50);
 const KEY: &str = "idempotency-key";
 
-/// What stands in front of the handler.
+/// The layer in front of the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Nothing,

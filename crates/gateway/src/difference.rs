@@ -1,30 +1,27 @@
-//! Where two canonical bodies differ.
-//!
-//! What lives here: from two texts to the places that are not the same. What must never: a comparison of its own; two bodies
-//! are the same exactly where their canonical forms are.
+//! Where two canonical bodies differ. Two bodies are the same if and only if their canonical forms are.
 
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many places are told at most.
+/// The maximum number of differences.
 pub const PLACES_MAX: usize = 20;
 
-/// A place where two bodies differ. Debug output tells where, not what stands there.
+/// A difference between two bodies. Debug output shows where, not what.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Where: a JSON pointer, or the number of the first byte that differs.
+pub struct Difference {
+    /// A JSON pointer, or the number of the first byte that differs.
     pub at: At,
-    /// What stands there in the first; nothing where the place is missing.
+    /// The value in the first body; none if it is missing.
     pub first: Option<String>,
-    /// What stands there in the second.
+    /// The value in the second body.
     pub second: Option<String>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = |text: &Option<String>| text.as_ref().map(String::len);
-        f.debug_struct("Place")
+        f.debug_struct("Difference")
             .field("at", &self.at)
             .field("first_bytes", &bytes(&self.first))
             .field("second_bytes", &bytes(&self.second))
@@ -37,7 +34,7 @@ impl fmt::Debug for Place {
 pub enum At {
     /// A JSON pointer.
     Pointer(String),
-    /// The first byte that is not the same.
+    /// The first byte that differs.
     Byte(usize),
 }
 
@@ -51,8 +48,8 @@ impl fmt::Display for At {
     }
 }
 
-/// The places where two canonical bodies differ, the first [`PLACES_MAX`] of them. None where they are equal.
-pub fn places(first: &[u8], second: &[u8]) -> Vec<Place> {
+/// The differences between two canonical bodies, at most [`PLACES_MAX`]. Empty if they are equal.
+pub fn differences(first: &[u8], second: &[u8]) -> Vec<Difference> {
     let mut found = Vec::new();
     if first == second {
         return found;
@@ -63,18 +60,18 @@ pub fn places(first: &[u8], second: &[u8]) -> Vec<Place> {
     }
     let at = first.iter().zip(second).take_while(|(one, other)| one == other).count();
     let around = |body: &[u8]| body.get(at..).map(|rest| excerpt(&String::from_utf8_lossy(rest)));
-    found.push(Place { at: At::Byte(at), first: around(first), second: around(second) });
+    found.push(Difference { at: At::Byte(at), first: around(first), second: around(second) });
     found
 }
 
-/// Goes into whatever both are, and tells what only one has. Depth is bounded: canonical bodies are.
-fn walk(pointer: &mut String, first: &RawValue, second: &RawValue, found: &mut Vec<Place>) {
+/// Descends into both, and reports what only one has. Depth is bounded, because canonical bodies are.
+fn walk(pointer: &mut String, first: &RawValue, second: &RawValue, found: &mut Vec<Difference>) {
     if first.get() == second.get() || found.len() == PLACES_MAX {
         return;
     }
     let (one, other) = (Parts::of(first), Parts::of(second));
     let (Some(one), Some(other)) = (one, other) else {
-        return found.push(place(pointer, Some(first), Some(second)));
+        return found.push(difference(pointer, Some(first), Some(second)));
     };
     let names = match (&one, &other) {
         (Parts::Object(one), Parts::Object(other)) => {
@@ -86,7 +83,7 @@ fn walk(pointer: &mut String, first: &RawValue, second: &RawValue, found: &mut V
         (Parts::Array(one), Parts::Array(other)) => {
             (0..one.len().max(other.len())).map(|index| index.to_string()).collect()
         }
-        _ => return found.push(place(pointer, Some(first), Some(second))),
+        _ => return found.push(difference(pointer, Some(first), Some(second))),
     };
     for name in names {
         let above = pointer.len();
@@ -94,7 +91,7 @@ fn walk(pointer: &mut String, first: &RawValue, second: &RawValue, found: &mut V
         pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
         match (one.get(&name), other.get(&name)) {
             (Some(first), Some(second)) => walk(pointer, first, second, found),
-            (first, second) if found.len() < PLACES_MAX => found.push(place(pointer, first, second)),
+            (first, second) if found.len() < PLACES_MAX => found.push(difference(pointer, first, second)),
             _ => {}
         }
         pointer.truncate(above);
@@ -123,9 +120,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn place(pointer: &str, first: Option<&RawValue>, second: Option<&RawValue>) -> Place {
+fn difference(pointer: &str, first: Option<&RawValue>, second: Option<&RawValue>) -> Difference {
     let shown = |value: Option<&RawValue>| value.map(|value| excerpt(value.get()));
-    Place { at: At::Pointer(pointer.to_owned()), first: shown(first), second: shown(second) }
+    Difference { at: At::Pointer(pointer.to_owned()), first: shown(first), second: shown(second) }
 }
 
 fn excerpt(text: &str) -> String {
@@ -145,7 +142,10 @@ mod tests {
     use super::*;
 
     fn pointers(first: &str, second: &str) -> Vec<String> {
-        places(first.as_bytes(), second.as_bytes()).iter().map(|place| place.at.to_string()).collect()
+        differences(first.as_bytes(), second.as_bytes())
+            .iter()
+            .map(|difference| difference.at.to_string())
+            .collect()
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_missing_member_is_not_null() {
-        let told = places(br#"{"a":null}"#, b"{}");
+        let told = differences(br#"{"a":null}"#, b"{}");
         assert_eq!((told[0].first.as_deref(), told[0].second.as_deref()), (Some("null"), None));
     }
 

@@ -1,7 +1,6 @@
-//! What the inboxes of applications hold, in the store's database.
+//! What the inboxes of applications contain: the report of the admin address and of `semel inbox stats`.
 //!
-//! What lives here: the report that the admin address and `semel inbox stats` both give. What must never: a number that nobody counted; a duplicate
-//! writes nothing, so that only the consumer that met it knows of it.
+//! A duplicate writes nothing, so only the consumer that received it can count it.
 
 use semel::archive::rfc3339;
 use semel::core::store::InboxCensus;
@@ -9,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long a library's inbox remembers messages where nobody says otherwise.
+/// How long a library's inbox remembers messages by default.
 pub const WINDOW: Duration = Duration::from_hours(7 * 24);
 
-/// What the inboxes hold.
+/// The report about inboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InboxStats {
     /// When it was counted, by the database's clock.
     pub counted_at: String,
-    /// After how many seconds a mark counts as overdue.
+    /// After how many seconds a mark is overdue.
     pub window_seconds: u64,
     /// By consumer group and topic.
     pub inboxes: Vec<InboxTopic>,
-    /// The marks of groups and topics beyond the first thousand, which are not listed.
+    /// Marks of groups and topics beyond the first thousand, which are not listed.
     pub other_marks: u64,
 }
 
@@ -37,7 +36,7 @@ pub struct InboxTopic {
     pub topic: String,
     /// How many messages are marked as processed.
     pub marks: u64,
-    /// How many of these marks are older than the window, and wait for a purge.
+    /// How many of these marks are older than the window and wait for a purge.
     pub overdue: u64,
     /// When the oldest of them was processed.
     pub oldest: String,
@@ -46,7 +45,7 @@ pub struct InboxTopic {
 }
 
 impl InboxStats {
-    /// The report of a census that was taken for `window`.
+    /// The report of a census for `window`.
     pub fn of(census: InboxCensus, window: Duration) -> Self {
         let topic =
             |((group, topic), marks): ((String, String), semel::core::store::InboxMarks)| InboxTopic {

@@ -1,13 +1,11 @@
-//! JSON from strangers.
-//!
-//! What lives here: values in which every member of an object stands once, at any depth. What must never: a choice between two
-//! members of one name; whoever wrote them may have meant the other one.
+//! JSON from untrusted sources. An object with two members of one name is refused, at any depth.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The members of an object. `None` for whatever is no object, repeats a member, or nests deeper than 128 levels.
+/// The members of an object. `None` for anything that is not an object, repeats a member, or is nested deeper than 128
+/// levels.
 pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
     match value(text).ok()? {
         Value::Object(members) => Some(members),
@@ -15,7 +13,7 @@ pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
-/// Any value. An error for whatever is no JSON, repeats a member, or nests deeper than 128 levels.
+/// Any value. An error for anything that is not JSON, repeats a member, or is nested deeper than 128 levels.
 pub(crate) fn value(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Unique(value)| value)
 }
@@ -103,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_not_only_one_is_refused() {
+    fn only_a_single_object_is_accepted() {
         for text in ["", "1", "[]", "\"a\"", "null", "{}{}", "{} x", "{\"a\":1,}", "{\"a\":\"\\ud800\"}"] {
             assert_eq!(object(text.as_bytes()), None, "{text}");
         }

@@ -1,6 +1,4 @@
-//! Where log lines go.
-//!
-//! What lives here: the one subscriber. What must never: a key, a token or a body in a log line.
+//! Sets up the log. Keys, tokens and bodies are never logged.
 
 use crate::serve::requests;
 use crate::trace::Spans;
@@ -11,7 +9,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Form {
     /// For people.
@@ -43,7 +41,7 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// Sends log lines to standard error from now on, and spans where they go. The second call in a process changes nothing.
+/// Sends log lines to standard error, and spans to `spans`. A second call in a process changes nothing.
 pub fn begin(form: Form, level: Level, spans: Option<Spans>) {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
@@ -52,7 +50,8 @@ pub fn begin(form: Form, level: Level, spans: Option<Spans>) {
         Form::Text => lines.boxed(),
         Form::Json => lines.json().boxed(),
     };
-    // Spans are no log lines, at any level. The request log was asked for by itself, so it is written at every level.
+    // Spans are not log lines, at any level. The request log was requested explicitly, so it is written at every
+    // level.
     let level = LevelFilter::from(level);
     let is_written = move |what: &Metadata<'_>| {
         let is_request = what.target() == requests::TARGET;

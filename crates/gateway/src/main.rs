@@ -1,6 +1,7 @@
 //! The program `semel`.
 //!
-//! **What lives here**: the way in. **What must never**: anything that a test could not reach through the library.
+//! **What lives here**: the entry point. **What must never**: anything that a test could not reach through the
+//! library.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,4 @@
-//! Which stores there are, and which one a URL means.
-//!
-//! What lives here: the one list of stores. What must never: a rule about what a record means, or a fall-back to another store
-//! than the one that was named.
+//! The list of stores, and which one a URL names.
 
 use semel::core::store::{Backend, Error, Inspection, OpenOptions, Store};
 use semel::memory;
@@ -11,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Every store. A new one is a line here.
+/// Every store. A new store is one more line.
 static BACKENDS: &[&dyn Backend] = &[
     &sqlite::Backend,
     &postgres::Backend,
@@ -22,10 +19,10 @@ static BACKENDS: &[&dyn Backend] = &[
     &memory::Backend,
 ];
 
-/// The store that is there without a server.
+/// The store that needs no server.
 static EMBEDDED: &dyn Backend = &sqlite::Backend;
 
-/// How the URLs of all stores are written: `sqlite:PATH, postgres://USER@HOST/DATABASE, … or memory:`.
+/// The URL forms of all stores: `sqlite:PATH, postgres://USER@HOST/DATABASE, … or memory:`.
 pub fn url_forms() -> String {
     let forms: Vec<_> = BACKENDS.iter().map(|backend| backend.url_form()).collect();
     match forms.split_last() {
@@ -34,12 +31,12 @@ pub fn url_forms() -> String {
     }
 }
 
-/// The libraries that stores are built with, with their versions, a line each.
+/// The libraries of the stores, with their versions, one per line.
 pub fn libraries() -> Vec<String> {
     BACKENDS.iter().filter_map(|backend| backend.library()).collect()
 }
 
-/// Where records are kept.
+/// The URL of a store.
 #[derive(Clone)]
 pub struct Url {
     backend: &'static dyn Backend,
@@ -57,25 +54,25 @@ impl Url {
         self.backend
     }
 
-    /// The files on this machine that the store consists of, the one with the records first.
+    /// The files of the store on this machine, the one with the records first.
     pub fn files(&self) -> Vec<PathBuf> {
         self.backend.files(&self.address)
     }
 
-    /// The SQL that makes an empty database into this store. Empty where the store has no tables.
+    /// The SQL that creates this store in an empty database. Empty if the store has no tables.
     pub fn schema_script(&self) -> String {
         self.backend.schema_script(&self.address)
     }
 
-    /// Another store on the same server, of its own under `name` (lower-case letters, digits and `_`); this one where its URL says by
-    /// itself which store it is.
+    /// Another store on the same server, named `name` (lower-case letters, digits and `_`); this one if its URL
+    /// already identifies the store.
     #[must_use]
     pub fn apart(&self, name: &str) -> Self {
         let address = self.backend.address_apart(&self.address, name);
         Self { backend: self.backend, address: address.unwrap_or_else(|| self.address.clone()) }
     }
 
-    /// Whether the store is there; `false` where it ends with the process that made it.
+    /// Whether the store exists; `false` for one that ends with its process.
     pub async fn exists(&self) -> Result<bool, Error> {
         self.backend.exists(&self.address).await
     }
@@ -91,7 +88,7 @@ impl Url {
         opened.map_err(|error| format!("{self} cannot be opened: {error}"))
     }
 
-    /// Opens a store that is there for reading only.
+    /// Opens an existing store for reading only.
     pub async fn inspect(&self) -> Result<Box<dyn Inspection>, Error> {
         self.backend.inspect(&self.address).await
     }
@@ -117,16 +114,16 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         let forms = url_forms();
         let Some((scheme, address)) = text.split_once(':') else {
-            // It may hold a password all the same.
+            // It may contain a password anyway.
             return Err(format!("a store's URL begins with its kind and a colon: write {forms}"));
         };
         let has_scheme =
             |backend: &&dyn Backend| backend.scheme() == scheme || backend.scheme_aliases().contains(&scheme);
         let Some(backend) = BACKENDS.iter().copied().find(has_scheme) else {
-            // The rest may hold a password: it is not repeated.
+            // The rest may contain a password, so it is not repeated.
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
             let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
-            return Err(format!("this version of Semel has no store for {shown}; there are {forms}"));
+            return Err(format!("this version of Semel has no store for {shown}; it has {forms}"));
         };
         backend.check(address)?;
         Ok(Self { backend, address: address.to_owned() })
@@ -158,7 +155,7 @@ mod tests {
             assert_eq!(text.parse::<Url>().expect("a store").to_string(), text);
         }
         assert_eq!("postgresql://semel@db/payments".parse::<Url>(), "postgres://semel@db/payments".parse());
-        // What asks for encryption is never taken for what does not.
+        // A URL that asks for encryption is never read as one that does not.
         #[cfg(feature = "redis")]
         for (text, shown) in [("valkey://cache", "redis://cache"), ("valkeys://cache", "rediss://cache")] {
             assert_eq!(text.parse::<Url>().expect("a store").to_string(), shown);

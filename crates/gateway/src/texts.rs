@@ -1,6 +1,6 @@
 //! Printed texts, compared with files that a person wrote (`tests/texts`).
 
-/// Whether `found` is the text of the file, apart from white space at its end. A difference shows both in full.
+/// Asserts that `found` is the text of the file, apart from trailing white space. On a difference, prints both.
 #[track_caller]
 pub(crate) fn assert_is(name: &str, expected: &str, found: &str) {
     let (expected, found) = (expected.trim_end(), found.trim_end());

@@ -167,7 +167,7 @@ impl Callers {
     pub fn description(&self) -> &str {
         self.words.as_deref().unwrap_or(match &self.kind {
             Kind::Authorization => "per access token",
-            Kind::Anonymous => "not at all: all are anonymous",
+            Kind::Anonymous => "not at all (all are anonymous)",
             Kind::Rule(_) | Kind::InTenants(_) => "per identity, as the service determines it",
         })
     }

@@ -20,7 +20,7 @@ const LABELS: &[(&str, &str)] = &[
     ("key.source", "Key source"),
     ("key.charactersMin", "Minimum key length"),
     ("key.charactersMax", "Maximum key length"),
-    ("callers", "Callers are identified by"),
+    ("callers", "Callers are distinguished"),
     ("unknownOutcome.settledBy", "An unknown outcome is settled by"),
     ("unknownOutcome.repeatSeconds", "A retry can settle it for"),
     ("unknownOutcome.retryable", "Retrying helps while the outcome is unknown"),
@@ -92,7 +92,7 @@ fn client(page: &mut String, document: &Value) {
          <li><code>Idempotency-Expires</code> says how long the response can be replayed. If it is present, the outcome is stored.</li>\n\
          <li><code>Operation-Id</code> is in every response to a request with a key. To see what became of it, send \
          <code>GET {status}</code> with your own credentials.</li>\n\
-         <li>A key belongs to its caller. Callers are identified by: {callers}{otherwise}.</li>\n</ul>"
+         <li>A key belongs to its caller. Callers are distinguished {callers}{otherwise}.</li>\n</ul>"
     );
 }
 

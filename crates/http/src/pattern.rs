@@ -176,9 +176,9 @@ fn check(text: &str) -> Result<(), Found> {
     for (at, segment) in segments.iter().enumerate() {
         let is_last = at + 1 == segments.len();
         if let Some((problem, instead)) = misread(segment, is_last) {
-            let mut mended = segments.clone();
-            mended[at] = &instead;
-            return Err((problem, format!("write `/{}`", mended.join("/"))));
+            let mut fixed = segments.clone();
+            fixed[at] = &instead;
+            return Err((problem, format!("write `/{}`", fixed.join("/"))));
         }
     }
     Ok(())

@@ -50,17 +50,17 @@ impl Host {
     }
 }
 
-/// Where a password is.
+/// Where a password is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Password {
     Variable(String),
     File(PathBuf),
 }
 
-/// What a write waits for before it is answered, beyond the server's own reply.
+/// What must confirm a write before it is answered, besides the server's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Confirmation {
-    /// How many replicas have the write.
+    /// This many replicas have the write.
     pub(crate) replicas: u8,
     /// The server has synced it to its own disk.
     pub(crate) synced: bool,
@@ -72,7 +72,7 @@ impl Confirmation {
     }
 }
 
-/// A URL, taken apart. Nothing in it is secret: a password is only named, and read when a connection is opened.
+/// A parsed URL. It contains no secret: a password is only named, and read when a connection is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a parameter of its own, on or off")]
 pub(crate) struct Address {
@@ -84,14 +84,14 @@ pub(crate) struct Address {
     pub(crate) root_certificates: Option<PathBuf>,
     pub(crate) prefix: String,
     pub(crate) buckets: Option<u16>,
-    /// How long an answer may take before its connection is given up.
+    /// How long an answer may take before its connection is closed.
     pub(crate) answer_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) confirmation: Confirmation,
-    /// Whether the server removes records by itself that no sweeper came for.
+    /// Whether the server itself removes records that no sweeper removed.
     pub(crate) has_ttl: bool,
     pub(crate) notifies: bool,
-    /// A replica will do: nothing is decided by what is read.
+    /// A replica is good enough: nothing is decided by what is read.
     pub(crate) any_server: bool,
 }
 
@@ -174,7 +174,7 @@ impl Address {
         Ok(())
     }
 
-    /// The user and the password to introduce oneself with. Read anew for every connection, so that a password can be replaced
+    /// The user and the password for the greeting. Read again for every connection, so that a password can be replaced
     /// while nodes run.
     pub(crate) fn credentials(&self) -> Result<Option<(String, Vec<u8>)>, Error> {
         let unavailable = |cause: String| {
@@ -197,7 +197,7 @@ impl Address {
         Ok(Some((self.user.clone().unwrap_or_else(|| "default".to_owned()), bytes)))
     }
 
-    /// The same for whoever only looks.
+    /// The same for read-only use.
     pub(crate) fn for_reading(mut self) -> Self {
         self.any_server = true;
         self.unconfirmed()
@@ -209,7 +209,7 @@ impl Address {
         self
     }
 
-    /// Whether records may travel over a network in the clear.
+    /// Whether records may cross a network unencrypted.
     pub(crate) fn may_be_in_the_clear(&self) -> bool {
         !self.is_encrypted && self.hosts.iter().any(|host| !host.is_local())
     }
@@ -230,7 +230,7 @@ fn password(value: &str) -> Result<Password, String> {
     }
 }
 
-/// A prefix is part of hash tags and of an ACL's key patterns.
+/// A prefix is part of hash tags and of the key patterns in ACLs.
 pub(crate) fn checked_prefix(prefix: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if (1..=50).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_the_store_is_and_how_it_is_used() {
+    fn a_url_names_the_store_and_its_settings() {
         let plain = address("//cache.example");
         assert_eq!(plain.hosts, [Host { name: "cache.example".to_owned(), port: 6379 }]);
         assert_eq!((&*plain.prefix, plain.buckets, plain.database), ("semel", None, 0));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_read_from_where_the_url_says() {
+    fn a_password_is_read_from_the_place_in_the_url() {
         let folder = semel_test_support::ScratchDir::new("redis-password");
         let path = folder.write("password", "hunter2\n");
         let read = address(&format!("//h?password=file:{}", path.display())).credentials().expect("read");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_what_can() {
+    fn a_meaningless_url_is_refused_with_a_correct_form() {
         for (text, words) in [
             ("h", "redis://"),
             ("//", "hosts"),

@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const CONNECTING: &str = "connecting to Redis";
-/// How many questions wait to be sent; far more than a server answers in a moment.
+/// How many questions may wait to be sent; far more than a server answers in a moment.
 const WAITING_MAX: usize = 1 << 13;
 /// How many questions are sent with one confirmation.
 const TOGETHER_MAX: usize = 512;
-/// How many KiB of questions are held for one connection, sent or not.
+/// How many KiB of questions one connection holds, sent or not.
 const WAITING_KIB_MAX: u32 = 96 << 10;
-/// Longer questions are not copied into the buffer that gathers the short ones.
+/// Longer questions are not copied into the buffer for short ones.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 
 /// Why a question has no answer.
@@ -39,7 +39,7 @@ type Answer = oneshot::Sender<Result<Value, Failure>>;
 
 struct Question {
     bytes: Bytes,
-    /// How many replies come before the one that is meant.
+    /// How many replies come before the relevant one.
     skip: usize,
     answer: Answer,
 }
@@ -49,7 +49,7 @@ enum Expected {
     Confirmation,
 }
 
-/// What the server said of itself.
+/// What the server says about itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Greeting {
     /// `standalone`, `cluster` or `sentinel`.
@@ -61,7 +61,7 @@ pub(crate) struct Greeting {
 pub(crate) struct Connection {
     pub(crate) greeting: Greeting,
     questions: mpsc::Sender<Question>,
-    /// Set as soon as the connection is of no use any more.
+    /// Set when the connection can no longer be used.
     broken: Arc<watch::Sender<bool>>,
     room: Semaphore,
     answer_timeout: Duration,
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Connects and introduces itself. The stream is left right after the greeting.
+/// Connects and sends the greeting. The stream is ready for questions.
 pub(crate) async fn greet(address: &Address, host: &Host) -> Result<(Box<dyn Stream>, Greeting), Error> {
     let silent = |_| {
         let cause = format!("{host} did not answer within {:?}", address.connect_timeout);
@@ -164,7 +164,7 @@ pub(crate) async fn next(
 }
 
 impl Connection {
-    /// Connects to `host`. What is asked is confirmed as the address says, where `confirms`.
+    /// Connects to `host`. With `confirms`, writes are confirmed as the address says.
     pub(crate) async fn open(address: &Address, host: &Host, confirms: bool) -> Result<Self, Error> {
         let (stream, greeting) = greet(address, host).await?;
         let confirmation = if confirms { address.confirmation } else { Confirmation::default() };
@@ -189,12 +189,12 @@ impl Connection {
         *self.broken.borrow()
     }
 
-    /// Gives it up: whoever still waits for an answer does not get it.
+    /// Closes it: those who still wait get no answer.
     pub(crate) fn give_up(&self) {
         self.broken.send_replace(true);
     }
 
-    /// Asks. A server that does not answer in time costs the connection.
+    /// Sends a question. If there is no answer in time, the connection is closed.
     pub(crate) async fn ask(&self, bytes: Bytes, skip: usize) -> Result<Value, Failure> {
         let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1).min(WAITING_KIB_MAX);
         let busy = || Failure::NotSent("too much waits to be sent".to_owned());
@@ -216,10 +216,10 @@ impl Connection {
         }
     }
 
-    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    /// Accepts no more questions, and returns when those sent are answered.
     pub(crate) async fn close(self: Arc<Self>) {
         let tasks = std::mem::take(&mut *self.tasks.lock().await);
-        // Whoever holds the connection in the middle of a question goes on; the tasks end with the last of them.
+        // A task in the middle of a question continues; the connection's tasks end with the last of them.
         drop(self);
         for task in tasks {
             drop(task.await);
@@ -227,12 +227,12 @@ impl Connection {
     }
 }
 
-/// What is sent after each batch; empty where nothing is to be confirmed.
+/// What is sent after each batch; empty if nothing has to be confirmed.
 fn confirming(confirmation: Confirmation, patience: Duration) -> Bytes {
     let (replicas, patience) = (confirmation.replicas.to_string(), patience.as_millis().to_string());
     let (replicas, patience) = (replicas.as_bytes(), patience.as_bytes());
     if confirmation.synced {
-        // The replicas are asked for what they have in memory, as with WAIT: two commands, one after the other.
+        // Replicas are asked what they have in memory, as with WAIT: two commands, one after the other.
         let mut both = Vec::new();
         resp::encode(&mut both, &[b"WAIT", replicas, patience]);
         resp::encode(&mut both, &[b"WAITAOF", b"1", b"0", patience]);
@@ -262,7 +262,7 @@ async fn send(
             break;
         }
     }
-    // What was not taken was not sent.
+    // What was not accepted was not sent.
     asked.close();
     while let Ok(question) = asked.try_recv() {
         drop(question.answer.send(Err(Failure::NotSent("the connection broke".to_owned()))));
@@ -315,13 +315,13 @@ async fn receive(
     let mut breaking = broken.subscribe();
     let receiving = async {
         let mut buffer = BytesMut::new();
-        // Answers that were received and are not confirmed yet.
+        // Answers that were received but not confirmed.
         let mut held: Vec<(Answer, Value)> = Vec::new();
         loop {
             let wanted = tokio::select! {
                 biased;
                 wanted = expected.recv() => wanted,
-                // A server that closes an idle connection is noticed before the next question is lost on it.
+                // Notices a server that closes an idle connection before the next question is lost on it.
                 read = stream.read_buf(&mut buffer) => match read {
                     Ok(0) | Err(_) => return,
                     Ok(_) => continue,
@@ -360,7 +360,7 @@ async fn receive(
     broken.send_replace(true);
 }
 
-/// What is missing for what was written before to be safe; `None` where nothing is.
+/// What is missing to make earlier writes safe; `None` if nothing is.
 async fn confirmed(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,

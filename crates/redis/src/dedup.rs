@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const ASKING: &str = "asking Redis about a message";
 
-/// What tells a message apart: who consumes it, where it came from, and its id there.
+/// Identifies a message: its consumer group, its topic, and its ID there.
 ///
 /// Every part is length-prefixed before it is hashed, so that no choice of characters makes two messages one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +38,13 @@ impl MessageId<'_> {
     }
 }
 
-/// What became of the attempt to claim a message.
+/// The result of claiming a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a message that was seen before is to be skipped"]
 pub enum MessageClaim {
     /// Nobody has claimed it within the window: handle it, and [release](MessageDedup::release) it if that fails.
     Fresh,
-    /// Somebody has. It may be handled, in the middle of it, or lost with whoever claimed it.
+    /// Somebody has. It may be handled, being handled, or lost with its consumer.
     Seen,
 }
 
@@ -53,11 +53,11 @@ pub enum MessageClaim {
 /// **What it promises**: of several consumers that claim a message within the window, at most one is told
 /// [`Fresh`](MessageClaim::Fresh), as long as the server forgets nothing.
 ///
-/// **What it does not promise**: that a message is handled once. It is marked *before* it is handled: a consumer that dies in between
-/// leaves it marked, and until the window is over it is skipped. Nothing is kept of what came of it, a changed body under the same id is
-/// not noticed, and the window is all there is: what comes again later is fresh. A fail-over or an eviction forgets. Use it where a
-/// message lost now and then, or handled twice, is bearable (notifications, cache updates); where it is not, use the engine or an inbox
-/// in the database of the effect.
+/// **What it does not promise**: that a message is handled once. It is marked *before* it is handled: if a consumer
+/// dies in between, the message stays marked and is skipped until the window is over. No result is stored, a changed
+/// body under the same ID is not noticed, and a message that comes after the window is fresh again. A failover or an
+/// eviction forgets marks. Use it where a message that is sometimes lost or handled twice is acceptable
+/// (notifications, cache updates); otherwise use the engine, or an inbox in the database of the effect.
 pub struct MessageDedup {
     servers: Servers,
     prefix: String,
@@ -65,7 +65,7 @@ pub struct MessageDedup {
 }
 
 impl MessageDedup {
-    /// Connects by the same URLs as the store; `window` is how long a message is remembered, a millisecond at least.
+    /// Connects with the same URLs as the store; `window` is how long a message is remembered, at least a millisecond.
     pub async fn open(url: &str, window: Duration) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, ASKING).because(cause);
         let (address, is_encrypted) = match url.split_once(':') {
@@ -86,8 +86,8 @@ impl MessageDedup {
         (slot_of(&digest), format!("{}:seen:{{{digest}}}", self.prefix))
     }
 
-    /// Claims a message. An [ambiguous](Error::is_ambiguous) error leaves open whether it is marked now: whoever claims again may be told
-    /// that it was seen. Handle it then, or wait for the window to pass; skipping it loses it.
+    /// Claims a message. After an [ambiguous](Error::is_ambiguous) error it may be marked or not: a second claim may
+    /// find it marked. Handle it then, or wait until the window is over; skipping it loses it.
     pub async fn claim(&self, id: &MessageId<'_>) -> Result<MessageClaim, Error> {
         let ((slot, key), window) = (self.key(id), self.window.as_millis().to_string());
         let question = resp::command(&[b"SET", key.as_bytes(), b"1", b"NX", b"PX", window.as_bytes()]);
@@ -97,8 +97,8 @@ impl MessageDedup {
         }
     }
 
-    /// Forgets a message whose handling failed, so that the next delivery is fresh. Only for whoever was told
-    /// [`Fresh`](MessageClaim::Fresh), and within the window: after it, somebody else's claim would be taken away.
+    /// Forgets a message whose handling failed, so that the next delivery is fresh. Only for a consumer that got
+    /// [`Fresh`](MessageClaim::Fresh), and within the window: later, it would remove somebody else's claim.
     pub async fn release(&self, id: &MessageId<'_>) -> Result<(), Error> {
         let (slot, key) = self.key(id);
         let question = resp::command(&[b"DEL", key.as_bytes()]);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_an_id_are_told_apart() {
+    fn parts_of_an_id_are_distinguished() {
         let id = |group, topic, message: &'static [u8]| MessageId { group, topic, message }.digest();
         let ids = [
             id("a", "b", b"c"),

@@ -4,7 +4,7 @@ use crate::address::Host;
 use crate::scripts::Script;
 use semel_core::store::{Error, Kind};
 
-/// What came of a question that failed.
+/// A failed question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
@@ -21,7 +21,8 @@ impl Fault {
         Self::new(error.kind(), cause)
     }
 
-    /// The same, of a script: names the right that was missing. Where that was before the script took effect, nothing was written.
+    /// The same for a script: names the missing right. If it was missing before the script took effect, nothing was
+    /// written.
     pub(crate) fn in_script(mut self, script: &Script) -> Self {
         let is_forbidden = self.cause.contains("NOPERM") || self.cause.contains("can't run this command");
         if let Some((command, is_before_effect)) = script.failure(&self.cause).filter(|_| is_forbidden) {
@@ -39,16 +40,16 @@ impl Fault {
     }
 }
 
-/// What the server answered instead of doing what it was asked to.
+/// The server's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The slot lives on another server.
+    /// The slot is on another server.
     Moved(Host),
-    /// The key is on its way to another server, which is to be asked this once.
+    /// The key is being moved to another server, which must be asked this once.
     Ask(Host),
-    /// The slot is being moved, or the cluster has not settled: trying again may do.
+    /// The slot is being moved, or the cluster is not stable: retrying may help.
     TryAgain(String),
-    /// The server does not know the script: it has to be sent along.
+    /// The server does not know the script: send its text.
     NoScript,
     /// The server is a replica.
     ReadOnly(String),
@@ -56,7 +57,7 @@ pub(crate) enum Refusal {
     Other(Fault),
 }
 
-/// Codes with which the server, or the first write of a script, refuses before anything is changed, and what each means.
+/// Error codes that prove that nothing was changed, and what each means.
 const NOTHING_RAN: &[(&str, Kind)] = &[
     ("BUSY", Kind::Unavailable),
     ("CLUSTERDOWN", Kind::Unavailable),
@@ -76,8 +77,8 @@ const NOTHING_RAN: &[(&str, Kind)] = &[
 impl Refusal {
     /// Reads an error reply to a question that `changes` something or not.
     ///
-    /// Redis undoes nothing: an error that comes out of the middle of a script may have left a part of it behind. Only the codes with
-    /// which a server refuses at the door prove that nothing ran. `NOPERM` is among them only where no script was begun.
+    /// Redis rolls nothing back: an error from the middle of a script may leave a part of its effect. Only certain
+    /// codes prove that nothing ran. `NOPERM` is one of them only if no script was started.
     pub(crate) fn of(text: &str, changes: bool) -> Self {
         let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
         let target = || rest.split_whitespace().nth(1).and_then(Host::parse);
@@ -108,7 +109,7 @@ impl Refusal {
         Self::Other(Fault::new(kind, format!("the server answered `{text}`{}", advice(code))))
     }
 
-    /// As it concerns a caller who can do nothing about it.
+    /// For a caller who cannot do anything about it.
     pub(crate) fn fault(self) -> Fault {
         match self {
             Self::Moved(host) | Self::Ask(host) => Fault::new(
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_says_whom_to_ask() {
+    fn a_cluster_redirects_to_the_right_server() {
         let host = Host { name: "10.0.0.1".to_owned(), port: 7001 };
         assert_eq!(Refusal::of("MOVED 3999 10.0.0.1:7001", true), Refusal::Moved(host.clone()));
         assert_eq!(Refusal::of("ASK 3999 10.0.0.1:7001", true), Refusal::Ask(host));

@@ -17,16 +17,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const CHANGING: &str = "changing to another Redis server";
 
 pub(crate) struct Fence {
-    /// The key that has the epoch.
+    /// The key of the epoch.
     meta: Vec<u8>,
-    known: tokio::sync::Mutex<Known>,
-    /// What is wrong while two servers take writes.
+    known: tokio::sync::Mutex<KnownServer>,
+    /// The problem while two servers take writes.
     rivals: Mutex<Option<String>>,
 }
 
-/// The server that this node works with.
+/// The server that this node uses.
 #[derive(Default)]
-struct Known {
+struct KnownServer {
     run_id: Option<String>,
     epoch: u64,
 }
@@ -36,13 +36,14 @@ impl Fence {
         Self { meta, known: tokio::sync::Mutex::default(), rivals: Mutex::default() }
     }
 
-    /// The epoch that the store had when it was opened.
+    /// The epoch when the store was opened.
     pub(crate) async fn opened(&self, epoch: u64) {
         let mut known = self.known.lock().await;
         known.epoch = known.epoch.max(epoch);
     }
 
-    /// Refuses a server that lacks what this node has seen. One that does not say who it is (`INFO` is forbidden) cannot be checked.
+    /// Refuses a server that lacks writes that this node has seen. A server that does not identify itself (`INFO` is
+    /// forbidden) cannot be checked.
     pub(crate) async fn admit(&self, host: &Host, connection: &Connection) -> Result<(), Error> {
         let lost = |failure: Failure| {
             let (Failure::NotSent(cause) | Failure::Lost(cause)) = failure;
@@ -65,7 +66,7 @@ impl Fence {
         self.rivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of whether two servers take writes.
+    /// Records whether two servers take writes.
     pub(crate) fn rivals_are(&self, found: Option<String>) {
         let mut rivals = self.rivals();
         match (&*rivals, &found) {

@@ -7,7 +7,7 @@ use crate::servers::Effect;
 use crate::shared::{Shared, text};
 use semel_core::store::{Error, Hazard, Kind, Severity};
 
-/// What is looked at of a server.
+/// The settings that are checked.
 const SETTINGS: &[&str] = &[
     "appendfsync",
     "appendonly",
@@ -18,9 +18,9 @@ const SETTINGS: &[&str] = &[
     "replica-read-only",
 ];
 
-/// What is known of one server.
+/// The settings of one server.
 #[derive(Default)]
-struct Seen {
+struct ServerSettings {
     settings: Facts,
     replication: Facts,
     /// Why its settings could not be read.
@@ -34,7 +34,7 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
             Ok(seen) => of_server(&seen, shared),
             Err(error) => vec![unverified(&format!("a server could not be looked at: {error}"))],
         };
-        // The same on every server of a cluster is worth saying once.
+        // A problem that every server of a cluster has is reported once.
         for hazard in hazards {
             if !found.contains(&hazard) {
                 found.push(hazard);
@@ -70,9 +70,9 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
     Ok(found)
 }
 
-async fn see(link: &Link) -> Result<Seen, Error> {
+async fn see(link: &Link) -> Result<ServerSettings, Error> {
     let connection = link.connection().await?;
-    let mut seen = Seen::default();
+    let mut seen = ServerSettings::default();
     let ask = async |arguments: &[&[u8]]| {
         let lost =
             |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
@@ -95,11 +95,11 @@ async fn see(link: &Link) -> Result<Seen, Error> {
     Ok(seen)
 }
 
-/// What is dangerous about servers that are named together.
-fn of_several(seen: &[masters::Seen]) -> Option<Hazard> {
+/// Hazards of servers that are named together.
+fn of_several(seen: &[masters::ServerInfo]) -> Option<Hazard> {
     if let Some(cause) = masters::rivals(seen) {
-        let mend = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
-        return Some(danger("redis-two-masters", cause, mend));
+        let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
+        return Some(danger("redis-two-masters", cause, fix));
     }
     masters::stranger(seen).map(|stranger| {
         let what = format!(
@@ -111,7 +111,7 @@ fn of_several(seen: &[masters::Seen]) -> Option<Hazard> {
     })
 }
 
-/// Whether other nodes can be told of writes. An empty message means nothing to them.
+/// Whether other nodes can be notified of writes. An empty message means nothing to them.
 async fn may_publish(shared: &Shared) -> bool {
     if !shared.address.notifies || shared.address.any_server {
         return true;
@@ -121,12 +121,12 @@ async fn may_publish(shared: &Shared) -> bool {
     !matches!(shared.reading().ask(slot, question, Effect::Reads).await, Err(fault) if fault.kind == Kind::Unfit)
 }
 
-fn of_server(seen: &Seen, shared: &Shared) -> Vec<Hazard> {
+fn of_server(seen: &ServerSettings, shared: &Shared) -> Vec<Hazard> {
     let confirmation = shared.address.confirmation;
     of_facts(seen, confirmation.replicas > 0, confirmation.synced)
 }
 
-fn of_facts(seen: &Seen, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
+fn of_facts(seen: &ServerSettings, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
     let mut found = Vec::new();
     let setting = |name: &str| seen.settings.get(name).map(String::as_str);
     if let Some(cause) = &seen.hidden {
@@ -208,12 +208,12 @@ fn of_facts(seen: &Seen, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
     found
 }
 
-fn danger(code: &'static str, what: String, mend: &str) -> Hazard {
-    Hazard { severity: Severity::Danger, code, what, mend: mend.to_owned() }
+fn danger(code: &'static str, what: String, fix: &str) -> Hazard {
+    Hazard { severity: Severity::Danger, code, what, fix: fix.to_owned() }
 }
 
-fn notice(code: &'static str, what: &str, mend: &str) -> Hazard {
-    Hazard { severity: Severity::Notice, code, what: what.to_owned(), mend: mend.to_owned() }
+fn notice(code: &'static str, what: &str, fix: &str) -> Hazard {
+    Hazard { severity: Severity::Notice, code, what: what.to_owned(), fix: fix.to_owned() }
 }
 
 fn unverified(what: &str) -> Hazard {
@@ -221,7 +221,7 @@ fn unverified(what: &str) -> Hazard {
         severity: Severity::Unverified,
         code: "redis-unverified",
         what: format!("{what}; it may lose acknowledged writes"),
-        mend:
+        fix:
             "allow the store's user CONFIG GET and INFO, or check the settings by hand: the guide lists them"
                 .to_owned(),
     }
@@ -250,7 +250,7 @@ mod tests {
         all.extend(facts(settings));
         let mut role = facts(&[("role", "master"), ("connected_slaves", "0")]);
         role.extend(facts(replication));
-        let seen = Seen { settings: all, replication: role, hidden: None };
+        let seen = ServerSettings { settings: all, replication: role, hidden: None };
         of_facts(&seen, waits, false).into_iter().map(|hazard| (hazard.severity, hazard.code)).collect()
     }
 
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(codes(&[("appendfsync", "everysec")], &[], false), [(Danger, "redis-appendfsync")]);
         let rewriting = [("no-appendfsync-on-rewrite", "yes")];
         assert_eq!(codes(&rewriting, &[], false), [(Danger, "redis-appendfsync")]);
-        let rewriting = Seen { settings: facts(&rewriting), ..Seen::default() };
+        let rewriting = ServerSettings { settings: facts(&rewriting), ..ServerSettings::default() };
         assert_eq!(of_facts(&rewriting, false, true).len(), 0, "waitaof=on waits for the disk");
         assert_eq!(codes(&[], &[("role", "slave")], false), [(Danger, "redis-replica")]);
         let followed = [("connected_slaves", "2")];
@@ -275,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_not_taken_for_sound() {
-        let seen = Seen { hidden: Some("NOPERM".to_owned()), ..Seen::default() };
+    fn a_setting_that_cannot_be_read_is_not_assumed_safe() {
+        let seen = ServerSettings { hidden: Some("NOPERM".to_owned()), ..ServerSettings::default() };
         let found = of_facts(&seen, false, false);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].severity, found[0].code), (Severity::Unverified, "redis-unverified"));

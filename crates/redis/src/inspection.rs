@@ -20,10 +20,10 @@ use semel_core::time::Time;
 
 /// How many findings a verification reports.
 const FINDINGS_MAX: usize = 100;
-/// How many keys one step of a verification looks at, about.
+/// About how many keys one step of a verification reads.
 const STEP: &[u8] = b"500";
 
-/// A store that is only looked at; a replica will do. Nodes may have it open, and write.
+/// A store opened for reading; a replica is good enough. Nodes may have it open, and write.
 pub(crate) struct Inspected {
     name: String,
     shared: Shared,
@@ -60,7 +60,7 @@ impl Inspected {
         }
     }
 
-    /// What is wrong with a record: its entry, or that the list of its state does not have it.
+    /// What is wrong with a record: its entry, or that it is missing in the list of its state.
     async fn verify_record(&self, key: &str) -> Result<Option<String>, Error> {
         let digits = key.rsplit(':').next().unwrap_or_default();
         let Ok(operation_id) = dashed(digits).parse::<OperationId>() else {
@@ -68,7 +68,7 @@ impl Inspected {
         };
         let stored = match self.shared.stored(operation_id).await {
             Ok((_, stored)) => stored,
-            // Something else than a record is there; the others are looked at all the same.
+            // Another type of value is there; the others are checked all the same.
             Err(error) if error.kind() == Kind::Unfit => return Ok(Some(format!("{key}: {error}"))),
             Err(error) => return Err(error),
         };
@@ -97,7 +97,7 @@ impl Inspected {
         let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
         let listed = match asked.map_err(|fault| fault.error("verifying the Redis store")) {
             Ok(listed) => listed,
-            // The list is somebody else's, which is a finding of its own.
+            // The list has another type, which is a separate finding.
             Err(error) if error.to_string().contains("WRONGTYPE") => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -107,7 +107,7 @@ impl Inspected {
 }
 
 impl Inspected {
-    /// What keys of the store are not what they have to be: somebody else's.
+    /// Keys of the store that have another type: foreign keys.
     async fn verify_types(&self, findings: &mut Vec<String>) -> Result<(), Error> {
         let layout = &self.shared.layout;
         let (slot, _) = layout.of_store("meta");
@@ -137,7 +137,7 @@ impl Inspected {
     }
 }
 
-/// 32 hexadecimal digits as an operation id is written.
+/// 32 hexadecimal digits, formatted as an operation ID.
 fn dashed(digits: &str) -> String {
     let at = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
     format!("{}-{}-{}-{}-{}", at(0, 8), at(8, 12), at(12, 16), at(16, 20), at(20, 32))
@@ -241,7 +241,7 @@ impl Inspection for Inspected {
         })
     }
 
-    /// The server knows only what all of its databases take.
+    /// The server reports only the total of all its databases.
     fn size(&self) -> StoreSize {
         StoreSize::default()
     }

@@ -24,11 +24,11 @@ use semel_core::store::Filter;
 use semel_core::time::Time;
 use std::fmt::Write as _;
 
-/// The number of a marker among the states: none of a state's.
+/// The number of a marker among the states.
 pub(crate) const MARKER: u8 = 7;
-/// The fixed fields in front of the operation's name.
+/// The fixed fields before the operation's name.
 const HEAD_BYTES: usize = 126;
-/// What a write expects: state, version, token and command id.
+/// What a write expects: state, version, token and command ID.
 pub(crate) const GUARD_BYTES: usize = 57;
 
 /// The names of all keys.
@@ -51,7 +51,7 @@ impl Layout {
         0..self.buckets
     }
 
-    /// By the first bytes of the id, so that ids that begin alike are together.
+    /// By the first bytes of the ID, so that similar IDs are together.
     pub(crate) fn bucket(&self, id: OperationId) -> u16 {
         let [first, second, ..] = *id.as_bytes();
         let at = (u32::from(u16::from_be_bytes([first, second])) * u32::from(self.buckets)) >> 16;
@@ -87,7 +87,7 @@ impl Layout {
         self.of_bucket(bucket, "callers")
     }
 
-    /// Written, or removed although it is not there, to prove that the server takes writes.
+    /// Written, or removed although it does not exist, to prove that the server takes writes.
     pub(crate) fn proof(&self, bucket: u16) -> Vec<u8> {
         self.of_bucket(bucket, "proof")
     }
@@ -105,9 +105,9 @@ impl Layout {
 
 /// A position in a list: a number to sort by, then the operation id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(pub(crate) [u8; 24]);
+pub(crate) struct ListPosition(pub(crate) [u8; 24]);
 
-impl Place {
+impl ListPosition {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// The first bytes of what a write expects to find.
+/// The first bytes of the value that a write expects.
 pub(crate) fn guard(state: u8, version: u64, token: u128, id: CommandId) -> [u8; GUARD_BYTES] {
     let mut guard = [0; GUARD_BYTES];
     guard[0] = b'0' + state;
@@ -129,7 +129,7 @@ pub(crate) fn guard(state: u8, version: u64, token: u128, id: CommandId) -> [u8;
     guard
 }
 
-/// That a record is still as it was read.
+/// Whether a record is still as it was read.
 pub(crate) fn guard_of(unchanged: &Unchanged, id: CommandId) -> [u8; GUARD_BYTES] {
     guard(unchanged.state.number(), unchanged.version, unchanged.token.bits(), id)
 }
@@ -144,7 +144,7 @@ fn first_bytes(hash: &[u8; 32]) -> [u8; 8] {
     first
 }
 
-/// As much of a caller as is counted by.
+/// The part of a caller's hash that is used for counting.
 pub(crate) fn caller(hash: &CallerHash) -> [u8; 8] {
     first_bytes(hash.as_bytes())
 }
@@ -159,7 +159,7 @@ fn name_hash(operation: &str) -> [u8; 8] {
     first
 }
 
-/// The value of a record, entry included, and how long the entry is.
+/// The value of a record with its entry, and the entry's length.
 pub(crate) fn value(id: CommandId, record: &Record) -> (Vec<u8>, usize) {
     let entry = codec::encode_record(record);
     let operation = record.operation().as_bytes();
@@ -193,13 +193,13 @@ pub(crate) fn marker(id: CommandId) -> Vec<u8> {
     value
 }
 
-/// The command id in a value, damaged or not; zeros where it is too short for one.
+/// The command ID in a value, damaged or not; zeros if the value is too short.
 pub(crate) fn command_id_in(value: &[u8]) -> CommandId {
     let id = value.get(25..GUARD_BYTES).and_then(|bytes| bytes.try_into().ok());
     CommandId::from_bytes(id.unwrap_or([0; 32]))
 }
 
-/// What stands in front of an entry.
+/// The fields before an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) state: u8,
@@ -213,7 +213,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads as much of a value as the operation's name and the entry; `None` where somebody else wrote it.
+    /// Reads a value up to the entry; `None` if it is foreign.
     pub(crate) fn read(value: &Bytes) -> Option<(Self, Bytes)> {
         let take = |from: usize, to: usize| value.get(from..to);
         let number = |from: usize| Some(u64::from_be_bytes(take(from, from + 8)?.try_into().ok()?));
@@ -232,7 +232,7 @@ impl Head {
         Some((head, value.slice(end..)))
     }
 
-    /// The digest of the entry, as a script sees it.
+    /// The digest of the entry, as scripts compute it.
     pub(crate) fn digest_text(&self) -> String {
         String::from_utf8_lossy(&self.digest).into_owned()
     }
@@ -241,13 +241,13 @@ impl Head {
         StateName::from_number(self.state)
     }
 
-    /// Whether the entry is what was written with this head.
+    /// Whether the entry is the one that was written with this head.
     pub(crate) fn is_of(&self, entry: &[u8]) -> bool {
         sha1_hex(entry).as_bytes()[..16] == self.digest
     }
 
-    /// Whether the record may be wanted. An entry that was damaged may be what is looked for, whatever its head says; so the
-    /// head rules out only what it is trusted with in every store.
+    /// Whether the record may match. A damaged entry may be the one that is searched for, whatever its head says, so
+    /// the head excludes only what every store trusts it with.
     pub(crate) fn may_be_wanted(&self, filter: &Filter) -> bool {
         let first = |hash: &[u8; 32]| first_bytes(hash);
         self.state != MARKER

@@ -12,28 +12,28 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long a server that refused a connection is not asked again.
+/// How long a server that refused a connection is not tried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long the other servers that are named may take to answer after one that takes writes has.
+/// How long the other named servers may take to answer after one that takes writes has.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 const CONNECTING: &str = "connecting to Redis";
-/// The oldest version with everything that the store uses.
+/// The oldest version with everything that the store needs.
 const VERSION_MIN: [u32; 2] = [6, 2];
 
 pub(crate) struct Link {
     address: Arc<Address>,
-    /// Tried in this order; one that takes writes will do.
+    /// Tried in this order; any that takes writes will do.
     hosts: Vec<Host>,
     confirms: bool,
-    /// What a server has to pass, where anything is decided by what it says.
+    /// The checks for a server whose answers decide something.
     fence: Option<Arc<Fence>>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct State {
     connection: Option<Arc<Connection>>,
-    /// Why the last attempt failed, for a moment.
+    /// Why the last attempt failed, remembered briefly.
     refusal: Option<(Kind, String)>,
     is_closed: bool,
 }
@@ -49,7 +49,7 @@ impl Link {
         self
     }
 
-    /// A connection that has not broken as far as is known. Those who ask at the same time share one attempt.
+    /// A connection that is not known to be broken. Concurrent callers share one attempt.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let mut held = self.held.lock().await;
         if held.is_closed {
@@ -98,7 +98,7 @@ impl Link {
         self.objection(host, &connection.greeting).map_or(Ok(connection), Err)
     }
 
-    /// The first server that will do.
+    /// The first usable server.
     async fn first_fit(&self) -> Result<(&Host, Connection), Error> {
         let mut first = None;
         for host in &self.hosts {
@@ -111,7 +111,7 @@ impl Link {
         Err(first.unwrap_or_else(|| Error::new(Kind::Unfit, CONNECTING).because("no server is named")))
     }
 
-    /// The server that takes writes; an error where there are two.
+    /// The server that takes writes; an error if there are two.
     async fn only_fit(&self) -> Result<(&Host, Connection), Error> {
         let (mut fit, mut first_refusal) = (BTreeMap::new(), None::<(usize, Error)>);
         let mut opening = self.open_all();
@@ -193,7 +193,7 @@ impl Link {
         None
     }
 
-    /// Gives a connection up: it hangs, or leads to a server that takes no writes.
+    /// Drops a connection: it hangs, or leads to a server that takes no writes.
     pub(crate) async fn discard(&self, connection: &Arc<Connection>) {
         connection.give_up();
         let mut held = self.held.lock().await;
@@ -202,7 +202,7 @@ impl Link {
         }
     }
 
-    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    /// Accepts no more questions, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
         let connection = {
             let mut held = self.held.lock().await;
@@ -215,7 +215,7 @@ impl Link {
     }
 }
 
-/// Whether a version such as `7.0.15` is [recent enough](VERSION_MIN). One that cannot be read is not.
+/// Whether a version such as `7.0.15` is [recent enough](VERSION_MIN). An unreadable one is not.
 fn is_recent(version: &str) -> bool {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let (major, minor) = (parts.next(), parts.next());

@@ -15,26 +15,26 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often the servers are looked at.
+/// How often the servers are checked.
 const PERIOD: Duration = Duration::from_secs(3);
 
 /// Lines of `INFO`, or settings, by name.
 pub(crate) type Facts = BTreeMap<String, String>;
 
-/// What a server says of itself.
+/// What a server says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ServerInfo {
     pub(crate) host: Host,
     is_replica: bool,
     is_in_cluster: bool,
-    /// Another one at each start of its process; nothing where `INFO` is forbidden.
+    /// Different at each start of its process; empty if `INFO` is forbidden.
     run_id: Option<String>,
-    /// What a server and the replicas that follow it have in common.
+    /// What a server and its replicas have in common.
     replication_id: Option<String>,
     is_following: bool,
 }
 
-/// Sends a question, and reads lines `NAME:VALUE`. Nothing where it is forbidden.
+/// Sends a question, and reads lines `NAME:VALUE`. Empty if it is forbidden.
 async fn info(connection: &Connection, section: &[u8]) -> Result<Option<Facts>, Failure> {
     Ok(match connection.ask(resp::command(&[b"INFO", section]), 0).await? {
         Value::Error(_) => None,
@@ -48,17 +48,17 @@ pub(crate) fn facts(lines: &str) -> Facts {
     lines.lines().filter_map(pair).collect()
 }
 
-/// What tells one start of a server from every other; nothing where `INFO` is forbidden.
+/// Identifies one run of a server; empty if `INFO` is forbidden.
 pub(crate) async fn run_id(connection: &Connection) -> Result<Option<String>, Failure> {
     Ok(info(connection, b"server").await?.and_then(|mut facts| facts.remove("run_id")))
 }
 
-/// Looks at a server. Its role may have changed since it was connected to.
-pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<Seen, Failure> {
+/// Checks a server. Its role may have changed since the connection was opened.
+pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<ServerInfo, Failure> {
     let greeting = Greeting::read(&connection.ask(resp::command(&[b"HELLO"]), 0).await?);
     let run_id = run_id(connection).await?;
     let mut replication = info(connection, b"replication").await?.unwrap_or_default();
-    Ok(Seen {
+    Ok(ServerInfo {
         host: host.clone(),
         is_replica: greeting.is_replica,
         is_in_cluster: greeting.mode == "cluster",
@@ -69,7 +69,7 @@ pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<Seen, Fa
 }
 
 /// Every server that answers.
-async fn look(links: &[(Host, Link)]) -> Vec<Seen> {
+async fn look(links: &[(Host, Link)]) -> Vec<ServerInfo> {
     let each = links.iter().map(|(host, link)| async move {
         let connection = link.connection().await.ok()?;
         let seen = see(host, &connection).await;
@@ -86,8 +86,8 @@ fn links(address: &Address) -> Vec<(Host, Link)> {
     any.hosts.iter().map(|host| (host.clone(), Link::new(&any, vec![host.clone()], false))).collect()
 }
 
-/// Every server that the address names and that answers, by connections of its own.
-pub(crate) async fn look_once(address: &Address) -> Vec<Seen> {
+/// Every server that the address names and that answers, on its own connections.
+pub(crate) async fn look_once(address: &Address) -> Vec<ServerInfo> {
     let links = links(address);
     let seen = look(&links).await;
     for (_, link) in &links {
@@ -96,8 +96,8 @@ pub(crate) async fn look_once(address: &Address) -> Vec<Seen> {
     seen
 }
 
-/// What is wrong where two of them take writes and are not the same server by two names.
-pub(crate) fn rivals(seen: &[Seen]) -> Option<String> {
+/// The problem, if two of them take writes and are not one server with two names.
+pub(crate) fn rivals(seen: &[ServerInfo]) -> Option<String> {
     let mut masters = seen.iter().filter(|seen| !seen.is_replica && !seen.is_in_cluster);
     let first = masters.next()?;
     let other = masters.find(|other| other.run_id.is_none() || other.run_id != first.run_id)?;
@@ -116,9 +116,9 @@ pub(crate) fn rivals(seen: &[Seen]) -> Option<String> {
 }
 
 /// A replica that follows none of the servers that take writes here.
-pub(crate) fn stranger(seen: &[Seen]) -> Option<&Seen> {
+pub(crate) fn stranger(seen: &[ServerInfo]) -> Option<&ServerInfo> {
     let masters = || seen.iter().filter(|seen| !seen.is_replica);
-    let is_strange = |replica: &&Seen| {
+    let is_strange = |replica: &&ServerInfo| {
         replica.is_replica
             && replica.is_following
             && replica.replication_id.is_some()
@@ -128,7 +128,7 @@ pub(crate) fn stranger(seen: &[Seen]) -> Option<&Seen> {
     seen.iter().find(is_strange)
 }
 
-/// Looks at all servers from time to time, for as long as the store is there. While two take writes, the fence lets no write through.
+/// Checks all servers regularly as long as the store exists. While two take writes, the fence refuses writes.
 pub(crate) async fn watch(address: Arc<Address>, fence: Weak<Fence>) {
     let links = links(&address);
     loop {
@@ -143,8 +143,8 @@ pub(crate) async fn watch(address: Arc<Address>, fence: Weak<Fence>) {
 mod tests {
     use super::*;
 
-    fn seen(port: u16, is_replica: bool, run_id: Option<&str>, replication_id: &str) -> Seen {
-        Seen {
+    fn seen(port: u16, is_replica: bool, run_id: Option<&str>, replication_id: &str) -> ServerInfo {
+        ServerInfo {
             host: Host { name: "h".to_owned(), port },
             is_replica,
             is_in_cluster: false,
@@ -164,12 +164,12 @@ mod tests {
         assert!(told.contains("h:1 and h:2"), "{told}");
         let told = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
         assert!(told.contains("allow INFO"), "{told}");
-        let in_cluster = |port| Seen { is_in_cluster: true, ..seen(port, false, Some("a"), "x") };
-        assert_eq!(rivals(&[in_cluster(1), Seen { run_id: None, ..in_cluster(2) }]), None);
+        let in_cluster = |port| ServerInfo { is_in_cluster: true, ..seen(port, false, Some("a"), "x") };
+        assert_eq!(rivals(&[in_cluster(1), ServerInfo { run_id: None, ..in_cluster(2) }]), None);
     }
 
     #[test]
-    fn a_replica_of_somebody_else_is_a_stranger() {
+    fn a_replica_of_another_master_is_unrelated() {
         let master = seen(1, false, Some("a"), "x");
         assert_eq!(stranger(&[master.clone(), seen(2, true, Some("b"), "x")]), None);
         assert_eq!(stranger(&[seen(2, true, Some("b"), "y")]), None, "nobody to compare with");

@@ -4,9 +4,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Deeper than any reply that the store asks for.
+/// Deeper than any reply to the store.
 const DEPTH_MAX: u32 = 8;
-/// The most that a server can send as one string, unless its own limit was raised.
+/// The longest string that a server can send, unless its limit was raised.
 const BULK_BYTES_MAX: usize = 512 << 20;
 
 /// A reply of the server.
@@ -15,7 +15,7 @@ pub(crate) enum Value {
     Nil,
     Number(i64),
     Bytes(Bytes),
-    /// The text after the minus sign: a code in capitals, and words.
+    /// The text after the minus sign: a code in capitals, and a message.
     Error(String),
     Array(Vec<Value>),
 }
@@ -65,7 +65,7 @@ pub(crate) fn command(arguments: &[&[u8]]) -> Bytes {
     out.into()
 }
 
-/// Takes one whole reply from the front of what has arrived; `None` where it is not whole yet.
+/// Takes one complete reply from the front of the buffer; `None` if it is incomplete.
 pub(crate) fn decode(buffer: &mut BytesMut) -> Result<Option<Value>, String> {
     let Some(end) = measure(buffer, 0, 0)? else { return Ok(None) };
     let frame = buffer.split_to(end).freeze();
@@ -93,7 +93,7 @@ fn length(digits: &[u8]) -> Result<Option<usize>, String> {
     Ok(length)
 }
 
-/// Where the reply that begins at `at` ends, if all of it is there.
+/// Where the reply that begins at `at` ends, if it is complete.
 fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, String> {
     if depth > DEPTH_MAX {
         return Err("the reply is nested too deeply".to_owned());
@@ -120,7 +120,7 @@ fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, String
     }
 }
 
-/// The reply at `at` of a whole frame.
+/// The reply at `at` of a complete frame.
 fn build(frame: &Bytes, at: &mut usize) -> Result<Value, String> {
     let cut = || "the reply is cut short".to_owned();
     let (head, next) = line(frame, *at).ok_or_else(cut)?;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_redis_is_refused() {
+    fn a_server_that_is_not_redis_is_refused() {
         for text in ["HTTP/1.1 400\r\n", "$x\r\n", "$99999999999\r\n", "\r\n"] {
             assert!(decode(&mut BytesMut::from(text)).is_err(), "{text:?}");
         }

@@ -15,13 +15,13 @@ const CONFIRMING: &str = "trying out how Redis confirms writes";
 /// How long replicas may take to confirm what they have.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Runs every command that the scripts call, on keys of its own. A right that is missing would otherwise end a write half-way.
+/// Runs every command of the scripts on separate keys. A missing right would otherwise end a write half-way.
 pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
     let (slot, key) = shared.layout.of_store("probe");
     let keys: Vec<Vec<u8>> =
         ["1", "2", "3"].iter().map(|number| [&key[..], number.as_bytes()].concat()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    // Nothing of it is left behind, whatever becomes of its answer.
+    // It leaves nothing behind, whatever its answer.
     let asked = shared.writes.run(slot, &scripts::PROBE, Effect::Reads, &keys, &[]).await;
     let answer = asked.map_err(|fault| fault.error(TRYING))?;
     match answer.array() {
@@ -39,13 +39,13 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
     }
 }
 
-/// Whether every server can confirm what the URL says that it has to.
+/// Whether every server can confirm writes as the URL asks.
 pub(crate) async fn check_confirmation(address: &Address) -> Result<(), Error> {
     let wanted = address.confirmation;
     if !wanted.is_wanted() {
         return Ok(());
     }
-    // By connections that confirm nothing themselves.
+    // On connections that confirm nothing themselves.
     let plain = Arc::new(address.clone().unconfirmed());
     let servers = Servers::connect(&plain, false, None).await?;
     let patience = (address.answer_timeout / 2).min(WAIT_MAX).as_millis().to_string();

@@ -2,7 +2,7 @@
 //!
 //! Every list of a bucket is in order. A page takes a few of each and goes no further than all of them are known.
 
-use crate::layout::{Head, MARKER, Place, caller};
+use crate::layout::{Head, ListPosition, MARKER, caller};
 use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
@@ -18,16 +18,16 @@ use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// How many records one page looks at, wanted or not.
+/// How many records one page reads at most, matching or not.
 const LOOK_MAX: usize = 5_000;
-/// How many records one page has at most, however many are asked for.
+/// How many records one page has at most.
 const LIMIT_MAX: usize = 5_000;
-/// How many are looked at with one question.
+/// How many are read with one question.
 const TOGETHER_MAX: usize = 500;
 
 /// What is listed, and from where.
 struct Walk {
-    /// The number of a state or of markers; nothing for what is due.
+    /// The number of a state or of markers; none for due records.
     lists: Vec<Option<u8>>,
     buckets: RangeInclusive<u16>,
     is_downwards: bool,
@@ -36,25 +36,25 @@ struct Walk {
 /// A part of a walk.
 struct Part {
     now: Time,
-    places: Vec<(Place, Option<u8>)>,
+    places: Vec<(ListPosition, Option<u8>)>,
     /// Where the next part begins; `None` at the end.
-    end: Option<Place>,
+    end: Option<ListPosition>,
 }
 
-/// What a record's head says, and how long its value is.
+/// A record's head, and the length of its value.
 type Headed = (Option<Head>, usize);
 
 fn all_states() -> Vec<Option<u8>> {
     StateName::ALL.iter().map(|state| Some(state.number())).collect()
 }
 
-/// Cursors pass through clients, and come back as anything.
-fn place(cursor: Option<&Cursor>) -> Result<Option<Place>, Error> {
+/// Cursors pass through clients, so they may be anything.
+fn place(cursor: Option<&Cursor>) -> Result<Option<ListPosition>, Error> {
     let made_up = || Error::new(Kind::Unfit, "going on from a cursor that this store did not make");
-    cursor.map(|cursor| Place::read(cursor.as_bytes()).ok_or_else(made_up)).transpose()
+    cursor.map(|cursor| ListPosition::read(cursor.as_bytes()).ok_or_else(made_up)).transpose()
 }
 
-fn cursor(place: Place) -> Cursor {
+fn cursor(place: ListPosition) -> Cursor {
     Cursor::from_bytes(Bytes::copy_from_slice(&place.0))
 }
 
@@ -63,40 +63,41 @@ impl Shared {
         0..=self.layout.buckets().end.saturating_sub(1)
     }
 
-    /// The next `limit` places of a walk, or fewer.
-    async fn part(&self, walk: &Walk, after: Option<Place>, limit: usize) -> Result<Part, Error> {
+    /// The next `limit` positions of a walk, or fewer.
+    async fn part(&self, walk: &Walk, after: Option<ListPosition>, limit: usize) -> Result<Part, Error> {
         let few = (2 * limit / walk.buckets.len().max(1) + 4).min(limit + 1);
         let part = self.part_with(walk, after, limit, few).await?;
-        // Many at one moment are in the order of their ids, and so all in one bucket: more of it is needed.
+        // Records of the same time are in the order of their IDs, and so all in one bucket: read more of it.
         let is_short = part.end.is_some() && part.places.len() < limit / 2 && few <= limit;
         if is_short { self.part_with(walk, after, limit, limit + 1).await } else { Ok(part) }
     }
 
-    /// The same, with so many of each list.
+    /// The same, with this many of each list.
     async fn part_with(
         &self,
         walk: &Walk,
-        after: Option<Place>,
+        after: Option<ListPosition>,
         limit: usize,
         each: usize,
     ) -> Result<Part, Error> {
         let parts =
             try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, each))).await?;
-        let (mut places, mut horizon, mut now) = (Vec::new(), None::<Place>, Time::default());
+        let (mut places, mut horizon, mut now) = (Vec::new(), None::<ListPosition>, Time::default());
         for (at, lists) in parts {
             now = now.max(at);
             for (list, found) in walk.lists.iter().zip(lists) {
                 if found.len() >= each
                     && let Some(last) = found.last()
                 {
-                    let nearer =
-                        |known: Place| if walk.is_downwards { known.max(*last) } else { known.min(*last) };
+                    let nearer = |known: ListPosition| {
+                        if walk.is_downwards { known.max(*last) } else { known.min(*last) }
+                    };
                     horizon = Some(horizon.map_or(*last, nearer));
                 }
                 places.extend(found.into_iter().map(|place| (place, *list)));
             }
         }
-        let is_known = |place: &Place| {
+        let is_known = |place: &ListPosition| {
             horizon.is_none_or(|end| if walk.is_downwards { *place >= end } else { *place <= end })
         };
         places.retain(|(place, _)| is_known(place));
@@ -114,9 +115,9 @@ impl Shared {
         &self,
         bucket: u16,
         walk: &Walk,
-        after: Option<Place>,
+        after: Option<ListPosition>,
         each: usize,
-    ) -> Result<(Time, Vec<Vec<Place>>), Error> {
+    ) -> Result<(Time, Vec<Vec<ListPosition>>), Error> {
         let mut keys = vec![self.layout.proof(bucket)];
         keys.extend(walk.lists.iter().map(|list| match list {
             Some(state) => self.layout.list(bucket, *state),
@@ -137,7 +138,7 @@ impl Shared {
         let arguments = [proof, direction, after, upper, each.as_bytes()];
         let (now, lists) = self.asked(bucket, &scripts::LIST, &keys, &arguments).await?;
         let places = |list: &Value| {
-            list.array().iter().filter_map(|place| Place::read(place.bytes()?)).collect::<Vec<_>>()
+            list.array().iter().filter_map(|place| ListPosition::read(place.bytes()?)).collect::<Vec<_>>()
         };
         Ok((now, lists.array().iter().map(places).collect()))
     }
@@ -161,9 +162,12 @@ impl Shared {
         }
     }
 
-    /// The heads of these records. One that the server has removed by itself is taken out of the list that it was found in.
-    async fn heads(&self, places: &[(Place, Option<u8>)]) -> Result<BTreeMap<Place, Headed>, Error> {
-        let mut by_bucket: BTreeMap<u16, Vec<(Place, Option<u8>)>> = BTreeMap::new();
+    /// The heads of these records. One that the server removed by itself is removed from its list.
+    async fn heads(
+        &self,
+        places: &[(ListPosition, Option<u8>)],
+    ) -> Result<BTreeMap<ListPosition, Headed>, Error> {
+        let mut by_bucket: BTreeMap<u16, Vec<(ListPosition, Option<u8>)>> = BTreeMap::new();
         for (place, list) in places {
             by_bucket.entry(self.layout.bucket(place.operation_id())).or_default().push((*place, *list));
         }
@@ -174,8 +178,8 @@ impl Shared {
     async fn heads_of(
         &self,
         bucket: u16,
-        places: &[(Place, Option<u8>)],
-    ) -> Result<Vec<(Place, Headed)>, Error> {
+        places: &[(ListPosition, Option<u8>)],
+    ) -> Result<Vec<(ListPosition, Headed)>, Error> {
         let mut keys = vec![self.layout.proof(bucket)];
         keys.extend(places.iter().map(|(place, _)| self.layout.record(place.operation_id())));
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -195,7 +199,7 @@ impl Shared {
         Ok(heads)
     }
 
-    async fn forget(&self, bucket: u16, place: Place, list: Option<u8>) {
+    async fn forget(&self, bucket: u16, place: ListPosition, list: Option<u8>) {
         if self.address.any_server {
             return;
         }
@@ -223,7 +227,7 @@ impl Shared {
         let lists = filter.state.map_or_else(all_states, |state| vec![Some(state.number())]);
         let walk = Walk { lists, buckets, is_downwards: filter.newest_first };
         let has_id = |id: OperationId| filter.ids.is_none_or(|ids| ids.has(&id));
-        let is_wanted = |place: &Place, head: Option<&Head>| {
+        let is_wanted = |place: &ListPosition, head: Option<&Head>| {
             has_id(place.operation_id()) && head.is_none_or(|head| head.may_be_wanted(filter))
         };
         self.listed(&walk, place(after)?, limit, is_wanted, |item, _| filter.shows(item)).await
@@ -239,7 +243,7 @@ impl Shared {
 
     pub(crate) async fn markers(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         let walk = Walk { lists: vec![Some(MARKER)], buckets: self.every_bucket(), is_downwards: false };
-        let is_marker = |_: &Place, head: Option<&Head>| head.is_some_and(|head| head.state == MARKER);
+        let is_marker = |_: &ListPosition, head: Option<&Head>| head.is_some_and(|head| head.state == MARKER);
         self.listed(&walk, place(after)?, limit, is_marker, |_, _| true).await
     }
 
@@ -247,9 +251,9 @@ impl Shared {
     async fn listed(
         &self,
         walk: &Walk,
-        mut after: Option<Place>,
+        mut after: Option<ListPosition>,
         limit: usize,
-        may_be_wanted: impl Fn(&Place, Option<&Head>) -> bool,
+        may_be_wanted: impl Fn(&ListPosition, Option<&Head>) -> bool,
         shows: impl Fn(&Item, Time) -> bool,
     ) -> Result<Page, Error> {
         let limit = limit.clamp(1, LIMIT_MAX);
@@ -279,7 +283,7 @@ impl Shared {
         let mut items = Vec::with_capacity(read.len());
         for (place, (at, stored)) in chosen.iter().zip(read) {
             now = now.max(at);
-            // What was removed since is left out; what was changed is shown as it is now.
+            // Records that were removed since are left out; changed ones are shown as they are now.
             let item = stored.map(|stored| stored.item(place.operation_id()));
             items.extend(item.filter(|item| shows(item, now)));
         }
@@ -310,7 +314,7 @@ impl Shared {
         Ok(Tally { now: part.now, counts: counts.into_values().collect(), next: part.end.map(cursor) })
     }
 
-    /// What each list holds, over all buckets: states, markers, and last what a caller has.
+    /// The sizes of the lists, over all buckets: states, markers, and last the caller's.
     async fn sums(&self, of: &CallerHash) -> Result<(Time, Vec<u64>), Error> {
         let parts = try_join_all(self.layout.buckets().map(|bucket| self.counts_of(bucket, of))).await?;
         let (mut now, mut sums) = (Time::default(), vec![0_u64; usize::from(MARKER) + 2]);

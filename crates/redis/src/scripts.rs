@@ -36,8 +36,8 @@ script!(EPOCH, "epoch.lua");
 script!(PROBE, "probe.lua");
 
 impl Script {
-    /// What an error of the server says about the script: the command that failed, and whether that was before the script took effect.
-    /// What it wrote until then only finds the record, and is put right by whoever comes across it.
+    /// What a server's error says about the script: the command that failed, and whether that was before the script
+    /// took effect. Index entries that it wrote until then are corrected by whoever finds them.
     pub(crate) fn failure(&self, error: &str) -> Option<(&'static str, bool)> {
         let (_, rest) = error.split_once("user_script:")?;
         let failed: usize = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
@@ -61,7 +61,7 @@ impl Script {
     }
 }
 
-/// The digest that servers know scripts by, and that damage is noticed by. Nothing secret depends on it.
+/// The digest by which servers know scripts and damage is detected. Nothing secret depends on it.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(40);
     for byte in digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref() {

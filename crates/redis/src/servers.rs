@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a question is passed on that no server has begun to answer.
+/// How often a question is redirected before it fails.
 const ROUTES_MAX: u32 = 12;
-/// Between two tries while a cluster settles.
+/// The pause between two tries while a cluster is not stable.
 const PAUSE: Duration = Duration::from_millis(100);
 const SLOTS: u16 = 16_384;
 
-/// What a question does where it arrives.
+/// What a question can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: it may be asked again.
+    /// Nothing: it can be repeated.
     Reads,
-    /// It may have changed something, whatever became of its answer.
+    /// It may have changed something, whatever its answer.
     Writes,
 }
 
@@ -32,22 +32,22 @@ pub(crate) enum Effect {
 pub(crate) struct Servers {
     address: Arc<Address>,
     confirms: bool,
-    /// Where there is no cluster: a cluster settles by itself who takes writes.
+    /// Without a cluster; a cluster decides itself who takes writes.
     fence: Option<Arc<Fence>>,
-    held: Mutex<Held>,
+    held: Mutex<State>,
 }
 
-struct Held {
+struct State {
     links: BTreeMap<Host, Arc<Link>>,
-    /// The link of each range of slots, by its last slot; all of them on one where there is no cluster.
+    /// The link of each range of slots, by its last slot; without a cluster, one link for all.
     by_last_slot: BTreeMap<u16, Host>,
-    /// Where there is no cluster, or none is known yet.
+    /// Without a cluster, or before it is known.
     first: Arc<Link>,
     is_cluster: bool,
 }
 
 impl Servers {
-    /// Connects to one of the servers that the address names, and learns of the others.
+    /// Connects to one of the named servers, and learns about the others.
     pub(crate) async fn connect(
         address: &Arc<Address>,
         confirms: bool,
@@ -56,7 +56,7 @@ impl Servers {
         let is_cluster = is_cluster(address).await?;
         let fence = fence.filter(|_| !is_cluster);
         let first = Arc::new(Link::new(address, address.hosts.clone(), confirms).behind(fence));
-        let held = Held { links: BTreeMap::new(), by_last_slot: BTreeMap::new(), first, is_cluster };
+        let held = State { links: BTreeMap::new(), by_last_slot: BTreeMap::new(), first, is_cluster };
         let (address, fence, held) = (Arc::clone(address), fence.cloned(), Mutex::new(held));
         let servers = Self { address, confirms, fence, held };
         if is_cluster {
@@ -68,7 +68,7 @@ impl Servers {
         Ok(servers)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, State> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl Servers {
         self.held().is_cluster
     }
 
-    /// Everything that takes writes: one connection to each.
+    /// Every server that takes writes, with one connection to each.
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {
         let held = self.held();
         if !held.is_cluster {
@@ -98,7 +98,7 @@ impl Servers {
         Arc::clone(held.links.entry(host.clone()).or_insert_with(link))
     }
 
-    /// Asks any server that answers who has which slot.
+    /// Asks any server that answers which server has which slot.
     async fn learn(&self) -> Result<(), Fault> {
         let mut known: Vec<Host> = self.held().links.keys().cloned().collect();
         known.extend(self.address.hosts.iter().filter(|host| !self.held().links.contains_key(host)).cloned());
@@ -134,7 +134,7 @@ impl Servers {
         for range in ranges {
             let [_, last, owner, ..] = range.array() else { continue };
             let (Some(last), [name, port, ..]) = (last.number(), owner.array()) else { continue };
-            // A server that does not know its own name has the one that it was asked by.
+            // A server that does not know its own name is known by the name that it was asked by.
             let name = name.text().filter(|name| !name.is_empty()).unwrap_or(&asked.name).to_owned();
             let (Ok(last), Some(port)) =
                 (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
@@ -149,8 +149,8 @@ impl Servers {
         self.held().by_last_slot = by_last_slot;
     }
 
-    /// Asks the server that has `slot`. Where a server says that nothing was begun, the question is passed on; after anything that leaves
-    /// it open, it is not asked again unless it only reads.
+    /// Asks the server of `slot`. If a server says that nothing was done, the question is redirected; after an
+    /// ambiguous error it is repeated only if it just reads.
     pub(crate) async fn ask(&self, slot: u16, question: Bytes, effect: Effect) -> Result<Value, Fault> {
         if effect == Effect::Writes
             && let Some(cause) = self.fence.as_ref().and_then(|fence| fence.objection())
@@ -190,7 +190,7 @@ impl Servers {
                     }
                     Refusal::NoScript => return Ok(Value::Error(text)),
                     refusal @ Refusal::ReadOnly(_) => {
-                        // It was replaced: the next question finds the one that takes writes.
+                        // It was replaced: the next question finds the server that takes writes.
                         link.discard(&connection).await;
                         return Err(refusal.fault());
                     }
@@ -211,7 +211,7 @@ impl Servers {
                         return Err(Fault::new(Kind::Ambiguous, cause));
                     }
                     fault = Fault::new(Kind::Unavailable, cause);
-                    // A connection that had broken before is replaced; a server that hangs is not waited for twice.
+                    // A broken connection is replaced; a server that hangs is not waited for twice.
                     if lost == 2 || fault == silent(self.address.answer_timeout) {
                         return Err(fault);
                     }
@@ -221,7 +221,7 @@ impl Servers {
         Err(fault)
     }
 
-    /// Runs a script on the server that has `slot`.
+    /// Runs a script on the server of `slot`.
     pub(crate) async fn run(
         &self,
         slot: u16,
@@ -232,7 +232,7 @@ impl Servers {
     ) -> Result<Value, Fault> {
         let by_hash = self.ask(slot, script.question(keys, arguments, true), effect).await;
         let answer = match by_hash {
-            // Nothing ran: the server does not know it yet.
+            // Nothing ran: the server does not know the script yet.
             Ok(Value::Error(_)) => {
                 match self.ask(slot, script.question(keys, arguments, false), effect).await {
                     Ok(Value::Error(_)) => Err(Refusal::NoScript.fault()),
@@ -244,7 +244,7 @@ impl Servers {
         answer.map_err(|fault| fault.in_script(script))
     }
 
-    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    /// Accepts no more questions, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
         let links: Vec<_> = {
             let held = self.held();
@@ -269,7 +269,7 @@ async fn send(connection: &Connection, question: &Bytes, with_prelude: bool) -> 
     connection.ask(both.into(), 1).await
 }
 
-/// Whether the servers form a cluster. The first one that answers says so.
+/// Whether the servers are a cluster. The first that answers decides.
 async fn is_cluster(address: &Arc<Address>) -> Result<bool, Error> {
     let any = Arc::new((**address).clone().for_reading());
     let link = Link::new(&any, address.hosts.clone(), false);

@@ -19,13 +19,13 @@ use tokio::sync::Semaphore;
 
 pub(crate) const READING: &str = "reading from Redis";
 const OPENING: &str = "opening the Redis store";
-/// How keys and values are laid out. A store with a higher number is a newer build's.
+/// The version of the layout of keys and values. A store with a higher one was made by a newer build.
 const FORMAT: &str = "1";
 /// Longer values are not read by scripts.
 const READ_BYTES_MAX: &[u8] = b"65536";
-/// How often a long value is read that is written meanwhile.
+/// How often a long value is read that is being written.
 const LARGE_READS_MAX: u32 = 5;
-/// How many entries are read and decoded at once: they are as long as the responses in them.
+/// How many entries are read and decoded at once: they can be as long as responses.
 const TURNS: usize = 16;
 
 pub(crate) struct Shared {
@@ -33,17 +33,17 @@ pub(crate) struct Shared {
     pub(crate) layout: Layout,
     pub(crate) writes: Servers,
     pub(crate) fence: Arc<Fence>,
-    /// Apart from what writes, so that a long list delays no claim; none where what is read has to be confirmed like a write.
+    /// Separate from writes, so that a long list delays no claim; none if reads have to be confirmed like writes.
     reads: Option<Servers>,
     pub(crate) turns: Semaphore,
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// What a value is, of which only the owner of the key is known for sure.
+/// A value of which only the owner of the key is certain.
 pub(crate) struct Stored {
     pub(crate) head: Option<Head>,
     pub(crate) entry: Bytes,
-    /// The command id as it is there, damaged or not.
+    /// The stored command ID, damaged or not.
     id: CommandId,
     /// How long the value is.
     bytes: usize,
@@ -52,31 +52,31 @@ pub(crate) struct Stored {
 impl Stored {
     pub(crate) fn of(value: &Bytes) -> Self {
         let id = layout::command_id_in(value);
-        // A value that is not even Semel's cannot be read either: no entry is empty.
+        // A foreign value cannot be read either: no entry is empty.
         let (head, entry) =
             Head::read(value).map_or((None, Bytes::new()), |(head, entry)| (Some(head), entry));
         Self { head, entry, id, bytes: value.len() }
     }
 
-    /// The digest and the length of the value, where its entry is what was written.
+    /// The digest and the length of the value, if its entry is intact.
     pub(crate) fn wholeness(&self) -> Option<String> {
         let head = self.head.as_ref().filter(|head| head.is_of(&self.entry))?;
         Some(format!("{}{}", head.digest_text(), self.bytes))
     }
 
-    /// As it is listed under an operation id. One whose head is damaged is there, and cannot be read.
+    /// As listed under an operation ID. One with a damaged head is present and unreadable.
     pub(crate) fn item(self, operation_id: OperationId) -> Item {
         let is_its_own = self.head.is_some() && OperationId::of(&self.id) == operation_id;
         Item { id: self.id, entry: if is_its_own { codec::decode(&self.entry) } else { Err(OTHER_COMMAND) } }
     }
 }
 
-/// Two commands cannot share an operation id, unless somebody changed the data. The record is there, and cannot be read.
+/// Two commands cannot share an operation ID, unless somebody changed the data. The record is present and unreadable.
 const OTHER_COMMAND: codec::Error =
     codec::Error::Damaged { at: 0, what: "what stands in front of the entry is not this command's" };
 
 impl Shared {
-    /// Opens the store that the address names. Makes one where there is none, unless it is only looked at.
+    /// Opens the store that the address names. Creates it if it does not exist, unless it is opened for reading.
     pub(crate) async fn open(address: Address, clock: Option<Arc<dyn Clock>>) -> Result<Self, Error> {
         let address = Arc::new(address);
         let layout = Layout::new(&address.prefix, 0);
@@ -105,7 +105,7 @@ impl Shared {
         Ok(Self { address, layout, writes, fence, reads: None, turns, clock: None }.meta().await?.is_some())
     }
 
-    /// How many buckets the store has, and whether this build understands it. What was there first is binding.
+    /// The number of buckets of the store, and whether this build supports its format. What the store has is binding.
     async fn agreed_buckets(&self) -> Result<u16, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, OPENING).because(cause);
         let (format, buckets) = if self.address.any_server {
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// The format and the number of buckets; nothing where there is no store.
+    /// The format and the number of buckets; none if there is no store.
     pub(crate) async fn meta(&self) -> Result<Option<(String, String)>, Error> {
         let (slot, key) = self.layout.of_store("meta");
         let question = crate::resp::command(&[b"HMGET", &key, b"format", b"buckets"]);
@@ -153,12 +153,12 @@ impl Shared {
         }
     }
 
-    /// Who is asked what changes nothing.
+    /// The servers for questions that change nothing.
     pub(crate) fn reading(&self) -> &Servers {
         self.reads.as_ref().unwrap_or(&self.writes)
     }
 
-    /// How much a server has to prove before it is believed.
+    /// What a server must prove before it is trusted.
     pub(crate) fn proof(&self) -> &'static [u8] {
         match (self.address.any_server, &self.reads) {
             (true, _) => b"",
@@ -167,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// The moment that an answer names by seconds and microseconds.
+    /// The time of an answer, from seconds and microseconds.
     pub(crate) fn time(&self, seconds: &Value, micros: &Value) -> Time {
         if let Some(clock) = &self.clock {
             return clock.now();
@@ -177,12 +177,12 @@ impl Shared {
         Time::from_millis(number(seconds) * 1000 + number(micros) / 1000)
     }
 
-    /// The time that was handed in instead of the server's.
+    /// The time that was passed in instead of the server's.
     pub(crate) fn replaced_time(&self) -> Option<Time> {
         self.clock.as_ref().map(|clock| clock.now())
     }
 
-    /// What stands under an operation id.
+    /// The value under an operation ID.
     pub(crate) async fn stored(&self, id: OperationId) -> Result<(Time, Option<Stored>), Error> {
         let bucket = self.layout.bucket(id);
         let (record, proof) = (self.layout.record(id), self.layout.proof(bucket));
@@ -209,8 +209,8 @@ impl Shared {
             .because("the record is written faster than it can be read"))
     }
 
-    /// A long value that a server which takes writes has just shown the first bytes of. These name its version and its token: whoever
-    /// still has them has the same value. `None` where it has been written since.
+    /// A long value whose first bytes a server that takes writes has just returned. They contain its version and
+    /// token, so an equal beginning means an equal value. `None` if it was written since.
     async fn large(&self, id: OperationId, guard: &Value) -> Result<Option<Stored>, Error> {
         let question = crate::resp::command(&[b"GET", &self.layout.record(id)]);
         let slot = self.layout.slot(self.layout.bucket(id));
@@ -274,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    /// Accepts no more questions, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
         self.turns.close();
         self.writes.close().await;
@@ -295,7 +295,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }
 
-/// A key that holds something else than Semel's, or an answer that nobody asked for. The scripts checked it before they changed anything.
+/// A foreign value under a key, or an unexpected answer. The scripts check this before they change anything.
 pub(crate) fn odd(answer: &Value) -> Error {
     let fault = match answer.array() {
         [status, key] if status.text() == Some("type") => Fault::new(

@@ -7,7 +7,7 @@ use crate::resp;
 use crate::servers::Effect;
 use crate::shared::Shared;
 use crate::waiters::{self, Waiters};
-use crate::write::{ENTRY_BYTES_MAX, Planned, check_size};
+use crate::write::{ENTRY_BYTES_MAX, PlannedWrite, check_size};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
@@ -29,16 +29,17 @@ pub struct Store {
     name: String,
     shared: Arc<Shared>,
     waiters: Arc<Waiters>,
-    /// What hears of other nodes' writes, and what looks at the servers.
+    /// The tasks that receive other nodes' writes and check the servers.
     tasks: Vec<AbortHandle>,
     is_closed: AtomicBool,
 }
 
 impl Store {
-    /// Opens the store that a URL names (`redis://…` or `rediss://…`), and makes one where there is none.
+    /// Opens the store that a URL names (`redis://…` or `rediss://…`), and creates it if it does not exist.
     ///
-    /// Refuses a Sentinel, a replica, two servers that both take writes, servers that cannot confirm writes as the URL asks, a store of a newer build or with another number of buckets than the URL says, and a user who
-    /// lacks a right that the store needs.
+    /// Refuses a Sentinel, a replica, two servers that both take writes, servers that cannot confirm writes as the URL
+    /// asks, a store of a newer build or with another number of buckets than the URL says, and a user who lacks a
+    /// right that the store needs.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
         let (scheme, address) = url.split_once(':').unwrap_or((url, ""));
@@ -104,8 +105,8 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Writes, and reports an end that somebody may wait for, whether or not the caller is still there.
-async fn write(shared: Arc<Shared>, id: CommandId, planned: Planned) -> Result<Written, Error> {
+/// Writes, and notifies waiters of an end, even if the caller is gone.
+async fn write(shared: Arc<Shared>, id: CommandId, planned: PlannedWrite) -> Result<Written, Error> {
     let written = shared.write(&planned).await?;
     if matches!(written, Written::Done { .. }) && shared.address.notifies {
         publish(&shared, OperationId::of(&id)).await;
@@ -138,7 +139,7 @@ impl store::Store for Store {
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         self.ask(async move {
-            let planned = Planned::of(id, &change)?;
+            let planned = PlannedWrite::of(id, &change)?;
             if !planned.is_awaited {
                 return self.shared.write(&planned).await;
             }
@@ -217,9 +218,9 @@ impl store::Store for Store {
     }
 }
 
-/// What a store can do, whether it is written to or looked at.
+/// The capabilities, for writing and for reading.
 pub(crate) fn capabilities(shared: &Shared) -> Capabilities {
-    // With more than one server that may answer, each goes by its own clock.
+    // With several servers, each uses its own clock.
     let is_one = !shared.writes.is_cluster() && shared.address.hosts.len() == 1;
     Capabilities {
         durable: true,

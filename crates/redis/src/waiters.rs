@@ -15,9 +15,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How many commands are waited for on this node before waiters have to look from time to time.
+/// How many commands waiters on this node can wait for; further ones poll.
 const AWAITED_MAX: usize = 1 << 14;
-/// How often the server has to show that it is still there.
+/// How often the server must show that it is alive.
 const PERIOD: Duration = Duration::from_secs(10);
 const RECONNECT: Duration = Duration::from_secs(1);
 /// How long a store that is opened waits for its first subscription.
@@ -41,13 +41,13 @@ impl Waiters {
         *self.listening.borrow()
     }
 
-    /// Waits until messages arrive, as long as that takes at most from a server that sends them.
+    /// Waits until messages arrive, as long as a working server takes at most.
     pub(crate) async fn listened(&self) {
         let mut listening = self.listening.subscribe();
         drop(timeout(FIRST_WAIT, listening.wait_for(|is_listening| *is_listening)).await);
     }
 
-    /// Ends when the command may have changed since this call. `None` where that cannot be known.
+    /// Returns when the command may have changed since this call. `None` if that cannot be known.
     pub(crate) fn subscribe(&self, id: OperationId) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_listening() {
             return None;
@@ -62,7 +62,7 @@ impl Waiters {
         let mut woken = held.entry(*id.as_bytes()).or_insert_with(|| watch::channel(()).0).subscribe();
         drop(held);
         Some(Box::pin(async move {
-            // The sender goes when nobody listens any more: then a look is due as well.
+            // The sender is dropped when nobody listens any more: then a look is due as well.
             drop(woken.changed().await);
         }))
     }
@@ -80,14 +80,14 @@ impl Waiters {
     }
 }
 
-/// Hears of writes for as long as the store is there.
+/// Receives notifications of writes as long as the store exists.
 pub(crate) async fn listen(waiters: Weak<Waiters>, address: Arc<Address>, channel: String) {
     let mut turn = 0;
     loop {
         let host = &address.hosts[turn % address.hosts.len()];
         turn += 1;
         match greet(&address, host).await {
-            // What a replica passes on comes late, and its own clients may not publish.
+            // Messages through a replica come late, and clients may not publish on it.
             Ok((mut stream, greeting)) if greeting.mode == "cluster" || !greeting.is_replica => {
                 let cause = hear(&waiters, &mut *stream, &channel).await;
                 tracing::debug!(%cause, "messages of the Redis store are not heard for a moment");
@@ -103,7 +103,7 @@ pub(crate) async fn listen(waiters: Weak<Waiters>, address: Arc<Address>, channe
     }
 }
 
-/// Until the connection breaks, for the reason that is returned.
+/// Runs until the connection breaks, and returns the reason.
 async fn hear(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -> String {
     let mut buffer = BytesMut::new();
     let mut is_pinged = false;
@@ -133,7 +133,7 @@ async fn hear(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -
         match value.array() {
             [kind, ..] if kind.text() == Some("subscribe") => {
                 here.listening.send_replace(true);
-                // Whatever happened before this was not heard of.
+                // Notifications before this were missed.
                 here.wake_all();
             }
             [kind, _, id] if kind.text() == Some("message") => {

@@ -12,24 +12,24 @@ use semel_core::time::Time;
 
 pub(crate) const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const WRITING: &str = "writing a record to Redis";
-/// Longer values are not read by the script, and do not come with a refusal: many refused at once would all be in memory at once.
+/// Longer values are not read by the script, and are not returned with a refusal: many at once would fill the memory.
 const SHOWN_BYTES_MAX: &[u8] = b"16384";
 /// A write as the script takes it.
-pub(crate) struct Planned {
+pub(crate) struct PlannedWrite {
     id: CommandId,
     operation_id: OperationId,
     expected: Vec<u8>,
-    /// Nothing where a removal is meant.
+    /// None for a removal.
     value: Vec<u8>,
     leaves: u8,
     joins: u8,
-    /// When the record is as good as gone, tombstone included.
+    /// When the record is gone, including its tombstone.
     gone_at: Option<Time>,
-    /// Whether somebody may wait for what is there afterwards.
+    /// Whether somebody may wait for the result.
     pub(crate) is_awaited: bool,
 }
 
-impl Planned {
+impl PlannedWrite {
     pub(crate) fn of(id: CommandId, change: &Change<&Record>) -> Result<Self, Error> {
         let operation_id = OperationId::of(&id);
         let value = match change {
@@ -69,9 +69,9 @@ impl Planned {
     }
 }
 
-/// Refuses a record that belongs under another id, or is larger than the store can hold.
+/// Refuses a record that belongs under another ID, or is too large.
 fn encoded(id: CommandId, record: &Record) -> Result<Vec<u8>, Error> {
-    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
+    // The index relies on this. Otherwise, a record could be found under one ID and not under the other.
     if record.operation_id() != OperationId::of(&id) {
         let cause = "its operation id is not the one that follows from its command id";
         return Err(Error::new(Kind::Unfit, WRITING).because(cause));
@@ -91,8 +91,8 @@ pub(crate) fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
 }
 
 impl Shared {
-    /// Applies a write where what it expects is there.
-    pub(crate) async fn write(&self, planned: &Planned) -> Result<Written, Error> {
+    /// Applies a write if the expected value is there.
+    pub(crate) async fn write(&self, planned: &PlannedWrite) -> Result<Written, Error> {
         let mut whole = String::new();
         for _ in 0..2 {
             let answer = self.try_write(planned, &whole).await?;
@@ -106,7 +106,7 @@ impl Shared {
                     return planned.refused(reading(self.time(seconds, micros), planned.id, stored));
                 }
                 ("large", _) => return planned.refused(self.get(planned.id).await?),
-                // What is there is as expected, and too long for the script to see whether it is whole.
+                // The value is as expected, but too long for the script to check whether it is intact.
                 ("unproven", _) => {
                     let (now, stored) = self.stored(planned.operation_id).await?;
                     match stored.as_ref().and_then(Stored::wholeness) {
@@ -121,8 +121,8 @@ impl Shared {
         Err(Error::new(Kind::Unavailable, WRITING).because(cause))
     }
 
-    /// `whole` is the digest and the length of a long value that was found whole.
-    async fn try_write(&self, planned: &Planned, whole: &str) -> Result<Value, Error> {
+    /// `whole` is the digest and the length of a long value that was intact.
+    async fn try_write(&self, planned: &PlannedWrite, whole: &str) -> Result<Value, Error> {
         let bucket = self.layout.bucket(planned.operation_id);
         let keys = [
             self.layout.record(planned.operation_id),
@@ -152,8 +152,8 @@ impl Shared {
     }
 }
 
-impl Planned {
-    /// An entry that is whole after all, and as it was expected, cannot have refused the write.
+impl PlannedWrite {
+    /// An intact entry that is as expected cannot have refused the write.
     fn refused(&self, reading: Reading) -> Result<Written, Error> {
         if self.expected.is_empty() && reading.entry.is_none() {
             let cause = "what refused the write was gone when it was read";

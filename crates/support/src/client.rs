@@ -111,7 +111,7 @@ impl Ask {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the head of the answer. An error if there is none.
+/// Sends a request on its own connection, and reads the head of the response. An error if there is none.
 pub async fn request_by<I, B>(stream: I, request: Request<B>) -> io::Result<Response<Incoming>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,

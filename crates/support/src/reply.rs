@@ -16,7 +16,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads a response to its end. An error if it breaks off.
+    /// Reads a response to its end. An error if it is cut off.
     pub async fn read<B: http_body::Body<Data = Bytes>>(response: Response<B>) -> Result<Self, B::Error> {
         let (parts, body) = response.into_parts();
         let body = body.collect().await?;
@@ -61,7 +61,8 @@ impl Reply {
         self.headers.contains_key("idempotency-expires")
     }
 
-    /// What stays of it in every replay: all but the mark of one, the date, and how the body's end is told.
+    /// What every replay must have in common: everything except the mark of a replay, the date, and the framing of the
+    /// body.
     pub fn kept(&self) -> (u16, Vec<(String, Vec<u8>)>, Bytes) {
         const PASSING: [&str; 5] =
             ["date", "idempotency-replayed", "connection", "content-length", "transfer-encoding"];

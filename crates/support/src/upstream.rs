@@ -78,7 +78,7 @@ struct Book {
 
 /// The service. Gone when it is dropped.
 pub struct Upstream {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     book: Arc<Book>,
     accepting: JoinHandle<()>,

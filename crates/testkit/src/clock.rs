@@ -62,7 +62,7 @@ impl FakeClock {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// How long until the next sleeper wakes; `None` if nobody sleeps.
+    /// How long until the next sleeper wakes; `None` if there is none.
     pub fn next_wake(&self) -> Option<Duration> {
         let hands = self.hands();
         hands.naps.values().map(|(until, _)| until.saturating_sub(hands.uptime)).min()

@@ -42,7 +42,7 @@ fn kind(answer: Result<Written, Error>) -> Kind {
 }
 
 #[test]
-fn a_failure_before_the_write_leaves_nothing_and_says_so() {
+fn a_failure_before_the_write_is_reported_as_nothing_written() {
     let store = scripted(Fault::FailBefore);
     assert_eq!(kind(plant(&store)), Kind::Unavailable);
     assert!(!stands(&store));

@@ -1,7 +1,5 @@
-//! The Debian package.
-//!
-//! What lives here: its name, its control file and what it depends on. What must never: a script that runs at
-//! installation. The unit makes its own user and folders, and nothing runs until somebody has written a configuration.
+//! The Debian package. It has no installation scripts: the unit creates its own user and folders, and nothing runs
+//! until there is a configuration.
 
 use std::fs;
 use std::path::Path;

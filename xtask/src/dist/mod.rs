@@ -1,8 +1,6 @@
-//! `cargo xtask dist`: what people install. A tarball, a Debian package, a context for a container image, and their
-//! checksums.
+//! `cargo xtask dist`: a tarball, a Debian package, a context for a container image, and their checksums.
 //!
-//! What lives here: the order of the steps, and the names of the files. What must never: a file that depends on who
-//! builds it or when: owners are root, and times are those of the last commit.
+//! The files do not depend on who builds them or when: owners are root, and times are those of the last commit.
 
 mod archive;
 mod deb;

@@ -9,7 +9,7 @@ use crate::command::Failure;
 pub(super) struct Options {
     /// A program that is built already.
     pub(super) program: Option<PathBuf>,
-    /// Where the packages go.
+    /// The output folder.
     pub(super) out: PathBuf,
 }
 

@@ -1,6 +1,4 @@
-//! The files that are installed, below a folder that stands for `/usr` or a prefix.
-//!
-//! What lives here: which file goes where. What must never: how it is packed.
+//! The installed files, below a folder that stands for `/usr` or a prefix.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -80,7 +78,7 @@ fn ask(release: &Release, arguments: &[&str]) -> Result<String, String> {
     cargo::capture(command)
 }
 
-/// Copies a file, with these rights whoever's it was.
+/// Copies a file, with these rights, whoever owned it.
 pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     let bytes = fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?;
     write_bytes(to, &bytes, mode)

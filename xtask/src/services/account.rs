@@ -1,6 +1,4 @@
 //! The system user that a server runs as.
-//!
-//! What lives here: how a program is started as that user. What must never: a password, or a change to the user.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,17 +6,17 @@ use std::process::Command;
 use crate::cargo;
 use crate::tools::packages;
 
-/// Servers refuse to run as root, so root starts them as somebody else.
+/// Servers refuse to run as root, so root starts them as another user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Account {
-    /// Whoever runs this program.
+    /// The current user.
     Own,
     /// This user, through `runuser`.
     Other(&'static str),
 }
 
 impl Account {
-    /// The account for a server that has a user of its own.
+    /// The account for a server that has its own user.
     pub(super) fn of(user: &'static str) -> Self {
         if packages::is_root() { Self::Other(user) } else { Self::Own }
     }

@@ -1,6 +1,4 @@
-//! What the caller of `cargo xtask services` asked for.
-//!
-//! What lives here: the reading of the arguments. What must never: an argument that is ignored.
+//! The arguments of `cargo xtask services`. Unknown ones are errors.
 
 use super::SERVERS;
 use super::server::Server;

@@ -1,7 +1,4 @@
-//! The servers of one test run.
-//!
-//! What lives here: their start before the tests, and their stop afterwards. What must never: a run that goes on as if a server
-//! that it could not get did not matter, or one that stops what was running before it.
+//! Starts the servers for a test run, and stops those that it started. If a server cannot be started, the run fails.
 
 use std::process::Command;
 

@@ -1,7 +1,5 @@
 //! Where a private instance keeps its files.
 //!
-//! What lives here: the choice of the folder, and the names in it. What must never: what a server writes there.
-//!
 //! The folder is `target/services/NAME`. A server that root starts runs as another user, who must be able to enter every
 //! folder above; a checkout in root's home is closed to them. The folder is then below `/var/tmp`, which everybody can
 //! enter and which is on a disk, under a name that is made from the target folder's path.
@@ -100,7 +98,7 @@ fn substitute(services: &Path) -> PathBuf {
     Path::new(OPEN_TO_ALL).join(format!("semel{name}"))
 }
 
-/// Creates a folder where anybody may create one, and refuses one that somebody else has created.
+/// Creates a folder in a place open to everybody, and refuses one that another user has created.
 fn create_own(folder: &Path) -> Result<(), String> {
     match fs::create_dir(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {

@@ -1,7 +1,5 @@
-//! A private instance from its start to its stop.
-//!
-//! What lives here: what is the same for every kind of server: the lock, the port, the wait for readiness.
-//! What must never: a server that `cargo xtask services` did not start.
+//! The life of a private instance: lock, port, readiness, stop. Servers that `cargo xtask services` did not start are
+//! left alone.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -60,7 +58,7 @@ impl<'a> Instance<'a> {
         {
             return Ok((running, version, false));
         }
-        // A process that nobody can connect to, or that belongs to another server, is of no use to anybody.
+        // A process that does not answer, or that belongs to another server, is of no use.
         if instance.pid()?.is_some() {
             server.stop(&instance.home)?;
         }
@@ -109,7 +107,7 @@ impl<'a> Instance<'a> {
         fs::read_to_string(self.home.path("port")).ok()?.trim().parse().ok()
     }
 
-    /// The port of the last time, so that a URL stays good; another one if somebody else has that port now.
+    /// The last port, so that a URL stays valid; another one if that port is in use now.
     fn choose_port(&self) -> Result<u16, String> {
         let bind =
             |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|socket| socket.local_addr());

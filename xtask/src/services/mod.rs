@@ -1,7 +1,7 @@
-//! `cargo xtask services`: real servers that the tests connect to.
+//! `cargo xtask services`: real servers for the tests.
 //!
-//! What lives here: the list of servers, and the three actions. A further server is a file with a [`Server`] and a line in
-//! [`SERVERS`]. What must never: a server that somebody else started being stopped, or one that listens beyond 127.0.0.1.
+//! To add a server, write a file with a [`Server`] and add it to [`SERVERS`]. Servers listen only on 127.0.0.1, and
+//! servers of others are never stopped.
 
 mod account;
 mod arguments;

@@ -1,7 +1,5 @@
-//! `PgBouncer` in front of the private PostgreSQL, in transaction mode.
-//!
-//! What lives here: its configuration, and how it is started, asked and stopped. What must never: a pool per session; that
-//! a store keeps no state in a session is what tests show with it.
+//! `PgBouncer` in front of the private PostgreSQL, in transaction mode: tests show with it that a store keeps no state
+//! in a session.
 
 use std::fs;
 use std::path::PathBuf;

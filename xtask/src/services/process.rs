@@ -1,6 +1,4 @@
-//! Whether a server's process is running.
-//!
-//! What lives here: the reading of pid files. What must never: a signal.
+//! Whether a server's process is running, according to its pid file.
 
 use std::fs;
 use std::io::ErrorKind;

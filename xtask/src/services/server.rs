@@ -1,6 +1,4 @@
-//! What every kind of server has in common.
-//!
-//! What lives here: the trait that a server implements. What must never: anything that only one server needs.
+//! The trait that every server implements.
 
 use super::home::Home;
 
@@ -18,7 +16,7 @@ pub(crate) trait Server: Sync {
     /// The Debian packages that are not installed yet.
     fn missing_packages(&self) -> Vec<&'static str>;
 
-    /// The server that a private instance of this one follows or stands in front of.
+    /// The server that a private instance of this one follows or is in front of.
     fn needs(&self) -> Option<&'static dyn Server> {
         None
     }

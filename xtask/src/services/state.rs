@@ -1,6 +1,4 @@
-//! What is known of a server at the moment, for people and for programs.
-//!
-//! What lives here: the state, its table and its JSON. What must never: a password on the screen.
+//! The state of a server, as a table and as JSON. Passwords are not shown.
 
 use std::fmt::Write as _;
 
@@ -8,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::server::Server;
 
-/// What became of a question for the version: the version, or why there is none.
+/// The version, or why it is not known.
 type Version = Result<String, String>;
 
 /// A server as the tests would find it.
@@ -73,7 +71,7 @@ fn line(name: &str, state: &str, version: &str, pid: &str, url: &str) -> String 
     format!("{name:<17} {state:<9} {version:<9} {pid:<8} {url}\n")
 }
 
-/// The same for programs: a list of objects, where what does not apply is null.
+/// The same for programs: a list of objects, with null for what does not apply.
 pub(super) fn to_json(states: &[(&dyn Server, State)]) -> Value {
     let object = |(server, state): &(&dyn Server, State)| {
         json!({

@@ -205,7 +205,7 @@ fn port(url: &str) -> u16 {
 }
 
 #[test]
-fn what_the_environment_names_is_used_and_left_alone() {
+fn servers_from_the_environment_are_used_and_left_alone() {
     let folder = std::env::temp_dir().join(format!("semel services external {}", std::process::id()));
     let elsewhere = "postgres://127.0.0.1:1/semel";
     let services =

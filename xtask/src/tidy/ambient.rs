@@ -1,7 +1,4 @@
-//! Rule: time and randomness are arguments.
-//!
-//! What lives here: the names that read them from thin air, and the few files that may. What must never: an
-//! exception for tests; a test that reads a clock fails on a slow day.
+//! Rule: time and randomness are arguments, in tests too: a test that reads a clock fails on a slow day.
 
 use super::lexer::{code_only, lines_with};
 use super::violation::Violation;

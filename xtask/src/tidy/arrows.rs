@@ -1,6 +1,4 @@
-//! Rule: the arrows between our crates run one way.
-//!
-//! What lives here: the table of which crate may know which. What must never: an exception outside that table.
+//! Rule: dependencies between our crates run one way, as this table says.
 
 use super::violation::Violation;
 use crate::workspace::{Dependency, Kind, Package, Workspace};
@@ -17,7 +15,7 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-tx",
 ];
 
-/// What each crate may depend on. The core knows nobody; a store needs only the core; only the gateway wires parts.
+/// What each crate may depend on. The core depends on none; a store needs only the core; only the gateway wires parts.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-core", &[]),
     ("semel", &["semel-core"]),
@@ -34,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-testkit", &["semel-core", "semel"]),
     ("semel-sim", &["semel-core", "semel"]),
     ("semel-bench", STORES_AND_SHELLS),
-    // By the gateway's list of stores, so that it needs none of its own.
+    // Through the gateway's list of stores.
     ("semel-torture", &["semel-core", "semel", "semel-gateway"]),
     ("semel-example-charge", STORES_AND_SHELLS),
     ("xtask", &[]),
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_the_table_does_not_know_is_told_where_to_go() {
+    fn an_unknown_crate_is_reported_with_what_to_do() {
         let told = told(&check(&workspace(&[("semel-utils", &[])])));
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("add it to ALLOWED in xtask/src/tidy/arrows.rs"), "{}", told[0]);

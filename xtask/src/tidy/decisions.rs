@@ -1,6 +1,4 @@
-//! Rule: every dependency is declared once, and a decision page says why we have it.
-//!
-//! What lives here: the comparison of the dependency table with `docs/decisions/`. What must never: the reasons.
+//! Rule: every dependency is declared once, and a page in `docs/decisions/` says why it is needed.
 
 use super::violation::Violation;
 use crate::workspace::Workspace;

@@ -1,7 +1,5 @@
-//! Rule: what a record's dates mean is decided in the machine.
-//!
-//! What lives here: the names of those dates and terms, and the few files that may calculate with them. What must never:
-//! an exception without a reason, or one that nothing needs any more.
+//! Rule: only the machine calculates with a record's times. The few exceptions have reasons, and unused ones are
+//! reported.
 
 use super::lexer::{code_only, lines_with};
 use super::violation::Violation;

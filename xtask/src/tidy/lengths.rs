@@ -1,6 +1,4 @@
-//! Rule: a file past 700 lines is two files.
-//!
-//! What lives here: the count. What must never: a list of files that may be longer.
+//! Rule: a file of more than 700 lines is two files.
 
 use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};

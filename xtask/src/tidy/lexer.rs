@@ -1,7 +1,4 @@
-//! Just enough of Rust's grammar to tell code from words about code.
-//!
-//! What lives here: blanking of comments, strings and character literals, and search for whole words.
-//! What must never: understanding; the compiler does that.
+//! Just enough of Rust's grammar to distinguish code from comments and strings.
 
 /// The source with comments and literals turned into spaces; lines stay where they were.
 pub(crate) fn code_only(source: &str) -> String {

@@ -1,7 +1,5 @@
-//! `cargo xtask tidy`: the rules of the house.
-//!
-//! What lives here: the list of rules and their order; each rule is a file of its own, with a test that shows it
-//! failing. What must never: a rule that stops at the first violation, or one that cannot fail.
+//! `cargo xtask tidy`: the project's rules. Each is a file with a test that shows it failing, and each reports all
+//! violations.
 
 mod ambient;
 mod arrows;
@@ -47,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if report.failed() == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Checks every rule, each as a step of its own. `missing` says whether cargo-deny may be built for it.
+/// Checks every rule, each as its own step. `missing` says whether cargo-deny may be built for it.
 pub(crate) fn check(report: &mut Report, missing: Missing) {
     match Workspace::load() {
         Ok(workspace) => {

@@ -1,7 +1,5 @@
-//! Rule: no path of somebody's machine in the repository.
-//!
-//! What lives here: the search for absolute paths in every text file. What must never: an exception; the rule's own
-//! names are put together from halves.
+//! Rule: no path of somebody's machine in the repository. There are no exceptions; this file composes the names from
+//! halves.
 
 use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};

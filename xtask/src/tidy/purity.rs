@@ -1,7 +1,5 @@
-//! Rule: the core stays pure, also through what it depends on.
-//!
-//! What lives here: the absences (no runtime, no I/O, no HTTP, no SQL, no randomness), checked over the whole tree.
-//! What must never: a look at dev-dependencies; tests may use what the core may not.
+//! Rule: the core and its dependencies have no runtime, no I/O, no HTTP, no SQL and no randomness. Development
+//! dependencies are not checked.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,6 +1,4 @@
-//! Rule: every crate says at its door what lives there and what must never.
-//!
-//! What lives here: the look at the first lines of a crate's root. What must never: taste in prose.
+//! Rule: every crate starts with what belongs there and what does not ("lives here", "must never").
 
 use super::violation::Violation;
 use crate::workspace::Workspace;

@@ -1,6 +1,4 @@
-//! Rules that other tools know: format, lints, documentation, licences.
-//!
-//! What lives here: the calls. What must never: a tool that is missing and passes for success.
+//! Rules that other tools check: format, lints, documentation, licences. A missing tool is a failure or is reported.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

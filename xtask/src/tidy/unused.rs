@@ -1,7 +1,4 @@
-//! Rule: a dependency that nobody names is taken out.
-//!
-//! What lives here: the search for each dependency's name in the sources that may use it.
-//! What must never: an installed tool; the rule runs wherever the project builds.
+//! Rule: a dependency that nobody uses is removed. It needs no installed tool.
 
 use super::lexer::{code_only, is_word};
 use super::violation::Violation;

@@ -1,6 +1,4 @@
-//! What a rule finds.
-//!
-//! What lives here: a place and what to do there. What must never: how it was found.
+//! A violation of a rule: its position, and what to do.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
 //! cargo-deny: one pinned version, built once below `target/tools`.
-//!
-//! What lives here: where it is, and how it gets there. What must never: what it checks.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -34,7 +32,7 @@ pub(crate) fn program(missing: Missing) -> Result<PathBuf, String> {
     }
     println!("building cargo-deny {VERSION} (once; takes minutes)");
     let installed = cargo::pass_through(install(&folder));
-    // Seven hundred megabytes that nobody needs again.
+    // Seven hundred megabytes that are not needed again.
     let _ = std::fs::remove_dir_all(build(&folder));
     installed.map_err(|_| format!("cargo-deny {VERSION} could not be built"))?;
     Ok(built)
@@ -49,7 +47,7 @@ fn install(folder: &Path) -> Command {
     let mut command = cargo::cargo();
     command.args(["install", "cargo-deny", "--version", VERSION, "--locked", "--debug", "--quiet", "--root"]);
     command.arg(folder).arg("--target-dir").arg(build(folder));
-    // Nobody debugs it, and lines for a debugger would double what is written to disk.
+    // It is not debugged, and debug information would double what is written to disk.
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
     command
 }

@@ -1,7 +1,4 @@
-//! Libraries of other languages, each in a place of its own below `target/`.
-//!
-//! What lives here: how they get there, and how it is known that they are the ones asked for. What must never: a version
-//! that no committed file names, or a place outside of `target/`.
+//! Libraries of other languages, below `target/`, in the versions that committed files name.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +42,7 @@ fn provide(folder: &Path, list: &str, install: impl FnOnce() -> Result<(), Strin
     }
     println!("installing {list}");
     install()?;
-    // Last of all: a half-made place has no mark, and is made anew.
+    // Last of all: an incomplete folder has no mark, and is created again.
     fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))
 }
 
@@ -54,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_by_the_same_list_is_left_and_anything_else_is_made_anew() {
+    fn an_up_to_date_environment_is_kept_and_another_is_rebuilt() {
         let folder = std::env::temp_dir().join(format!("semel-xtask-provided-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let times = |expected: usize, answer: Result<(), String>| {

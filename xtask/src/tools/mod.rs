@@ -1,7 +1,4 @@
-//! `cargo xtask tools`: the programs and libraries that tests speak with, and that nobody here wrote.
-//!
-//! What lives here: which there are, and where tests find them. What must never: a test that passes because one of them is
-//! missing.
+//! `cargo xtask tools`: programs and libraries of others that the tests use.
 
 pub(crate) mod deny;
 mod libraries;

@@ -1,7 +1,4 @@
-//! Programs of the system.
-//!
-//! What lives here: the programs by name, and the Debian package of each. What must never: an installation that was not
-//! announced, or a system without apt that is left guessing what to install.
+//! System programs, and the Debian package of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +20,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("systemd-analyze", "systemd"),
 ];
 
-/// Where daemons lie, which is not in everybody's `PATH`.
+/// The folder of daemons, which is not in every `PATH`.
 const DAEMONS: &str = "/usr/sbin";
 
 /// Every program's name.
@@ -88,7 +85,7 @@ pub(crate) fn places() -> Vec<PathBuf> {
     std::env::split_paths(&path).chain([Path::new(DAEMONS).to_owned()]).collect()
 }
 
-/// Debian keeps what makes Python's environments in a package of its own.
+/// Debian has Python's virtual environments in a separate package.
 fn has_venv() -> bool {
     let mut command = cargo::program("python3");
     command.args(["-c", "import venv, ensurepip"]);

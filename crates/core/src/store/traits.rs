@@ -102,7 +102,7 @@ pub struct Hazard {
     /// What is wrong, and what can happen.
     pub what: String,
     /// How to fix it.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// The clock for a store that has none of its own: the machine's ([`ClockSource::EachMachine`]), or a fake one in

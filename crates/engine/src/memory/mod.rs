@@ -120,7 +120,7 @@ impl store::Store for Store {
             code: "memory-only",
             what: "nothing survives the process: after a restart, every command is new, and a retry runs it again"
                 .to_owned(),
-            mend: "use a durable store such as sqlite:semel.db; use this one only for tests".to_owned(),
+            fix: "use a durable store such as sqlite:semel.db; use this one only for tests".to_owned(),
         };
         Box::pin(async move { Ok(vec![hazard]) })
     }

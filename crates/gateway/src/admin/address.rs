@@ -1,7 +1,4 @@
-//! Where the admin address is, or that there is none.
-//!
-//! What lives here: what can be written for it. What must never: whether it may be opened; that is
-//! [`Options::check`](super::Options::check).
+//! The admin address, or `off`. [`Options::check`](super::Options::check) decides whether it may be opened.
 
 use super::Options;
 use std::fmt;
@@ -11,9 +8,9 @@ use std::str::FromStr;
 /// Where operators and workers connect, if anywhere: `127.0.0.1:9090`, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
-    /// Nowhere.
+    /// No admin address.
     Off,
-    /// There.
+    /// This address.
     At(SocketAddr),
 }
 
@@ -31,7 +28,10 @@ impl FromStr for Address {
             return Ok(Self::Off);
         }
         crate::cli::address::parse(text).map(Self::At).map_err(|_| {
-            format!("`{text}` is not an address with a port: write such as \"127.0.0.1:9090\", or \"off\" to open none")
+            format!(
+                "`{text}` is not an address with a port: write one like \"127.0.0.1:9090\", or \
+                \"off\" for none"
+            )
         })
     }
 }

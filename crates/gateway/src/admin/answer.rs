@@ -1,7 +1,5 @@
-//! Answers as they pass through the admin address: what a worker or an operator brings, and what is shown of a stored one.
-//!
-//! What lives here: the way between a JSON document and an [`Outcome`]. What must never: a header kept that would make a
-//! replay lie about its own length, or a byte changed.
+//! Stored responses in JSON: those that workers and operators send, and those that are shown. Headers that would make
+//! a replay wrong about its length are dropped.
 
 use super::input::whole;
 use super::problem::Problem;
@@ -13,22 +11,22 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// An answer to be kept and replayed. Not `Debug`: it holds a body.
+/// A response to store and replay. Not `Debug`: it contains a body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GivenResponse)]
-pub(super) struct Given {
+pub(super) struct GivenResponse {
     /// The HTTP status.
     #[serde(deserialize_with = "status")]
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
-    /// Headers in order, each as name and value; those that belong to one delivery are not kept.
+    /// Headers in order, each as name and value. Headers of a single delivery are not stored.
     #[serde(default)]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
     headers: Option<Vec<(String, String)>>,
-    /// The body, where it is text.
+    /// The body, if it is text.
     body: Option<String>,
-    /// The body in base64, where it is not.
+    /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64")]
     #[schema(
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
@@ -43,7 +41,7 @@ pub(super) struct Given {
     body_base64_old: Option<String>,
 }
 
-/// A field by its name or by its old name, and not by both.
+/// A field by its name or its old name, but not both.
 pub(super) fn one_of(
     name: &str,
     value: Option<String>,
@@ -68,16 +66,16 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 #[expect(dead_code, reason = "describes two texts in a row to those who read the description")]
 pub(super) struct HeaderPair(Vec<String>);
 
-impl Given {
-    /// Whether the answer reads as a refusal.
+impl GivenResponse {
+    /// Whether the response is a refusal.
     pub(super) fn is_refusal(&self) -> bool {
         self.status >= 400
     }
 
-    /// What is kept of it.
+    /// The part that is stored.
     pub(super) fn into_outcome(self) -> Result<Outcome, Problem> {
         if !(200..600).contains(&self.status) {
-            return Err(Problem::invalid("The status of the response has to be one from 200 to 599."));
+            return Err(Problem::invalid("The status of the response must be from 200 to 599."));
         }
         let encoded = one_of("bodyBase64", self.body_base64, "body_base64", self.body_base64_old)?;
         let body = match (self.body, encoded) {
@@ -95,7 +93,7 @@ impl Given {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
             let (Ok(name), Ok(value)) = (name, value) else {
-                return Err(Problem::invalid("A header of the response is none that HTTP could carry."));
+                return Err(Problem::invalid("A header of the response is not valid in HTTP."));
             };
             headers
                 .try_append(name, value)
@@ -106,25 +104,25 @@ impl Given {
     }
 }
 
-/// An answer that is kept.
+/// A stored response.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoredResponse)]
-pub(super) struct Stored {
-    /// How the status is to be read: `http`, `grpc` or `value`.
+pub(super) struct StoredResponse {
+    /// The kind of status: `http`, `grpc` or `value`.
     protocol: &'static str,
     /// The status; a value has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u32>,
-    /// Whether its bytes were kept.
+    /// Whether its bytes were stored.
     retained: bool,
     /// Headers in order, each as name and value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
     headers: Option<Vec<(String, String)>>,
-    /// The body, where it is text.
+    /// The body, if it is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    /// The body in base64, where it is not.
+    /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64", skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The same under its old name.
@@ -137,8 +135,8 @@ pub(super) struct Stored {
     trailers: Option<Vec<(String, String)>>,
 }
 
-impl Stored {
-    /// All of it, for whoever may see it.
+impl StoredResponse {
+    /// The whole response, for those who may see it.
     pub(super) fn whole(outcome: &Outcome) -> Self {
         let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
         let mut stored = Self { headers: Some(pairs(&outcome.headers)), trailers, ..Self::outside(outcome) };
@@ -153,7 +151,7 @@ impl Stored {
         stored
     }
 
-    /// What can be seen without looking inside.
+    /// The response without headers and body.
     pub(super) fn outside(outcome: &Outcome) -> Self {
         let (protocol, status) = match outcome.status {
             Status::Http(status) => ("http", Some(u32::from(status))),
@@ -178,7 +176,7 @@ mod tests {
     use super::*;
 
     fn given(text: &str) -> Result<Outcome, Problem> {
-        serde_json::from_str::<Given>(text).expect("a response").into_outcome()
+        serde_json::from_str::<GivenResponse>(text).expect("a response").into_outcome()
     }
 
     #[test]
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_response_could_be_is_refused() {
+    fn an_impossible_response_is_refused() {
         for bad in [
             r#"{"status": 100}"#,
             r#"{"status": 600}"#,

@@ -1,19 +1,19 @@
-//! What a worker does with the attempt that it claimed: renew it, begin it, end it, look at it.
+//! What a worker does with its attempt: renew, begin, finish, look up.
 //!
-//! What lives here: every step by the attempt's token, each fit to be sent again where its answer was lost. What must never:
-//! state between two requests. The lease lives in the store; any node, and one that was started since, can take the next step.
+//! Each step is identified by the attempt's token and can be repeated if its response was lost. There is no state
+//! between requests: the lease is in the store, so any node can take the next step.
 
 use super::Shared;
-use super::answer::Given;
+use super::answer::GivenResponse;
 use super::claim_owner;
 use super::claims::lost;
 use super::digits;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::{Id, Json};
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
-use super::view::Name;
+use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -30,17 +30,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long a worker waits for its outcome to be stored. The engine goes on trying.
+/// How long a worker waits for its outcome to be stored. The engine keeps trying.
 const STORED_WITHIN: Duration = Duration::from_secs(5);
-/// When a worker whose outcome was not stored in time should ask again.
+/// When a worker should ask again whose outcome was not stored in time.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// A sign of life.
+/// Renews a lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Renew)]
-pub(super) struct Renewal {
-    /// What the claim was answered.
+pub(super) struct RenewRequest {
+    /// The token from the response to the claim.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     token: String,
     /// The effect of a reserved attempt is about to begin.
@@ -50,47 +50,47 @@ pub(super) struct Renewal {
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum How {
-    /// The effect happened. The response is replayed from now on; none is an empty one of status 204.
+pub(super) enum AttemptResult {
+    /// The effect happened. The response is replayed from now on; without one, an empty response of status 204.
     Succeeded,
-    /// It was refused for good. The response (of a status from 400 on) is replayed from now on.
+    /// It was refused for good. The response (with a status of 400 or more) is replayed from now on.
     Failed,
     /// Nothing took effect: the next claim is the next attempt.
     NotApplied,
-    /// Nobody can tell whether it happened.
+    /// It is not known whether it happened.
     Unknown,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Outcome)]
-pub(super) struct Came {
-    /// What the claim was answered.
+pub(super) struct OutcomeRequest {
+    /// The token from the response to the claim.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     token: String,
     /// How it ended.
-    outcome: How,
-    /// What every later claim of the command is answered.
-    response: Option<Given>,
+    outcome: AttemptResult,
+    /// The response to every later claim of the command.
+    response: Option<GivenResponse>,
 }
 
-/// An attempt, as it stands.
+/// The status of an attempt.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Attempt)]
-pub(super) struct Standing {
-    /// The public name of the command.
+pub(super) struct AttemptStatus {
+    /// The command's operation ID.
     operation_id: String,
     /// The operation's name.
     operation: String,
     /// The state.
-    state: Name,
+    state: ApiState,
     /// How many attempts have begun.
     attempt: u32,
     /// Grows with every attempt.
     fence: u64,
-    /// Until when the owner is taken to be alive.
+    /// Until when the owner counts as alive.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_expires_at: Option<String>,
     /// Until when the outcome is replayed.
@@ -98,8 +98,8 @@ pub(super) struct Standing {
     expires_at: Option<String>,
 }
 
-impl Standing {
-    /// As it stands once it has ended.
+impl AttemptStatus {
+    /// After its end.
     fn ended(record: &Record, stored: Stored) -> Self {
         let expires_at = stored.expires_at.map(rfc3339::text);
         Self { state: stored.state.into(), lease_expires_at: None, expires_at, ..Self::of(record) }
@@ -118,16 +118,17 @@ impl Standing {
     }
 }
 
-/// An operation as a claim named it.
+/// The operation's name in the claim.
 fn claimed(operation: &str) -> &str {
     let named = operation.strip_prefix(super::claims::CLAIM).and_then(|rest| rest.strip_prefix(' '));
     named.unwrap_or(operation)
 }
 
-/// Shows how a command stands, to the token that claimed it. What was answered is for those who claim it: by key and payload.
+/// Shows the status of a command to the token that claimed it. To get the stored response, claim the command again
+/// with its key and payload.
 #[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
-    (status = 200, body = Standing),
+    (status = 200, body = AttemptStatus),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
@@ -138,22 +139,22 @@ fn claimed(operation: &str) -> &str {
 ))]
 pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
 ) -> Result<Response, Problem> {
-    let looked = look(&shared, id).await?;
+    let looked = look_up(&shared, id).await?;
     if !claim_owner::is_visible(&shared, &who, &looked.record) {
         return Err(Problem::no_such_operation());
     }
-    Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
+    Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)))
 }
 
-/// Extends the lease from now; with `begin`, also says that the effect of a reserved attempt is about to begin.
+/// Extends the lease from now; with `begin`, also records that the effect of a reserved attempt is about to begin.
 ///
-/// On any answer but 200, begin nothing.
+/// After any response but 200, begin nothing.
 #[utoipa::path(post, path = "/v1/claims/{id}/renew", operation_id = "renewClaim", tag = "claims",
-    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Renewal, responses(
-    (status = 200, description = "Still yours", body = Standing),
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = RenewRequest, responses(
+    (status = 200, description = "Still yours", body = AttemptStatus),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -167,9 +168,9 @@ pub(super) async fn show(
 ))]
 pub(super) async fn renew(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(renewal): Json<Renewal>,
+    Json(renewal): Json<RenewRequest>,
 ) -> Result<Response, Problem> {
     let token = token(&renewal.token)?;
     let begin = renewal.begin.unwrap_or(false);
@@ -183,7 +184,7 @@ pub(super) async fn renew(
         Ok(()) => {}
         Err(LeaseError::Store(error)) => return Err(Problem::store(&error)),
         Err(LeaseError::ClockNotTrusted) => return Err(clock_not_trusted(id)),
-        // The same step may have come a moment before, from a twin of this request.
+        // A duplicate of this request may have taken the same step just before.
         Err(LeaseError::Lost) => {
             lease = leased(&shared, &who, id, token).await?.1;
             let renewed = lease.renew().await;
@@ -199,13 +200,13 @@ pub(super) async fn renew(
     if record.lease_until().is_none() || !is_under_way {
         return Err(lost(id, Some(&looked)));
     }
-    Ok(json(StatusCode::OK, &Standing::of(&record)))
+    Ok(json(StatusCode::OK, &AttemptStatus::of(&record)))
 }
 
-/// Stores how an attempt ended. May be sent again until it is answered: the same outcome is answered the same.
+/// Stores how an attempt ended. You can send it again until it is answered: the same outcome gets the same response.
 #[utoipa::path(post, path = "/v1/claims/{id}/outcome", operation_id = "endClaim", tag = "claims",
-    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Came, responses(
-    (status = 200, description = "Stored; the attempt as it stands", body = Standing),
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = OutcomeRequest, responses(
+    (status = 200, description = "Stored; the attempt as it stands", body = AttemptStatus),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -219,56 +220,56 @@ pub(super) async fn renew(
 ))]
 pub(super) async fn outcome(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(came): Json<Came>,
+    Json(came): Json<OutcomeRequest>,
 ) -> Result<Response, Problem> {
     let token = token(&came.token)?;
     let ending = ending(came.outcome, came.response)?;
     let (looked, lease) = leased(&shared, &who, id, token).await?;
     if says_so(&shared, &looked, token, &ending) {
-        return Ok(json(StatusCode::OK, &Standing::of(&looked.record)));
+        return Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)));
     }
     if looked.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
-        // It was begun without a word about it. That is told now, while the record is still this attempt's.
+        // It was begun without a report. That is recorded now, while the record still belongs to this attempt.
         if let Err(LeaseError::Store(error)) = lease.start().await {
             return Err(Problem::store(&error));
         }
     }
     let finished = tokio::time::timeout(STORED_WITHIN, lease.finish(ending.clone())).await;
     let Ok(finished) = finished else {
-        let detail = "The outcome could not be stored so far; this node goes on trying. Send it again.";
+        let detail = "The outcome is not stored yet; this node keeps trying. Send it again.";
         return Err(Problem::new(Situation::NotStoredYet, detail).after(ASK_AGAIN).about(id, None));
     };
     if let Ok(stored) = finished {
-        return Ok(json(StatusCode::OK, &Standing::ended(&looked.record, stored)));
+        return Ok(json(StatusCode::OK, &AttemptStatus::ended(&looked.record, stored)));
     }
-    let looked = look(&shared, id).await?;
+    let looked = look_up(&shared, id).await?;
     if says_so(&shared, &looked, token, &ending) {
-        return Ok(json(StatusCode::OK, &Standing::of(&looked.record)));
+        return Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)));
     }
-    Err(if looked.record.token() == token { settled(id, &looked) } else { lost(id, Some(&looked)) })
+    Err(if looked.record.token() == token { already_finished(id, &looked) } else { lost(id, Some(&looked)) })
 }
 
-fn ending(how: How, response: Option<Given>) -> Result<Ending, Problem> {
+fn ending(how: AttemptResult, response: Option<GivenResponse>) -> Result<Ending, Problem> {
     match (how, response) {
-        (How::Succeeded, None) => Ok(Ending::Succeeded(Outcome::http::<&str, &str>(204, [], ""))),
-        (How::Succeeded, Some(response)) => Ok(Ending::Succeeded(response.into_outcome()?)),
-        (How::Failed, Some(response)) if response.is_refusal() => {
+        (AttemptResult::Succeeded, None) => Ok(Ending::Succeeded(Outcome::http::<&str, &str>(204, [], ""))),
+        (AttemptResult::Succeeded, Some(response)) => Ok(Ending::Succeeded(response.into_outcome()?)),
+        (AttemptResult::Failed, Some(response)) if response.is_refusal() => {
             Ok(Ending::FailedReplayable(response.into_outcome()?))
         }
-        (How::Failed, _) => Err(Problem::invalid(
-            "failed needs a response with a status from 400 on: it is what every retry gets.",
+        (AttemptResult::Failed, _) => Err(Problem::invalid(
+            "failed needs a response with a status of 400 or more: it is what every retry gets.",
         )),
-        (How::NotApplied, response) => Ok(Ending::NotApplied(response.map(Given::into_outcome).transpose()?)),
-        (How::Unknown, None) => Ok(Ending::InDoubt),
-        (How::Unknown, Some(_)) => {
-            Err(Problem::invalid("unknown takes no response: nobody can tell what it would be."))
+        (AttemptResult::NotApplied, response) => {
+            Ok(Ending::NotApplied(response.map(GivenResponse::into_outcome).transpose()?))
         }
+        (AttemptResult::Unknown, None) => Ok(Ending::InDoubt),
+        (AttemptResult::Unknown, Some(_)) => Err(Problem::invalid("unknown takes no response.")),
     }
 }
 
-/// Whether the record says already what `ending` says, of the same attempt.
+/// Whether the record already contains `ending`, for the same attempt.
 fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending) -> bool {
     let record = &looked.record;
     if record.token() != token {
@@ -280,43 +281,43 @@ fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending)
         | (Ending::FailedReplayable(known), RecordState::FailedReplayable { .. }) => kept(known),
         (Ending::NotApplied(_), RecordState::FailedNotReplayable { .. })
         | (Ending::InDoubt, RecordState::Unknown { doubt: Doubt::Owner, .. }) => true,
-        // This attempt took no effect; whether an earlier one did stays open.
+        // This attempt had no effect; whether an earlier one did stays open.
         (Ending::NotApplied(_), RecordState::Unknown { doubt: Doubt::Owner, .. }) => record.earlier_doubt(),
         _ => false,
     }
 }
 
-/// Whether an outcome was kept of `known`: with its body, or without it where that was too much.
+/// Whether `kept` was stored from `known`: with its body, or without it if that was too long.
 fn is_same(kept: &Outcome, known: &Outcome) -> bool {
     kept == known || (kept.body == Body::NotRetained && kept.status == known.status)
 }
 
-/// What the worker said cannot be dated.
+/// The worker's report cannot be dated.
 fn clock_not_trusted(id: OperationId) -> Problem {
-    let detail = "The clock is not trusted at the moment, so that nothing can be dated. Nothing was stored; send it again.";
+    let detail = "The clock is not trusted at the moment. Nothing was stored; send it again.";
     let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
     problem.retryable_after(ASK_AGAIN).about(id).into()
 }
 
-/// The attempt's, and ended in another way.
-fn settled(id: OperationId, looked: &FoundRecord) -> Problem {
-    let detail = "The attempt was settled otherwise before: by an operator, by an earlier word of its own, or by the end of its \
-                  time. What stands there was left as it is; somebody should look at it.";
+/// The attempt already has another outcome.
+fn already_finished(id: OperationId, looked: &FoundRecord) -> Problem {
+    let detail = "The attempt already has another outcome: from an operator, from an earlier report, or \
+        because its time ran out. That outcome was left unchanged; somebody should check it.";
     Problem::new(Situation::Refused, detail).about(id, Some(looked.record.state_name()))
 }
 
-async fn look(shared: &Shared, id: OperationId) -> Result<FoundRecord, Problem> {
+async fn look_up(shared: &Shared, id: OperationId) -> Result<FoundRecord, Problem> {
     shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
 }
 
-/// The record and the lease, where both are the attempt's token's. A claim that is not visible to `who` does not exist for it.
+/// The record and the lease, if the token is the attempt's. A claim that `who` may not see does not exist for it.
 async fn leased(
     shared: &Shared,
-    who: &Who,
+    who: &Principal,
     id: OperationId,
     token: Token,
 ) -> Result<(FoundRecord, Lease), Problem> {
-    let looked = look(shared, id).await?;
+    let looked = look_up(shared, id).await?;
     let lease = shared.engine.lease_of(&looked, token);
     let is_visible = claim_owner::is_visible(shared, who, &looked.record);
     match lease {
@@ -329,7 +330,7 @@ async fn leased(
 fn token(text: &str) -> Result<Token, Problem> {
     let bits = digits::bytes(text).map(u128::from_be_bytes);
     let bits = bits.ok_or_else(|| {
-        Problem::invalid("token has to be the 32 hexadecimal digits that the claim was answered.")
+        Problem::invalid("token must be the 32 hexadecimal digits from the response to the claim.")
     })?;
     Ok(Token::from_random(bits))
 }

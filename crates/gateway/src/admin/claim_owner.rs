@@ -1,30 +1,29 @@
-//! Whose a claim is.
+//! Which claims a token can see, and which it may continue.
 //!
-//! What lives here: which claims a token sees, and which it may continue. What must never: a rule about what a claim means,
-//! or which commands are the same; the keys of all tokens are shared, so that no second token makes a second effect.
+//! The keys of all tokens are shared: a second token cannot cause a second effect.
 
 use super::Shared;
 use super::claims::is_claim;
-use super::gate::Who;
+use super::gate::Principal;
 use semel::core::record::{Record, StateName};
 
-/// Whether `who` may see a claim: its own, and without tokens every one.
-pub(super) fn is_visible(shared: &Shared, who: &Who, record: &Record) -> bool {
+/// Whether `who` may see a claim: its own; without tokens, every one.
+pub(super) fn is_visible(shared: &Shared, who: &Principal, record: &Record) -> bool {
     let has_claimed = || claimants(record).any(|(_, name)| name == &*who.name);
     is_claim(record.operation()) && (shared.options.tokens.is_empty() || has_claimed())
 }
 
-/// Whether `who`, with the attempt's own token, may continue the attempt that the record is at: one that it claimed, or that no
-/// token which is configured now claimed. (Tokens may have been configured, renamed or taken out while it ran.)
-pub(super) fn may_continue(shared: &Shared, who: &Who, record: &Record) -> bool {
+/// Whether `who`, with the attempt's own token, may continue the current attempt: one that it claimed, or that no
+/// currently configured token claimed. (Tokens may have been added, renamed or removed while it ran.)
+pub(super) fn may_continue(shared: &Shared, who: &Principal, record: &Record) -> bool {
     let began = claimants(record).find(|(attempt, _)| *attempt == record.attempt());
     let is_token = |name: &str| shared.options.tokens.iter().any(|token| token.name == name);
     let is_anothers = began.is_some_and(|(_, name)| name != &*who.name && is_token(name));
     is_claim(record.operation()) && !is_anothers
 }
 
-/// Who claimed each attempt that the history still knows of: the first entry of each, unless that is about its end. (A long history
-/// drops entries in the middle.)
+/// Who claimed each attempt in the history: its first entry, unless that is about its end. (A long history drops
+/// entries in the middle.)
 fn claimants(record: &Record) -> impl Iterator<Item = (u32, &str)> {
     let mut last = 0;
     record.history().entries().iter().filter_map(move |entry| {

@@ -1,16 +1,13 @@
-//! Claims by workers that speak HTTP: one attempt for each command, whoever asks first.
-//!
-//! What lives here: from a claim's document to an intent, and from what the engine answers to a response. What must never: an
-//! answer that says "yours" about an attempt that is not known to be stored.
+//! Claims for workers over HTTP: one attempt per command. A claim is granted only if it is known to be stored.
 
 use super::Shared;
-use super::answer::{Stored, one_of};
+use super::answer::{StoredResponse, one_of};
 use super::digits;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::{Json, whole};
 use super::output::json;
 use super::problem::{Document, Problem};
-use super::view::Name;
+use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -30,29 +27,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// The longest that a claim waits for a running twin.
+/// The longest that a claim waits for a running duplicate.
 const WAIT_MAX: Duration = Duration::from_mins(1);
-/// The shortest and the longest lease: renewing has to be possible over a network, and a crash holds a key up for this long.
+/// The shortest and the longest lease: it must be possible to renew it over a network, and a crash blocks a key for
+/// this long.
 const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_hours(1));
-/// The longest of any other span.
+/// The longest of all other durations.
 const SPAN_MAX: Duration = Duration::from_hours(366 * 24);
-/// The most characters that name an operation, a caller or a tenant.
+/// The maximum length of the name of an operation, a caller or a tenant.
 const NAME_MAX: usize = 255;
 
-/// A method that no request can have: a claim is never taken for a request to the gateway, and no probe of a route is asked about
-/// it.
+/// A method that no request can have, so that a claim never looks like a request to the gateway, and no route's probe
+/// is sent for it.
 pub(super) const CLAIM: &str = "(claim)";
 
-/// Whether a record of this operation is a worker's.
+/// Whether a record of this operation belongs to a worker.
 pub(crate) fn is_claim(operation: &str) -> bool {
     operation.strip_prefix(CLAIM).is_some_and(|rest| rest.starts_with(' '))
 }
 
-/// How the effect happens.
+/// Where the effect happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Class {
-    /// In a system that deduplicates by the operation id that it is handed: an attempt in doubt is run again.
+    /// In a system that recognises repeats by the operation ID: an attempt in doubt runs again.
     Downstream,
     /// Anywhere else: at most once; an attempt in doubt becomes unknown.
     External,
@@ -65,36 +63,37 @@ pub(super) enum Mode {
     /// The effect may begin at once.
     #[default]
     Processing,
-    /// There is something to do before: the effect begins after a renewal with `begin`, and a crash until then costs nothing.
+    /// There is work to do before: the effect begins after a renewal with `begin`, and a crash before that leaves no
+    /// doubt.
     Reserved,
 }
 
-/// What a worker wants to do once. Of `fingerprint`, `payload` and `payloadBase64` it brings exactly one.
+/// What a worker wants to do once. It has exactly one of `fingerprint`, `payload` and `payloadBase64`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = Claim)]
-pub(super) struct Wanted {
-    /// What is asked for. The same key under another operation is another command.
+pub(super) struct ClaimRequest {
+    /// The operation. The same key under another operation is another command.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     operation: String,
-    /// What names this one intent, the same on every retry.
+    /// The key of this command, the same on every retry.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     key: String,
-    /// For whom. Whoever has no caller shares the keys of all who have none.
+    /// The caller. Claims without a caller share their keys.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     caller: Option<String>,
-    /// In which tenant.
+    /// The tenant.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     tenant: Option<String>,
-    /// A hash of the worker's own over everything that makes two intents the same.
+    /// The worker's own hash of everything that makes two commands the same.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     fingerprint: Option<String>,
-    /// What has to be the same for two intents to be the same, compared as JSON: the order of members does not matter, numbers
-    /// count by their value.
+    /// What must be equal for two commands to be the same, compared as JSON: the order of members does not matter, and
+    /// numbers are compared by value.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// The same as bytes, compared one by one.
+    /// The same as bytes.
     #[schema(
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
@@ -106,17 +105,17 @@ pub(super) struct Wanted {
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     payload_base64_old: Option<String>,
-    /// How the effect happens; `external` where it is left out.
+    /// Where the effect happens; `external` by default.
     #[schema(value_type = Option<Class>)]
     class: Option<String>,
-    /// How the attempt begins; `processing` where it is left out.
+    /// How the attempt begins; `processing` by default.
     mode: Option<Mode>,
-    /// How long the claim holds without renewal.
+    /// How long the claim is valid without renewal.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 500, maximum = 3_600_000)]
     lease_ms: Option<u64>,
-    /// The longest that the effect can still be under way after it was sent: before lease and this are over, nobody is
-    /// believed that it did not happen.
+    /// How long the effect can still be in flight after it was sent. Until the lease and this time are over, "it did
+    /// not happen" does not count.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     work_deadline_ms: Option<u64>,
@@ -124,62 +123,62 @@ pub(super) struct Wanted {
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     ttl_ms: Option<u64>,
-    /// How long the system of a `downstream` effect remembers.
+    /// How long the system of a `downstream` effect remembers an ID.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     dedup_window_ms: Option<u64>,
-    /// How long to wait for the outcome of an attempt that runs already.
+    /// How long to wait for the outcome of a running attempt.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 0, maximum = 60_000)]
     wait_ms: Option<u64>,
 }
 
-/// `null` is a payload; to be left out is not.
+/// `null` is a payload; a missing field is not.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// The attempt is the worker's.
+/// The attempt belongs to the worker.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Claimed)]
-pub(super) struct Yours {
+pub(super) struct ClaimResponse {
     /// Always `claimed`.
     result: &'static str,
-    /// The public name of the command, the same on every attempt: hand it to whatever system the effect happens in.
+    /// The command's operation ID, the same on every attempt: pass it to the system in which the effect happens.
     operation_id: String,
-    /// What proves that the attempt is yours. Whoever knows it can end the attempt.
+    /// Proves that the attempt is yours. Anybody who knows it can finish the attempt.
     token: String,
-    /// Which attempt it is.
+    /// The number of the attempt.
     attempt: u32,
-    /// Grows with every attempt: a system that remembers the highest it has seen can refuse a late one.
+    /// Grows with every attempt: a system that remembers the highest one can refuse late attempts.
     fence: u64,
-    /// Until when nobody else takes the attempt for dead. Begin nothing after it.
+    /// Until when nobody else can take the attempt over. Begin nothing after that.
     lease_expires_at: String,
 }
 
-/// It was done before, and this came of it.
+/// The command was done before, with this outcome.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Replayed)]
-pub(super) struct Done {
+pub(super) struct ReplayedClaim {
     /// Always `replayed`.
     result: &'static str,
-    /// The public name of the command.
+    /// The command's operation ID.
     operation_id: String,
-    /// The state that it led to. `FAILED_NOT_REPLAYABLE` only where this claim waited: the next one is the next attempt.
-    state: Name,
+    /// The resulting state. `FAILED_NOT_REPLAYABLE` only if this claim waited: the next one is the next attempt.
+    state: ApiState,
     /// Until when it is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// What was answered.
-    response: Stored,
+    /// The stored response.
+    response: StoredResponse,
 }
 
-/// Claims an attempt, or tells what came of it before.
-#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = Wanted, responses(
-    (status = 200, description = "It was done before", body = Done),
-    (status = 201, description = "The attempt is yours", body = Yours),
+/// Claims an attempt, or returns the stored outcome.
+#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = ClaimRequest, responses(
+    (status = 200, description = "It was done before", body = ReplayedClaim),
+    (status = 201, description = "The attempt is yours", body = ClaimResponse),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -194,8 +193,8 @@ pub(super) struct Done {
 ))]
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
-    Json(wanted): Json<Wanted>,
+    Extension(who): Extension<Principal>,
+    Json(wanted): Json<ClaimRequest>,
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
@@ -206,7 +205,7 @@ pub(super) async fn claim(
     }
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
-        Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
+        Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &claim_response(&lease))),
         Claimed::Answered(answer)
             if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
         {
@@ -214,11 +213,11 @@ pub(super) async fn claim(
         }
         Claimed::Answered(answer) => answer,
     };
-    told(answer, engine.has_reconciler(&operation))
+    respond(answer, engine.has_reconciler(&operation))
 }
 
-fn yours(lease: &semel::Lease) -> Yours {
-    Yours {
+fn claim_response(lease: &semel::Lease) -> ClaimResponse {
+    ClaimResponse {
         result: "claimed",
         operation_id: lease.operation_id().to_string(),
         token: digits::text(&lease.token().bits().to_be_bytes()),
@@ -228,30 +227,31 @@ fn yours(lease: &semel::Lease) -> Yours {
     }
 }
 
-/// What a worker is told that has nothing to run. `is_asked_about`: whether a reconciler looks into doubts.
-fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
-    let Answer { operation_id: id, outcome: told } = answer;
-    let problem = match told {
+/// The response to a worker that has nothing to run. `is_asked_about`: whether a reconciler resolves doubts.
+fn respond(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
+    let Answer { operation_id: id, outcome: respond } = answer;
+    let problem = match respond {
         RequestOutcome::Replayed(replayed) => {
-            let document = Done {
+            let document = ReplayedClaim {
                 result: "replayed",
                 operation_id: id.to_string(),
                 state: replayed.stored.state.into(),
                 expires_at: replayed.stored.expires_at.map(rfc3339::text),
-                response: Stored::whole(&replayed.outcome),
+                response: StoredResponse::whole(&replayed.outcome),
             };
             return Ok(json(StatusCode::OK, &document));
         }
         RequestOutcome::InProgress { retry_after } => {
-            let detail = "Another attempt is under way. Claim again later, with the same key and payload.";
+            let detail = "Another attempt is running. Claim again later, with the same key and payload.";
             semel_http::Problem::new(Code::InProgress, detail).retryable_after(retry_after)
         }
         RequestOutcome::Mismatch => {
-            let detail = "The key was used for another payload. Nothing was claimed; a different intent needs a key of its own.";
+            let detail = "The key was used for another payload. Nothing was claimed; another operation \
+                needs another key.";
             semel_http::Problem::new(Code::Mismatch, detail)
         }
         RequestOutcome::Expired => {
-            let detail = "It was done, so long ago that its outcome is no longer kept. Nothing was claimed.";
+            let detail = "It was done before, but its outcome is no longer stored. Nothing was claimed.";
             semel_http::Problem::new(Code::Expired, detail)
         }
         RequestOutcome::ClockNotTrusted { retry_after } => {
@@ -260,40 +260,43 @@ fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
             semel_http::Problem::new(Code::ClockNotTrusted, detail).retryable_after(retry_after)
         }
         RequestOutcome::AttemptsExhausted => {
-            let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
+            let detail = "All allowed attempts were made, and none took effect. Nothing was claimed.";
             semel_http::Problem::new(Code::AttemptsExhausted, detail)
         }
         RequestOutcome::Unknown { repeatable } => unknown(repeatable || is_asked_about),
-        // What cannot be read is nothing that anybody is asked about. A claim runs nothing by itself.
+        // No reconciler is asked about unreadable records. A claim runs nothing by itself.
         RequestOutcome::Unreadable | RequestOutcome::Ran(_) => unknown(false),
     };
     Err(problem.about(id).into())
 }
 
 fn unknown(doubt_ends: bool) -> semel_http::Problem {
-    let detail = "Whether an earlier attempt took effect cannot be told. Nothing was claimed; somebody has to find out and \
-                  resolve the record.";
+    let detail = "It is not known whether an earlier attempt took effect. Nothing was claimed; somebody has \
+        to find out and resolve the record.";
     semel_http::Problem::new(Code::Unknown, detail).retryable(doubt_ends)
 }
 
-/// Why there is no answer at all.
+/// Why there is no answer.
 fn not_run(error: &Error) -> Problem {
     match error {
         Error::Fingerprint(error) => unfingerprintable(error).into(),
-        Error::Policy(error) => Problem::invalid(format!("The terms are not fit for use: {error}.")),
+        Error::Policy(error) => {
+            Problem::invalid(format!("The settings of the claim are not valid: {error}."))
+        }
         Error::Quota(exceeded) => {
             let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
             semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
         }
         Error::NoSealingKey | Error::LocalClass | Error::LocalRecord(_) => {
-            tracing::error!(%error, "nothing can be claimed as this gateway is set up");
-            let detail = "Nothing can be claimed as this gateway is set up, so begin nothing. Whoever runs it has to mend it.";
+            tracing::error!(%error, "this gateway's configuration does not allow claims");
+            let detail = "Nothing was claimed: this gateway's configuration does not allow it. Do not start \
+                the work; the gateway's operators have to fix it.";
             semel_http::Problem::new(Code::StoreUnavailable, detail).with_status(500).into()
         }
         error => {
             tracing::warn!(%error, "nothing could be claimed");
-            let detail = "Whether this was done before cannot be told just now. Nothing was claimed, so begin nothing; claim again \
-                          later, with the same key.";
+            let detail = "It cannot be checked now whether this was done before. Nothing was claimed. Do \
+                not start the work; claim again later, with the same key.";
             let problem = semel_http::Problem::new(Code::StoreUnavailable, detail);
             problem.retryable_after(Duration::from_secs(1)).into()
         }
@@ -306,16 +309,16 @@ fn unfingerprintable(error: &fingerprint::Error) -> semel_http::Problem {
         _ => Code::Unfingerprintable,
     };
     let detail =
-        format!("The payload cannot be compared with that of a retry, so nothing was claimed. {error}");
+        format!("Nothing was claimed, because the payload could not be compared with a retry's. {error}");
     semel_http::Problem::new(code, detail)
 }
 
-fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
+fn intent(wanted: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
     named("operation", &wanted.operation)?;
-    // Of such records no alarm is raised.
+    // Such records raise no alarm.
     if semel_http::is_shadow(&wanted.operation) {
         return Err(Problem::invalid(
-            "operation begins as the records of shadow mode do: choose another name.",
+            "operation starts like the records of shadow mode; choose another name.",
         ));
     }
     let key = Key::from_source(&wanted.key).map_err(|error| {
@@ -340,8 +343,7 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
     let intent = match (wanted.fingerprint, wanted.payload, bytes) {
         (Some(hash), None, None) => {
             let hash = digits::bytes(&hash);
-            let hash =
-                hash.ok_or_else(|| Problem::invalid("fingerprint has to be 64 hexadecimal digits."))?;
+            let hash = hash.ok_or_else(|| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
             Intent::new(scope, key, policy, Fingerprint::from_bytes(hash))
         }
         (None, Some(value), None) => {
@@ -355,7 +357,8 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
             Intent::new(scope, key, policy, payload::Raw::from(bytes))
         }
         _ => {
-            let detail = "A claim has exactly one of payload, payloadBase64 and fingerprint: what a retry is compared with.";
+            let detail = "A claim needs exactly one of payload, payloadBase64 and fingerprint: a retry is \
+                compared with it.";
             return Err(Problem::invalid(detail));
         }
     };
@@ -367,13 +370,14 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
 
 fn named(what: &str, name: &str) -> Result<(), Problem> {
     let fits = (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    let detail =
-        || Problem::invalid(format!("{what} has 1 to {NAME_MAX} characters, and no control characters."));
+    let detail = || {
+        Problem::invalid(format!("{what} must have 1 to {NAME_MAX} characters, and no control characters."))
+    };
     if fits { Ok(()) } else { Err(detail()) }
 }
 
-/// The terms of a claim: those of the address, where it does not say otherwise.
-fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
+/// The terms of a claim: its own, and the address's for the rest.
+fn terms(defaults: &Policy, wanted: &ClaimRequest) -> Result<Policy, Problem> {
     let any = (Duration::from_millis(1), SPAN_MAX);
     let mut policy = PolicySettings::from(defaults.clone());
     if let Some(name) = &wanted.class {
@@ -381,7 +385,7 @@ fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
     }
     if let Some(lease) = span("leaseMs", wanted.lease_ms, LEASE)? {
         policy.lease = lease;
-        // What is too short for the lease would be refused; nobody chose it.
+        // Nobody chose a value that is too short for the lease, so it is adjusted.
         policy.denied_ttl = policy.denied_ttl.max(lease * 2);
     }
     let spans = [
@@ -394,9 +398,9 @@ fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
             *kept = given;
         }
     }
-    policy
-        .try_into()
-        .map_err(|error: PolicyError| Problem::invalid(format!("The terms are not fit for use: {error}.")))
+    policy.try_into().map_err(|error: PolicyError| {
+        Problem::invalid(format!("The settings of the claim are not valid: {error}."))
+    })
 }
 
 fn class(name: &str) -> Result<policy::Class, Problem> {
@@ -409,7 +413,7 @@ fn class(name: &str) -> Result<policy::Class, Problem> {
              own: nothing was claimed. Use external, or downstream where the effect happens in a system that deduplicates by \
              the operation ID.",
         )),
-        Err(_) => Err(Problem::invalid("class has to be downstream or external.")),
+        Err(_) => Err(Problem::invalid("class must be downstream or external.")),
     }
 }
 
@@ -422,11 +426,11 @@ fn span(
     if span.is_none_or(|span| (min..=max).contains(&span)) {
         return Ok(span);
     }
-    let detail = format!("{name} has to be one from {} to {}.", min.as_millis(), max.as_millis());
+    let detail = format!("{name} must be from {} to {}.", min.as_millis(), max.as_millis());
     Err(Problem::invalid(detail))
 }
 
-/// Whose attempt it is not.
+/// The attempt does not belong to the token.
 pub(super) fn lost(id: OperationId, looked: Option<&semel::FoundRecord>) -> Problem {
     let detail = "The record is no longer this token's attempt: its lease died and another attempt followed, or the token is \
                   not its. Begin nothing more under it.";

@@ -1,11 +1,11 @@
-//! An operator's word that the clock is right.
+//! An operator's confirmation that the clock is right.
 
 use super::Shared;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::Json;
 use super::output::json;
 use super::problem::{Document, Problem};
-use super::settle::reasoned;
+use super::settle::checked_reason;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfirmClock {
-    /// In at most 256 bytes. Kept in the store with the time, and logged.
+    /// At most 256 bytes. Stored with the time, and logged.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -28,18 +28,18 @@ pub(super) struct ConfirmClock {
     reason: String,
 }
 
-/// The time that was confirmed.
+/// The confirmed time.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClockConfirmed {
-    /// What the store's clock showed (RFC 3339).
+    /// The time of the store's clock (RFC 3339).
     confirmed_at: String,
 }
 
-/// Confirms that the store's clock is right as it is. Every node on the store goes by it within a heartbeat.
+/// Confirms that the store's clock is right. Every node on the store uses it within a heartbeat.
 ///
-/// For a clock that jumped, or that contradicted what the store remembers at the start of a node. Look at the clock first: what
-/// it calls expired is forgotten a few minutes later, and its keys can run again.
+/// For a clock that jumped, or that contradicted what the store remembers when a node started. Check the clock first:
+/// records that are expired by it are removed a few minutes later, and their keys can run again.
 #[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirmClock", tag = "clock",
     request_body = ConfirmClock, responses(
     (status = 200, description = "Confirmed", body = ClockConfirmed),
@@ -54,10 +54,10 @@ pub(super) struct ClockConfirmed {
 ))]
 pub(super) async fn confirm(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Json(confirm): Json<ConfirmClock>,
 ) -> Result<Response, Problem> {
-    let reason = reasoned(confirm.reason)?;
+    let reason = checked_reason(confirm.reason)?;
     let name = &*who.name;
     let confirmed =
         shared.engine.confirm_clock(name, &reason).await.map_err(|error| Problem::store(&error))?;

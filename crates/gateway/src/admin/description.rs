@@ -1,7 +1,4 @@
-//! What the address says about itself: `/openapi.json`.
-//!
-//! What lives here: what the handlers' own descriptions do not say. What must never: a path or a field that is described by
-//! hand; those come from the code that serves them.
+//! `/openapi.json`: adds what the handlers' own descriptions cannot express. Paths and fields come from the code.
 
 use serde_json::{Value, json};
 use utoipa::OpenApi;
@@ -37,9 +34,9 @@ pub(super) fn begun() -> utoipa::openapi::OpenApi {
     api
 }
 
-/// The description as it is sent, with the rules that hold between fields. Where there are no tokens, nobody is asked for one.
+/// The complete description, with rules between fields. Without tokens, it requires no authentication.
 pub(super) fn whole(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
-    // What was built from types of our own can be written.
+    // Our own types can always be serialised.
     let mut described = serde_json::to_value(api).unwrap_or_default();
     if !has_tokens {
         described["security"] = json!([{ "token": [] }, {}]);

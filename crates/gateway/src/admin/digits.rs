@@ -1,13 +1,11 @@
-//! Bytes as hexadecimal digits, and back: hashes, tokens and cursors as they pass through clients.
-//!
-//! What lives here: the two directions. What must never: a second spelling of the same bytes being written.
+//! Bytes as hexadecimal digits, for hashes, tokens and cursors.
 
-/// The bytes that exactly so many digits stand for, in either case.
+/// The bytes of exactly this many digits, in either case.
 pub(super) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     any(text)?.try_into().ok()
 }
 
-/// The bytes that an even number of digits stands for.
+/// The bytes of an even number of digits.
 pub(super) fn any(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
     let pairs = text.as_bytes().chunks(2);

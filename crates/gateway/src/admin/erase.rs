@@ -1,17 +1,14 @@
-//! Erasing what a record stores.
-//!
-//! What lives here: from a request to the machine's erasure, and its trace. What must never: a deletion; what is erased still
-//! keeps its key from running again.
+//! Erases what a record stores. Nothing is deleted, so an erased key still cannot run again.
 
 use super::Shared;
-use super::gate::Who;
+use super::gate::Principal;
 use super::input::{Id, Json};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
-use super::settle::reasoned;
-use super::view::InFull;
+use super::settle::checked_reason;
+use super::view::FullRecord;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -30,9 +27,10 @@ use utoipa::ToSchema;
 #[serde(rename_all = "kebab-case")]
 #[schema(as = Erasure)]
 pub(super) enum Extent {
-    /// The stored response and its labels. The state and its expiry stay; retries learn that the response was not retained.
+    /// The stored response and its labels. The state and its expiry stay; retries learn that the response is not
+    /// retained.
     Response,
-    /// All but a tombstone: retries get 410, until the moment at which the key would have been free anyway.
+    /// Everything except a tombstone: retries get 410 until the key would have become free anyway.
     Record,
 }
 
@@ -54,14 +52,14 @@ impl From<Extent> for Erasure {
     }
 }
 
-/// What is to be erased, and why.
+/// What to erase, and why.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Erase)]
 pub(super) struct EraseRequest {
     /// How much.
     what: Extent,
-    /// Why, in at most 256 bytes. It stays in the record's history: write nothing that would have to be erased again.
+    /// Why, in at most 256 bytes. It stays in the record's history, so write nothing that would have to be erased.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -76,17 +74,16 @@ pub(super) struct EraseRequest {
 #[schema(as = ErasedRecord)]
 pub(super) struct EraseResponse {
     #[serde(flatten)]
-    record: InFull,
-    /// Where copies of what was erased may remain, and until when. Absent where the store has none left; backups and archives are
-    /// never counted.
+    record: FullRecord,
+    /// Where copies may remain, and until when. Absent if the store has none; backups and archives are never included.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_remain: Option<String>,
 }
 
-/// Erases a stored response, or a whole record up to a tombstone. Nothing runs again because of it.
+/// Erases a stored response, or a whole record except its tombstone. Nothing runs again because of it.
 ///
-/// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store can replay what they
-/// have in memory for up to a minute. Archives and backups keep what they have.
+/// Works on `SUCCEEDED`, `FAILED_REPLAYABLE` and `FAILED_NOT_REPLAYABLE`. Other gateways on the store can replay
+/// responses from memory for up to a minute. Archives and backups are not changed.
 #[utoipa::path(post, path = "/v1/records/{id}/erase", operation_id = "eraseRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = EraseRequest, responses(
     (status = 200, description = "Erased; the record as it is now", body = EraseResponse),
@@ -103,11 +100,11 @@ pub(super) struct EraseResponse {
 ))]
 pub(super) async fn erase(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
     Json(request): Json<EraseRequest>,
 ) -> Result<Response, Problem> {
-    let (reason, action) = (reasoned(request.reason)?, request.what.action());
+    let (reason, action) = (checked_reason(request.reason)?, request.what.action());
     let name = &*who.name;
     match shared.engine.erase(id, request.what.into(), name, &reason).await {
         Ok(Erased { record, remnants }) => {
@@ -121,7 +118,7 @@ pub(super) async fn erase(
                 shared.engine.look_up(id).await.ok().and_then(|looked| shared.engine.outcome(&looked));
             let has_probe = shared.has_probe(record.operation());
             let now = shared.engine.now();
-            let record = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
+            let record = FullRecord::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &EraseResponse { record, may_remain }))
         }
         Err(OperatorError::Refused(refusal)) => {

@@ -1,7 +1,4 @@
-//! Who is let in, and to what.
-//!
-//! What lives here: the way from a request to somebody with roles, and the role that each path asks for. What must never: a
-//! path that is open because nobody thought of it: what is not listed as open asks for a token.
+//! Authentication and roles. A path that is not listed as open needs a token.
 
 use super::host;
 use super::options::{LOOPBACK, Role, TokenHash};
@@ -15,31 +12,31 @@ use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Somebody who was let in.
+/// An authenticated operator or worker.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
-    /// The name that stands in histories.
+pub(super) struct Principal {
+    /// The name in histories.
     pub(super) name: Arc<str>,
     roles: Arc<[Role]>,
 }
 
-impl Who {
+impl Principal {
     pub(super) fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
 }
 
-/// What a path asks for.
+/// What a path requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Nothing: whoever runs the process has to be able to ask whether it lives.
+enum Requirement {
+    /// Nothing: process managers must be able to check the process.
     Nothing,
-    /// Somebody who may be here at all.
+    /// Any valid token.
     Somebody,
     Role(Role),
 }
 
-impl Need {
+impl Requirement {
     fn of(method: &Method, path: &str) -> Self {
         let is_read = *method == Method::GET || *method == Method::HEAD;
         let under =
@@ -61,11 +58,11 @@ impl Need {
 
 /// Lets a request through, or refuses it.
 pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
-    let need = Need::of(request.method(), request.uri().path());
-    if need == Need::Nothing {
+    let need = Requirement::of(request.method(), request.uri().path());
+    if need == Requirement::Nothing {
         return next.run(request).await;
     }
-    match let_in(&shared, &request, need) {
+    match authorize(&shared, &request, need) {
         Ok(who) => {
             request.extensions_mut().insert(who);
             next.run(request).await
@@ -74,10 +71,13 @@ pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request
     }
 }
 
-fn let_in(shared: &Shared, request: &Request, need: Need) -> Result<Who, Problem> {
-    // Whoever binds the service names the peer; without that nobody can be told from anybody.
+fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Principal, Problem> {
+    // The listener sets the peer; without it, callers cannot be distinguished.
     let Some(peer) = request.extensions().get::<Peer>() else {
-        return Err(Problem::new(Situation::Forbidden, "Nobody can tell where the request came from."));
+        return Err(Problem::new(
+            Situation::Forbidden,
+            "The address that the request came from is not known.",
+        ));
     };
     let address = peer.address.ip();
     let who = if shared.options.tokens.is_empty() {
@@ -85,10 +85,10 @@ fn let_in(shared: &Shared, request: &Request, need: Need) -> Result<Who, Problem
     } else {
         by_token(shared, request.headers(), address)?
     };
-    if let Need::Role(role) = need
+    if let Requirement::Role(role) = need
         && !who.has(role)
     {
-        let detail = format!("This asks for the role {}, which the token does not have.", role.name());
+        let detail = format!("This needs the role {}, which the token does not have.", role.name());
         let challenge = "Bearer realm=\"semel\", error=\"insufficient_scope\"";
         return Err(Problem::new(Situation::Forbidden, detail).challenging(challenge));
     }
@@ -101,10 +101,10 @@ fn let_in(shared: &Shared, request: &Request, need: Need) -> Result<Who, Problem
     Ok(who)
 }
 
-/// Without tokens, whoever is on this machine may do everything but read stored answers.
-fn from_this_machine(request: &Request, peer: &Peer) -> Result<Who, Problem> {
+/// Without tokens, requests from this machine may do everything except read stored responses.
+fn from_this_machine(request: &Request, peer: &Peer) -> Result<Principal, Problem> {
     if !peer.address.ip().to_canonical().is_loopback() {
-        let detail = "Without tokens, this address answers its own machine only.";
+        let detail = "Without tokens, this address answers only requests from its own machine.";
         return Err(Problem::new(Situation::Forbidden, detail));
     }
     if !host::is_own(request.uri(), request.headers(), peer.local.port()) {
@@ -112,10 +112,10 @@ fn from_this_machine(request: &Request, peer: &Peer) -> Result<Who, Problem> {
             "Without tokens, this address answers only to localhost or a loopback address, with its port.";
         return Err(Problem::new(Situation::Misdirected, detail));
     }
-    Ok(Who { name: LOOPBACK.into(), roles: [Role::Read, Role::Operate, Role::Claim].into() })
+    Ok(Principal { name: LOOPBACK.into(), roles: [Role::Read, Role::Operate, Role::Claim].into() })
 }
 
-fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Who, Problem> {
+fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Principal, Problem> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let Some(line) = lines.next() else {
         let problem = Problem::new(Situation::Unauthenticated, "Send a token as Authorization: Bearer …");
@@ -125,14 +125,14 @@ fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Who
     if let Some(who) = sent.and_then(|sent| known(shared, &sent)) {
         return Ok(who);
     }
-    // A right token is never held up by wrong ones: others may share its address, behind a proxy or in a cluster. The limit keeps
-    // guesses out of the log; what keeps them from coming true is that tokens are random.
+    // Wrong tokens never block a right one: others may share its address, behind a proxy or in a cluster. The limit
+    // keeps guesses out of the log; tokens are random, so guessing is hopeless anyway.
     if let Err(wait) = shared.failures.take(address, shared.clock.uptime()) {
-        let detail = "Too many wrong tokens came from this address, and this is another one.";
+        let detail = "Too many wrong tokens from this address.";
         return Err(Problem::new(Situation::TooMany, detail).after(wait));
     }
     tracing::warn!(target: "semel::audit", %address, "a wrong token was presented at the admin address");
-    let problem = Problem::new(Situation::Unauthenticated, "The token is not known here.");
+    let problem = Problem::new(Situation::Unauthenticated, "The token is not one of those configured here.");
     Err(problem.challenging("Bearer realm=\"semel\", error=\"invalid_token\""))
 }
 
@@ -143,15 +143,15 @@ fn bearer(line: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !credentials.is_empty()).then_some(credentials)
 }
 
-/// Compares with every token there is, so that the time it takes tells nothing about which one came close.
-fn known(shared: &Shared, sent: &TokenHash) -> Option<Who> {
+/// Compares with every token, so that the time reveals nothing about which one was close.
+fn known(shared: &Shared, sent: &TokenHash) -> Option<Principal> {
     let mut found = None;
     for token in &shared.options.tokens {
         if token.hash.is(sent) {
             found = Some(token);
         }
     }
-    found.map(|token| Who { name: token.name.as_str().into(), roles: token.roles.as_slice().into() })
+    found.map(|token| Principal { name: token.name.as_str().into(), roles: token.roles.as_slice().into() })
 }
 
 #[cfg(test)]
@@ -160,24 +160,24 @@ mod tests {
 
     #[test]
     fn each_path_asks_for_its_role_and_an_unknown_one_for_somebody() {
-        let need = |method: &str, path| Need::of(&method.parse().expect("a method"), path);
-        assert_eq!(need("GET", "/healthz"), Need::Nothing);
-        assert_eq!(need("POST", "/readyz"), Need::Nothing);
-        assert_eq!((need("GET", "/"), need("POST", "/")), (Need::Nothing, Need::Somebody));
-        assert_eq!(need("GET", "/metrics"), Need::Role(Role::Read));
-        assert_eq!(need("GET", "/v1/records"), Need::Role(Role::Read));
-        assert_eq!(need("HEAD", "/v1/records/x"), Need::Role(Role::Read));
-        assert_eq!(need("GET", "/v1/shadow"), Need::Role(Role::Read));
-        assert_eq!(need("POST", "/v1/shadow"), Need::Role(Role::Operate));
-        assert_eq!(need("GET", "/v1/inboxes"), Need::Role(Role::Read));
-        assert_eq!(need("POST", "/v1/records/x/resolve"), Need::Role(Role::Operate));
-        assert_eq!(need("DELETE", "/v1/records/x"), Need::Role(Role::Operate));
-        assert_eq!(need("GET", "/v1/claims/x"), Need::Role(Role::Claim));
-        assert_eq!(need("POST", "/v1/claims"), Need::Role(Role::Claim));
-        assert_eq!(need("POST", "/v1/claimsx"), Need::Role(Role::Operate));
-        assert_eq!(need("GET", "/v1"), Need::Role(Role::Operate));
+        let need = |method: &str, path| Requirement::of(&method.parse().expect("a method"), path);
+        assert_eq!(need("GET", "/healthz"), Requirement::Nothing);
+        assert_eq!(need("POST", "/readyz"), Requirement::Nothing);
+        assert_eq!((need("GET", "/"), need("POST", "/")), (Requirement::Nothing, Requirement::Somebody));
+        assert_eq!(need("GET", "/metrics"), Requirement::Role(Role::Read));
+        assert_eq!(need("GET", "/v1/records"), Requirement::Role(Role::Read));
+        assert_eq!(need("HEAD", "/v1/records/x"), Requirement::Role(Role::Read));
+        assert_eq!(need("GET", "/v1/shadow"), Requirement::Role(Role::Read));
+        assert_eq!(need("POST", "/v1/shadow"), Requirement::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1/inboxes"), Requirement::Role(Role::Read));
+        assert_eq!(need("POST", "/v1/records/x/resolve"), Requirement::Role(Role::Operate));
+        assert_eq!(need("DELETE", "/v1/records/x"), Requirement::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1/claims/x"), Requirement::Role(Role::Claim));
+        assert_eq!(need("POST", "/v1/claims"), Requirement::Role(Role::Claim));
+        assert_eq!(need("POST", "/v1/claimsx"), Requirement::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1"), Requirement::Role(Role::Operate));
         for path in ["/index.html", "/openapi.json", "/healthz/", "//healthz", "/healthz/x", "/metrics/"] {
-            assert_eq!(need("GET", path), Need::Somebody, "{path}");
+            assert_eq!(need("GET", path), Requirement::Somebody, "{path}");
         }
     }
 

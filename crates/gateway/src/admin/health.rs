@@ -1,6 +1,4 @@
-//! Whether the process lives, whether it can serve, and its metrics.
-//!
-//! What lives here: answers for probes and scrapers. What must never: a way to load the store by asking often.
+//! Liveness, readiness and metrics. The store's answers are cached briefly, so that frequent probes do not load it.
 
 use super::Shared;
 use super::output::json;
@@ -17,40 +15,41 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// For how long the store may take no write before nothing should be sent here.
+/// How long the store may accept no write before the node is not ready.
 const REFUSING_MAX: Duration = Duration::from_secs(3);
-/// How long the store may take to answer whoever asks for readiness.
+/// How long the store may take to answer a readiness check.
 const READY_WITHIN: Duration = Duration::from_secs(2);
-/// How long an answer of the store is good for everybody who asks.
+/// How long an answer of the store is reused.
 const GOOD_FOR: Duration = Duration::from_millis(250);
 
-/// The process lives.
+/// The process is alive.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Alive {
-    /// Always true: who does not live does not answer.
+    /// Always true.
     alive: bool,
 }
 
-/// Whether requests should be sent here.
+/// Whether the node is ready for requests.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct Ready {
-    /// Whether they should.
+    /// Whether it is ready.
     ready: bool,
     /// Why not.
     reasons: Vec<String>,
 }
 
-/// The last answer of the store, and when it came, by the uptime.
+/// The last answer of the store, and its uptime.
 #[derive(Default)]
-pub(super) struct LastAsked(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
+pub(super) struct CachedReadiness(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
 
-/// Tells that the process lives. Asks nobody.
+/// Reports that the process is alive. Does not ask the store.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Alive)))]
 pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, &Alive { alive: true })
 }
 
-/// Tells whether requests should be sent here: the store answers and has taken a write lately, and the process is not about to end.
+/// Reports whether the node is ready: the store answers and has accepted a write recently, and the process is not
+/// shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
     (status = 200, description = "Ready", body = Ready),
     (status = 503, description = "Not ready, and why", body = Ready),
@@ -61,7 +60,7 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
         reasons.push("the process is shutting down and takes no new requests".to_owned());
     }
     reasons.extend(shared.ready.ask(&shared).await);
-    // Known from what was written anyway: asking writes nothing.
+    // Known from earlier writes: a check writes nothing.
     if let Some(WriteRefusal { lasts, kind }) = shared.engine.refuses_writes()
         && lasts >= REFUSING_MAX
     {
@@ -72,8 +71,8 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     json(status, &Ready { ready, reasons })
 }
 
-impl LastAsked {
-    /// Why the store cannot be worked with, if it cannot. One question at a time, however many ask.
+impl CachedReadiness {
+    /// Why the store cannot be used, if it cannot. One check at a time, however many requests there are.
     async fn ask(&self, shared: &Shared) -> Option<String> {
         let mut last = self.0.lock().await;
         let now = shared.clock.uptime();
@@ -85,7 +84,7 @@ impl LastAsked {
         let answer = tokio::time::timeout(READY_WITHIN, shared.engine.store().count(Count::Records, 1)).await;
         let reason = match answer {
             Ok(Ok(_)) => None,
-            // What the error says names paths, and this address is open to everybody.
+            // The error's text contains paths, and this address is open to everybody.
             Ok(Err(error)) if error.kind() == Kind::Unfit => {
                 Some("the store is not fit for use until an operator acts; the log says why".to_owned())
             }
@@ -97,7 +96,7 @@ impl LastAsked {
     }
 }
 
-/// The metrics of this process, as Prometheus reads them.
+/// The metrics of this process, in Prometheus format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, body = String, content_type = "text/plain; version=0.0.4; charset=utf-8"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
@@ -110,31 +109,31 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// One situation that a request can be refused for.
+/// One kind of problem.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Described {
-    /// The name that a program can rely on.
+pub(super) struct ProblemDescription {
+    /// The code, for programs.
     code: &'static str,
     /// The HTTP status.
     status: u16,
-    /// The situation in a few words.
+    /// A short title.
     title: &'static str,
 }
 
-/// Every situation that a request can be refused for: what a problem's `type` leads to.
+/// Every kind of problem: where a problem's `type` leads.
 #[utoipa::path(get, path = "/.well-known/idempotency", tag = "description", responses(
-    (status = 200, body = Vec<Described>),
+    (status = 200, body = Vec<ProblemDescription>),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
     (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn situations() -> Response {
-    let own = Situation::ALL.iter().map(|situation| Described {
+    let own = Situation::ALL.iter().map(|situation| ProblemDescription {
         code: situation.code(),
         status: situation.status(),
         title: situation.title(),
     });
-    let shared = Code::ALL.iter().map(|code| Described {
+    let shared = Code::ALL.iter().map(|code| ProblemDescription {
         code: code.as_str(),
         status: code.status(),
         title: code.title(),

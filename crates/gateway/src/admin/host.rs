@@ -1,15 +1,14 @@
-//! Whose name a request without a token was sent to.
+//! Checks `Host` on requests without a token.
 //!
-//! What lives here: the check that keeps a web page from acting on the machine it is read on. Such a page can have its own
-//! name resolve to 127.0.0.1, and its requests then arrive here; but they carry that name in `Host`. What must never: a name
-//! that only a resolver vouches for.
+//! A web page can let its own name resolve to 127.0.0.1, and its requests then arrive here; but they have that name in
+//! `Host`. So only names that no resolver decides are accepted.
 
 use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// Whether the request was sent to this very machine by a name that cannot be anybody else's, and to this port.
+/// Whether the request was sent to this machine by a loopback name or address, and to this port.
 pub(super) fn is_own(uri: &Uri, headers: &HeaderMap, port: u16) -> bool {
     let mut lines = headers.get_all(HOST).iter();
     let named = match (lines.next(), lines.next()) {
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_nobody_else_can_have_are_this_machine() {
+    fn only_loopback_names_are_this_machine() {
         for host in ["localhost:9090", "LocalHost:9090", "127.0.0.1:9090", "127.9.9.9:9090", "[::1]:9090"] {
             assert!(own("/", &[host]), "{host}");
         }

@@ -1,11 +1,9 @@
-//! What the inboxes of applications hold.
-//!
-//! What lives here: one count at a time. What must never: a way to load the store by asking often.
+//! Counts the inboxes of applications, one count at a time.
 
 #![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
 
 use super::Shared;
-use super::input::Asked;
+use super::input::Query;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use crate::inboxes::{InboxStats, WINDOW};
@@ -19,23 +17,24 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 
-/// How long the store may take, and whoever comes before. Clients wait for 30 s.
+/// How long a count may take, including the wait for its turn. Clients wait for 30 s.
 const COUNT_WITHIN: Duration = Duration::from_secs(25);
-/// Every mark is read: one count at a time in this process, however many ask.
+/// A count reads every mark: only one at a time in this process.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// What counts as overdue.
+/// The age at which marks are overdue.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
-    /// After how many seconds a mark counts as overdue: the window of the consumers, by default 7 days.
+pub(super) struct InboxQuery {
+    /// After how many seconds a mark is overdue: the consumers' window, 7 days by default.
     #[param(minimum = 0, maximum = 3_153_600_000_u64, default = 604_800)]
     window_seconds: Option<u64>,
 }
 
-/// Counts the marks of every inbox in the store's database, by consumer group and topic. Duplicates are not among them: each consumer counts its own.
-#[utoipa::path(get, path = "/v1/inboxes", operation_id = "countInboxes", tag = "inboxes", params(Wanted), responses(
+/// Counts the marks of every inbox in the store's database, by consumer group and topic. Duplicates are not included:
+/// each consumer counts its own.
+#[utoipa::path(get, path = "/v1/inboxes", operation_id = "countInboxes", tag = "inboxes", params(InboxQuery), responses(
     (status = 200, body = InboxStats),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
@@ -47,11 +46,11 @@ pub(super) struct Wanted {
 ))]
 pub(super) async fn count(
     State(shared): State<Arc<Shared>>,
-    Asked(wanted): Asked<Wanted>,
+    Query(wanted): Query<InboxQuery>,
 ) -> Result<Response, Problem> {
     let window = wanted.window_seconds.map_or(WINDOW, Duration::from_secs);
     if window > Duration::from_hours(24 * 36_500) {
-        return Err(Problem::invalid("windowSeconds is at most 3153600000, which is a hundred years."));
+        return Err(Problem::invalid("windowSeconds must be at most 3153600000 (a hundred years)."));
     }
     let counting = async {
         // It is never closed.

@@ -1,11 +1,8 @@
-//! What requests bring along.
-//!
-//! What lives here: bodies, ids and queries, read strictly. What must never: a body that is read before its sender was let
-//! in, a field that is silently ignored, or a request that a web form could have sent.
+//! Reads bodies, IDs and queries strictly: unknown fields are errors, and a web form cannot send a valid request.
 
 use super::Shared;
 use super::problem::{Problem, Situation};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
@@ -16,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 use std::sync::Arc;
 
-/// The most characters of a parser's words that are handed on.
+/// The maximum length of a parser's message that is passed on.
 const WORDS_MAX: usize = 200;
 
 /// A body of `application/json`.
@@ -41,7 +38,7 @@ fn unread(error: &(dyn std::error::Error + 'static), limit: usize) -> Problem {
     if error.is::<LengthLimitError>() {
         Problem::new(Situation::TooLarge, format!("The body is longer than {limit} bytes."))
     } else {
-        Problem::invalid("The body broke off.")
+        Problem::invalid("The body was cut off.")
     }
 }
 
@@ -52,7 +49,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json") && !headers.contains_key(CONTENT_ENCODING)
 }
 
-/// Which field, or where in the text. A parser's words about a value would repeat the value.
+/// The field, or the position in the text. A parser's message about a value would repeat the value.
 fn malformed(error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     if !error.is_data() {
@@ -63,16 +60,16 @@ fn malformed(error: &serde_json::Error) -> Problem {
         ["unknown field", "missing field", "duplicate field"].iter().any(|start| words.starts_with(start));
     if is_about_a_name {
         let words: String = words.chars().take(WORDS_MAX).collect();
-        return Problem::invalid(format!("The body is not what is expected here: {words}."));
+        return Problem::invalid(format!("The body does not fit: {words}."));
     }
     let detail = format!(
-        "The body is not what is expected here: the value that ends at line {line}, column {column} is of another type, or \
+        "The body does not fit: the value that ends at line {line}, column {column} is of another type, or \
          none of those that are allowed."
     );
     Problem::invalid(detail)
 }
 
-/// A whole number that is not negative, in whatever way it is written: to JSON, `5.0` is 5, and some languages write it so.
+/// A non-negative whole number in any notation: in JSON, `5.0` is 5, and some languages write it so.
 pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
     let written = number.to_string();
@@ -80,7 +77,7 @@ pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     digits.parse().map(Some).map_err(|_| D::Error::custom("not a whole number"))
 }
 
-/// The operation that a path names.
+/// The operation ID in a path.
 pub(super) struct Id(pub(super) OperationId);
 
 impl FromRequestParts<Arc<Shared>> for Id {
@@ -94,15 +91,15 @@ impl FromRequestParts<Arc<Shared>> for Id {
 }
 
 /// The parameters of a query.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct Query<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequestParts<Arc<Shared>> for Asked<T> {
+impl<T: DeserializeOwned> FromRequestParts<Arc<Shared>> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
-        let asked = Query::<T>::from_request_parts(parts, shared).await;
-        let detail = "A parameter of the query is not known here, given twice, or not of its type.";
-        asked.map(|Query(asked)| Self(asked)).map_err(|_| Problem::invalid(detail))
+        let query = axum::extract::Query::<T>::from_request_parts(parts, shared).await;
+        let detail = "A query parameter is unknown, given twice, or of the wrong type.";
+        query.map(|axum::extract::Query(query)| Self(query)).map_err(|_| Problem::invalid(detail))
     }
 }
 
@@ -112,7 +109,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn what_a_web_form_can_send_is_not_json() {
+    fn a_web_forms_body_is_not_accepted_as_json() {
         let is = |value: &'static str| {
             is_json(&[(CONTENT_TYPE, HeaderValue::from_static(value))].into_iter().collect())
         };
@@ -142,12 +139,12 @@ mod tests {
             #[expect(dead_code, reason = "only parsed")]
             key: String,
         }
-        let told =
+        let detail =
             |text: &str| format!("{:?}", malformed(&serde_json::from_str::<Body>(text).expect_err("bad")));
-        assert!(told(r#"{"kex": 1}"#).contains("unknown field `kex`"));
-        assert!(told("{}").contains("missing field `key`"));
-        assert!(told("{").contains("not JSON"));
-        let value = told(r#"{"key": 4711}"#);
+        assert!(detail(r#"{"kex": 1}"#).contains("unknown field `kex`"));
+        assert!(detail("{}").contains("missing field `key`"));
+        assert!(detail("{").contains("not JSON"));
+        let value = detail(r#"{"key": 4711}"#);
         assert!(!value.contains("4711") && value.contains("another type"), "{value}");
     }
 }

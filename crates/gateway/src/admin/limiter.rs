@@ -1,7 +1,5 @@
-//! How often one address may do something.
-//!
-//! What lives here: a token bucket per address, in bounded memory. What must never: reading a clock; and no address gets rid
-//! of what it has used up by pushing itself out of the table.
+//! Rate limits per address: a token bucket for each, in bounded memory. An address cannot reset its bucket by pushing
+//! itself out of the table.
 
 use crate::listen::network;
 use semel::quota::Rate;
@@ -10,14 +8,14 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How many addresses are told apart.
+/// How many addresses are distinguished.
 const ADDRESSES_MAX: usize = 1024;
 
-/// A bucket per address, each kept as the moment at which it is full again.
+/// A bucket per address, stored as the time at which it is full again.
 pub(super) struct Limiter {
-    /// What one token costs in time.
+    /// The time that one token costs.
     token: Duration,
-    /// How much of it a full bucket holds.
+    /// The capacity of a bucket, as time.
     full: Duration,
     table: Mutex<Table>,
 }
@@ -25,7 +23,7 @@ pub(super) struct Limiter {
 #[derive(Default)]
 struct Table {
     full_at: BTreeMap<IpAddr, Duration>,
-    /// What an address that is not in the table starts from: the most that one forgotten for want of room had used up.
+    /// What an address that is not in the table starts from: the most that any evicted address had used up.
     floor: Duration,
 }
 
@@ -36,7 +34,7 @@ impl Limiter {
         Self { token, full: token.saturating_mul(rate.count.get()), table: Mutex::default() }
     }
 
-    /// Takes a token, or tells how long the next one takes.
+    /// Takes a token, or returns how long the next one takes.
     pub(super) fn take(&self, address: IpAddr, now: Duration) -> Result<(), Duration> {
         let address = network(address);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +60,7 @@ impl Table {
         if self.full_at.len() < ADDRESSES_MAX || self.full_at.contains_key(&address) {
             return;
         }
-        // Whoever has used up nothing need not be remembered.
+        // A full bucket need not be stored.
         self.full_at.retain(|_, full_at| *full_at > now);
         if self.full_at.len() < ADDRESSES_MAX {
             return;

@@ -1,7 +1,7 @@
 //! The admin address: health, metrics, records for operators, claims for workers.
 //!
-//! **What lives here**: the HTTP service of that address, over [`semel::Engine`]. **What must never**: a rule about what a
-//! record means; what the machine refuses is refused here in HTTP's words. Nor a key, a stored body or a token in a log.
+//! The machine decides what is refused; this module translates that into HTTP. Keys, stored bodies and tokens are
+//! never logged.
 //!
 //! | path | role |
 //! |---|---|
@@ -50,7 +50,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response as AxumResponse};
 use axum::routing::get;
 use bytes::Bytes;
-use health::LastAsked;
+use health::CachedReadiness;
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use limiter::Limiter;
@@ -67,29 +67,29 @@ use tower_service::Service;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Both ends of the connection that a request came by.
+/// Both ends of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The client's end.
     pub address: SocketAddr,
-    /// Our end.
+    /// This end.
     pub local: SocketAddr,
 }
 
-/// What the address shows that others know.
+/// Data that the address shows from other parts.
 #[derive(Clone)]
 pub struct Sources {
-    /// The metrics of the process, as Prometheus reads them.
+    /// The metrics of the process, in Prometheus format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Whether the process is about to end and should be sent nothing more.
+    /// Whether the process is shutting down and is not ready.
     pub is_draining: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// What shadow mode has seen.
+    /// The counts of shadow mode.
     pub shadow: Tally,
-    /// What rates are measured by.
+    /// The clock for rates.
     pub clock: Arc<dyn Clock>,
-    /// What a record's operation is called in logs: as configured, never somebody's path.
+    /// The name of a record's operation in logs: as configured, never a client's path.
     pub label: Arc<dyn Fn(&str) -> String + Send + Sync>,
-    /// Whether it is known here which operations have a probe: the engine's reconcilers are those of the configuration.
+    /// Whether it is known which operations have a probe: the engine has the reconcilers of the configuration.
     pub knows_probes: bool,
 }
 
@@ -106,17 +106,17 @@ struct Shared {
     clock: Arc<dyn Clock>,
     failures: Limiter,
     writes: Limiter,
-    ready: LastAsked,
+    ready: CachedReadiness,
 }
 
 impl Shared {
-    /// Whether somebody can be asked about unknown outcomes of this operation. `None` where that is not known here.
+    /// Whether unknown outcomes of this operation can be probed. `None` if that is not known.
     fn has_probe(&self, operation: &str) -> Option<bool> {
         self.sources.knows_probes.then(|| self.engine.has_reconciler(operation))
     }
 }
 
-/// The service of the admin address. Cheap to clone; every clone is the same service.
+/// The service of the admin address. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Admin {
     router: Router,
@@ -128,13 +128,14 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// The service of the admin address over `engine`. Fails where the options fail their [check](Options::check).
+/// The service of the admin address for `engine`. Fails if the options fail their [check](Options::check).
 pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Admin, OptionsError> {
     options.check()?;
     let clock = Arc::clone(&sources.clock);
     let has_tokens = !options.tokens.is_empty();
     let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
-    let shared = Shared { engine, options, sources, clock, failures, writes, ready: LastAsked::default() };
+    let shared =
+        Shared { engine, options, sources, clock, failures, writes, ready: CachedReadiness::default() };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
     let described = Bytes::from(description::whole(&api, has_tokens).to_string());
@@ -142,8 +143,8 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let router = router
         .route("/openapi.json", describe)
         .route("/", get(|| async { page::response() }))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_by_this_method)
+        .fallback(path_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))
         .layer(from_fn(output::guarded))
         .with_state(shared);
@@ -170,13 +171,18 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(attempts::outcome))
 }
 
-async fn nothing_here() -> AxumResponse {
-    Problem::new(Situation::NoSuchPath, "There is nothing at this path; /openapi.json lists what there is.")
+async fn path_not_found() -> AxumResponse {
+    Problem::new(Situation::NoSuchPath, "There is nothing at this path; /openapi.json lists every path.")
         .into_response()
 }
 
-async fn not_by_this_method() -> AxumResponse {
-    Problem::new(Situation::Method, "Not by this method; Allow names those that are.").into_response()
+async fn method_not_allowed() -> AxumResponse {
+    Problem::new(
+        Situation::Method,
+        "The method is not allowed at this path; Allow names those that \
+        are.",
+    )
+    .into_response()
 }
 
 impl<B> Service<Request<B>> for Admin

@@ -1,7 +1,5 @@
-//! How the admin address is set up.
-//!
-//! What lives here: who may do what there, and within which bounds. What must never: a token in clear. What is configured is
-//! its hash, and what was sent is hashed before it is compared.
+//! The settings of the admin address. They contain hashes of tokens, not tokens; a token is hashed before it is
+//! compared.
 
 use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
@@ -12,16 +10,16 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// What a token is good for. None of them includes another.
+/// What a token allows. No role includes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Metrics, and records without what was answered.
+    /// Metrics, and records without stored responses.
     Read,
     /// Resolve and release.
     Operate,
     /// The claims API.
     Claim,
-    /// Stored answers and fingerprints, where the record itself may be read.
+    /// Stored responses and fingerprints, together with `read`.
     Bodies,
 }
 
@@ -40,17 +38,17 @@ impl Role {
     }
 }
 
-/// The SHA-256 hash of a token. A token has to be random (32 bytes will do): then its hash gives nothing away.
+/// The SHA-256 hash of a token. A token must be random (32 bytes are enough), so that its hash reveals nothing.
 #[derive(Clone, Copy)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// The hash of a token, as it is sent after `Bearer`.
+    /// The hash of a token, as sent after `Bearer`.
     pub fn of(token: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(token.as_ref()).into())
     }
 
-    /// A hash as it is configured: 64 hexadecimal digits, as `sha256sum` prints them.
+    /// A configured hash: 64 hexadecimal digits, as `sha256sum` prints them.
     pub fn parse(text: &str) -> Option<Self> {
         super::digits::bytes(text).map(Self)
     }
@@ -60,7 +58,7 @@ impl TokenHash {
         super::digits::text(&self.0)
     }
 
-    /// Whether both are the same, told in a time that does not depend on where they differ.
+    /// Whether both are equal, in constant time.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -72,22 +70,22 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// Somebody who may do something at the admin address.
+/// A token of the admin address.
 #[derive(Debug, Clone)]
 pub struct Token {
-    /// The name that stands in histories and logs for what its holder did. Two tokens may share it, so that one can replace
-    /// the other.
+    /// The name in histories and logs. Two tokens may share it, so that one can replace the other.
     pub name: String,
-    /// The hash of what its holder sends.
+    /// The hash of the token.
     pub hash: TokenHash,
-    /// What it is good for.
+    /// Its roles.
     pub roles: Vec<Role>,
 }
 
-/// Tokens that are no secret: nothing at all, and the one whose hash stands in every text about SHA-256 and gets copied from there.
+/// Tokens that are not secret: the empty one, and the one whose hash is in every text about SHA-256 and gets copied
+/// from there.
 const KNOWN: [&str; 2] = ["", "abc"];
 
-/// Who acts at an address that has no tokens.
+/// The name of whoever acts at an address without tokens.
 pub const LOOPBACK: &str = "loopback";
 
 /// How the admin address is set up.
@@ -95,8 +93,8 @@ pub const LOOPBACK: &str = "loopback";
 pub struct Options {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Who may do what. With none, whoever reaches it may do everything but read stored answers; only a loopback address
-    /// may be set up so.
+    /// The tokens. Without any, everybody who reaches the address may do everything except read stored responses; only
+    /// a loopback address may have none.
     pub tokens: Vec<Token>,
     /// The longest request body.
     pub body_bytes_max: usize,
@@ -128,7 +126,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Says what is wrong, if anything is: what fails here must not be served.
+    /// Reports what is wrong, if anything: options that fail must not be served.
     pub fn check(&self) -> Result<(), OptionsError> {
         if self.tokens.is_empty() && !self.address.ip().to_canonical().is_loopback() {
             return Err(OptionsError::OpenToOthers(self.address));
@@ -156,20 +154,20 @@ impl Options {
     }
 }
 
-/// Why the admin address cannot be served as it is set up.
+/// Why the admin address cannot be served with these options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionsError {
     /// Others can reach the address, and there is no token.
     OpenToOthers(SocketAddr),
-    /// A token's name cannot stand in a history.
+    /// A token's name cannot be used in a history.
     UnfitName(String),
-    /// A token is good for nothing.
+    /// A token has no role.
     NoRole(String),
-    /// A token is one that everybody knows.
+    /// A token is publicly known.
     KnownToken(String),
-    /// A token was configured before, with other roles or under another name.
+    /// A token is configured twice, with other roles or under another name.
     SameToken(String),
-    /// Claims were to be of the class `local`.
+    /// Claims have class `local`.
     LocalClaims,
 }
 
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unfit_set_up_is_told_apart() {
+    fn each_invalid_setting_is_distinguished() {
         let tokens = |tokens: Vec<Token>| with(|options| options.tokens = tokens);
         for name in ["", "loopback", "a\nb", &"x".repeat(65)] {
             assert_eq!(tokens(vec![token(name, "1")]), Err(OptionsError::UnfitName(name.into())));

@@ -1,7 +1,4 @@
-//! How answers leave.
-//!
-//! What lives here: JSON, and the headers that every answer carries. What must never: an answer that a browser or a proxy
-//! keeps, guesses a type for, or shows to another origin.
+//! JSON responses, and the headers of every response: nothing may be cached, sniffed or shown to another origin.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -25,7 +22,7 @@ const EVERY_ANSWER: [(HeaderName, &str); 6] = [
 
 /// A document as a response.
 pub(super) fn json(status: StatusCode, document: &impl Serialize) -> Response {
-    // Of documents of our own making, none has a key that is no text: there is nothing that could fail.
+    // Our own documents have only string keys, so this cannot fail.
     let text = serde_json::to_vec(document).unwrap_or_default();
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
@@ -33,7 +30,7 @@ pub(super) fn json(status: StatusCode, document: &impl Serialize) -> Response {
     response
 }
 
-/// Puts on every answer what it does not say for itself.
+/// Adds the headers that a response does not set itself.
 pub(super) async fn guarded(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in EVERY_ANSWER {

@@ -1,7 +1,5 @@
-//! The page for operators: records, and what can be done about one.
-//!
-//! What lives here: one static page, which asks the API from the browser. What must never: anything of a record, or of a token,
-//! in the page itself; it is open to everybody who reaches the address.
+//! The page for operators: a static page that calls the API from the browser. It contains no data, because everybody
+//! who reaches the address can load it.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::HeaderValue;
@@ -12,7 +10,7 @@ use std::sync::LazyLock;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Only this very script runs, and it talks to nobody but this address.
+/// Only this script may run, and it may connect only to this address.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let script = PAGE.split_once("<script>").and_then(|(_, rest)| rest.split_once("</script>"));
     let hash = base64::encode(&Sha256::digest(script.map_or("", |(script, _)| script)));

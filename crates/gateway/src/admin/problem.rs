@@ -1,8 +1,5 @@
-//! What a request is refused with.
-//!
-//! What lives here: the situations that only the admin address knows. Those that clients of protected services meet too are
-//! [`semel_http::Code`]'s, and are told here in the same words. What must never: a key, a stored body, or a store's own words
-//! about where it lives.
+//! Problems that only the admin address has; the others are [`semel_http::Code`]'s. A problem contains no key, no
+//! stored body, and no details about the store.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -15,7 +12,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long whoever met a store that did not answer should wait.
+/// When to retry after the store did not answer.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 macro_rules! situations {
@@ -45,9 +42,9 @@ macro_rules! situations {
 situations! {
     /// Malformed, or not allowed in this form.
     Invalid = "INVALID_REQUEST", 400, "The request is not valid";
-    /// No token, or none that is known.
+    /// No token, or an unknown one.
     Unauthenticated = "UNAUTHENTICATED", 401, "A token is needed";
-    /// The token is not good for this.
+    /// The token does not allow this.
     Forbidden = "FORBIDDEN", 403, "The token does not allow this";
     /// No such page.
     NoSuchPath = "PATH_NOT_FOUND", 404, "There is nothing at this path";
@@ -57,9 +54,9 @@ situations! {
     Method = "METHOD_NOT_ALLOWED", 405, "The method is not allowed at this path";
     /// The record does not allow it, now or ever.
     Refused = "RECORD_STATE_CONFLICT", 409, "The record does not allow this";
-    /// The record is another attempt's by now.
+    /// The record belongs to another attempt by now.
     ClaimLost = "CLAIM_LOST", 409, "The attempt is no longer the token's";
-    /// The record stands there and cannot be read.
+    /// The record exists and cannot be read.
     Unreadable = "RECORD_UNREADABLE", 409, "The record cannot be read";
     /// The body is too long.
     TooLarge = "REQUEST_TOO_LARGE", 413, "The request body is too large";
@@ -69,7 +66,7 @@ situations! {
     Misdirected = "HOST_NOT_ALLOWED", 421, "The request was sent to another host";
     /// Too often.
     TooMany = "TOO_MANY_REQUESTS", 429, "Too many requests";
-    /// The engine goes on trying.
+    /// The engine keeps trying.
     NotStoredYet = "OUTCOME_NOT_STORED_YET", 503, "The outcome is not stored yet";
 }
 
@@ -80,7 +77,7 @@ pub(super) enum Problem {
     Shared(semel_http::Problem),
 }
 
-/// A situation of the admin address, as one request meets it.
+/// A problem of the admin address, for one request.
 #[derive(Debug)]
 pub(super) struct Own {
     situation: Situation,
@@ -102,10 +99,10 @@ impl Problem {
         Self::new(Situation::Invalid, detail)
     }
 
-    /// The store did not answer. What it said is for logs.
+    /// The store did not answer. Its error is only logged.
     pub(super) fn store(error: &dyn std::error::Error) -> Self {
         tracing::warn!(%error, "the admin address could not reach the store");
-        let detail = "The store did not answer; try again. What was asked for may or may not have been done.";
+        let detail = "The store did not answer. The action may or may not have been done; try again.";
         semel_http::Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER).into()
     }
 
@@ -114,7 +111,7 @@ impl Problem {
         semel_http::Problem::new(Code::NotFound, "There is no such operation.").into()
     }
 
-    /// The same request may be granted after this long.
+    /// When the same request may succeed.
     #[must_use]
     pub(super) fn after(mut self, span: Duration) -> Self {
         match &mut self {
@@ -124,7 +121,7 @@ impl Problem {
         self
     }
 
-    /// Which operation it is about, and the state that it is in.
+    /// The operation, and its state.
     #[must_use]
     pub(super) fn about(mut self, operation_id: OperationId, state: Option<StateName>) -> Self {
         match &mut self {
@@ -134,7 +131,7 @@ impl Problem {
         self
     }
 
-    /// What a client without a token is told about tokens.
+    /// The challenge for a client without a token.
     #[must_use]
     pub(super) fn challenging(mut self, challenge: &'static str) -> Self {
         if let Self::Own(own) = &mut self {
@@ -150,28 +147,28 @@ impl From<semel_http::Problem> for Problem {
     }
 }
 
-/// A refusal, as RFC 9457 has it.
+/// A problem (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Problem)]
 pub(super) struct Document {
-    /// Where the situation is described.
+    /// Where the problem is described.
     #[serde(rename = "type")]
     kind: String,
-    /// The situation in a few words, the same every time.
+    /// A short title, always the same.
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// The situation, by the name that a program can rely on.
+    /// The code, for programs.
     code: &'static str,
-    /// What is the matter with this request.
+    /// What is wrong with this request.
     detail: Cow<'static, str>,
     /// Whether the same request may succeed later.
     retryable: bool,
-    /// Which operation it is about.
+    /// The operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     operation_id: Option<String>,
-    /// The state that the operation is in.
+    /// The operation's state.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }

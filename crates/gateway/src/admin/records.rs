@@ -1,18 +1,15 @@
-//! Finding and showing records.
-//!
-//! What lives here: the list, its filters and its pages, and one record in full. What must never: a page whose length a
-//! client chooses without bounds, or a record that is left out because it cannot be read.
+//! Lists and shows records. Pages are bounded, and unreadable records are listed too.
 
 #![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
 
 use super::Shared;
 use super::digits;
-use super::gate::Who;
-use super::input::{Asked, Id};
+use super::gate::Principal;
+use super::input::{Id, Query};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
-use super::view::{InFull, Listed, Name};
+use super::view::{ApiState, FullRecord, ListedRecord};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -28,64 +25,64 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
-/// How many records a page has, where nobody says otherwise, and at most.
+/// The number of records on a page, by default and at most.
 const LIMIT: (usize, usize) = (50, 500);
 /// How long the store may take for a page.
 const PAGE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Which records are wanted. Everything named must hold.
+/// Which records to list. All filters must match.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct RecordQuery {
     /// In this state.
     #[param(inline)]
-    state: Option<Name>,
+    state: Option<ApiState>,
     /// Of this operation.
     operation: Option<String>,
-    /// Of the caller with this hash, or of those whose hash begins so: 8 digits at least, as logs and metrics show them.
+    /// Of the caller with this hash, or whose hash starts with it: at least 8 digits, as logs and metrics show them.
     #[param(pattern = "^[0-9a-fA-F]{8,64}$")]
     caller_hash: Option<String>,
     /// Of the key with this hash.
     #[param(pattern = "^[0-9a-fA-F]{64}$")]
     key_hash: Option<String>,
-    /// Of this key. It is hashed here; where addresses are logged on the way, send its hash instead.
+    /// Of this key. It is hashed here; if proxies log URLs, send its hash instead.
     #[param(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     key: Option<String>,
-    /// Last written at this moment or later.
+    /// Last written at this time or later.
     #[param(format = DateTime)]
     updated_from: Option<String>,
-    /// Last written before this moment.
+    /// Last written before this time.
     #[param(format = DateTime)]
     updated_before: Option<String>,
-    /// With an operation id that begins so: 4 digits at least. Hyphens may be left out.
+    /// With an operation ID that starts with this: at least 4 digits, with or without hyphens.
     #[param(min_length = 4, max_length = 36, pattern = "^[0-9a-fA-F-]{4,36}$")]
     id: Option<String>,
-    /// Whose outcome is about this kind of thing, in the words of the service.
+    /// Whose outcome is about this type of resource, in the words of the service.
     resource_type: Option<String>,
-    /// Whose outcome is about the thing of this id.
+    /// Whose outcome is about the resource with this ID.
     resource_id: Option<String>,
     /// Whose outcome has this error code.
     error_code: Option<String>,
-    /// The newest first, where the store can. The oldest come first otherwise.
+    /// The newest first, if the store can do that; otherwise the oldest.
     newest_first: Option<bool>,
     /// Where the last page ended: its `next`.
     after: Option<String>,
-    /// How many at most.
+    /// The maximum number of records.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
 }
 
-/// Some records, the oldest first unless the newest were asked for.
+/// A page of records, the oldest first by default.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecordPage)]
-pub(super) struct Found {
-    /// The records. A page may hold few, or none, and still have a next one.
-    records: Vec<Listed>,
-    /// What stands there and cannot be read by this node. It is left as it is.
+pub(super) struct RecordPage {
+    /// The records. A page may have few or none and still have a next one.
+    records: Vec<ListedRecord>,
+    /// Records that this node cannot read. They are left unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    unreadable: Vec<Unreadable>,
+    unreadable: Vec<UnreadableRecord>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -95,16 +92,16 @@ pub(super) struct Found {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UnreadableRecord)]
-pub(super) struct Unreadable {
-    /// The public name of the command.
+pub(super) struct UnreadableRecord {
+    /// The command's operation ID.
     operation_id: String,
     /// Why it cannot be read.
     reason: String,
 }
 
 /// Lists records.
-#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(Wanted), responses(
-    (status = 200, body = Found),
+#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(RecordQuery), responses(
+    (status = 200, body = RecordPage),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -114,45 +111,48 @@ pub(super) struct Unreadable {
 ))]
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
-    Asked(wanted): Asked<Wanted>,
+    Query(wanted): Query<RecordQuery>,
 ) -> Result<Response, Problem> {
     let limit = wanted.limit.unwrap_or(LIMIT.0);
     if !(1..=LIMIT.1).contains(&limit) {
-        return Err(Problem::invalid(format!("limit has to be one from 1 to {}.", LIMIT.1)));
+        return Err(Problem::invalid(format!("limit must be from 1 to {}.", LIMIT.1)));
     }
     let (keys, asked_after) = (keys(&shared, &wanted)?, wanted.after.clone());
-    // What is wrong is told also where no record can be wanted.
+    // Mistakes are reported even if no record can match.
     let mut filter = filter(wanted)?;
     if keys.is_empty() {
-        return Ok(json(StatusCode::OK, &Found { records: Vec::new(), unreadable: Vec::new(), next: None }));
+        return Ok(json(
+            StatusCode::OK,
+            &RecordPage { records: Vec::new(), unreadable: Vec::new(), next: None },
+        ));
     }
     let (index, after) = match asked_after.as_deref() {
         None | Some("") => (0, None),
-        Some(text) => place(text, keys.len()).ok_or_else(no_such_place)?,
+        Some(text) => page_position(text, keys.len()).ok_or_else(invalid_cursor)?,
     };
     filter.key = keys[index];
     let asked = shared.engine.store().page(&filter, after.as_ref(), limit);
     let page = match tokio::time::timeout(PAGE_WITHIN, asked).await {
         Ok(Ok(page)) => page,
-        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(no_such_place()),
+        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(invalid_cursor()),
         Ok(Err(error)) => return Err(Problem::store(&error)),
         Err(late) => return Err(Problem::store(&late)),
     };
     Ok(json(StatusCode::OK, &found(&shared, &page, index, keys.len())))
 }
 
-fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> Found {
+fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage {
     let now = shared.engine.now();
-    let mut found = Found { records: Vec::new(), unreadable: Vec::new(), next: None };
+    let mut found = RecordPage { records: Vec::new(), unreadable: Vec::new(), next: None };
     for item in &page.items {
         match (item.record(), &item.entry) {
             (Some(record), _) => {
                 let has_probe = shared.has_probe(record.operation());
-                found.records.push(Listed::of(record, now, has_probe));
+                found.records.push(ListedRecord::of(record, now, has_probe));
             }
             (None, Err(error)) => {
                 let operation_id = OperationId::of(&item.id).to_string();
-                found.unreadable.push(Unreadable { operation_id, reason: error.to_string() });
+                found.unreadable.push(UnreadableRecord { operation_id, reason: error.to_string() });
             }
             // A marker is no record.
             (None, Ok(_)) => {}
@@ -164,21 +164,21 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> Found {
     found
 }
 
-/// Which of the hashes of the key a page is of, and where in it.
-fn place(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
+/// Which hash of the key a page belongs to, and the position in it.
+fn page_position(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
     let (index, rest) = text.split_once('-')?;
     let index = index.parse().ok().filter(|index| *index < keys)?;
     let cursor = if rest.is_empty() { None } else { Some(Cursor::from_bytes(digits::any(rest)?)) };
     Some((index, cursor))
 }
 
-fn no_such_place() -> Problem {
-    Problem::invalid("after has to be the next of an earlier page with the same filters.")
+fn invalid_cursor() -> Problem {
+    Problem::invalid("after must be the next of an earlier page with the same filters.")
 }
 
-/// The hashes that the key is found by, of which the named one is wanted, where one is named; one that does not matter, where no
-/// key is wanted. None at all where the key is not the hash's.
-fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Problem> {
+/// The hashes by which the key can be found, limited to the given one; a dummy if no key is given. Empty if key and
+/// hash do not match.
+fn keys(shared: &Shared, wanted: &RecordQuery) -> Result<Vec<Option<KeyHash>>, Problem> {
     let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
     let named = named.map(KeyHash::from_bytes);
     let Some(key) = &wanted.key else { return Ok(vec![named]) };
@@ -188,8 +188,8 @@ fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Proble
     Ok(hashes.into_iter().map(Some).collect())
 }
 
-fn filter(wanted: Wanted) -> Result<Filter, Problem> {
-    let unfit = || Problem::invalid("callerHash has to be 8 to 64 hexadecimal digits.");
+fn filter(wanted: RecordQuery) -> Result<Filter, Problem> {
+    let unfit = || Problem::invalid("callerHash must be 8 to 64 hexadecimal digits.");
     let caller =
         wanted.caller_hash.map(|digits| Callers::beginning(&digits).ok_or_else(unfit)).transpose()?;
     Ok(Filter {
@@ -208,22 +208,22 @@ fn filter(wanted: Wanted) -> Result<Filter, Problem> {
 }
 
 fn no_such_id() -> Problem {
-    Problem::invalid("id has to be an operation id, or 4 of its first digits at least.")
+    Problem::invalid("id must be an operation ID, or at least its first 4 digits.")
 }
 
 fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {
-    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} has to be 64 hexadecimal digits.")))
+    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} must be 64 hexadecimal digits.")))
 }
 
 fn moment(name: &str, text: &str) -> Result<Time, Problem> {
-    let expected = || Problem::invalid(format!("{name} has to be a moment such as 2026-11-15T19:05:00Z."));
+    let expected = || Problem::invalid(format!("{name} must be a time such as 2026-11-15T19:05:00Z."));
     rfc3339::parse(text).ok_or_else(expected)
 }
 
 /// Shows a record with its history.
 #[utoipa::path(get, path = "/v1/records/{id}", operation_id = "showRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
-    (status = 200, body = InFull),
+    (status = 200, body = FullRecord),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
@@ -234,7 +234,7 @@ fn moment(name: &str, text: &str) -> Result<Time, Problem> {
 ))]
 pub(super) async fn show(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
 ) -> Result<Response, Problem> {
     let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
@@ -244,7 +244,7 @@ pub(super) async fn show(
         tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
     }
     let has_probe = shared.has_probe(looked.record.operation());
-    let shown = InFull::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
+    let shown = FullRecord::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
     Ok(json(StatusCode::OK, &shown))
 }
 

@@ -1,7 +1,4 @@
-//! Why a record does not allow what an operator asked for.
-//!
-//! What lives here: for each refusal the state that the record is in, what is allowed instead, and from when on the same is.
-//! What must never: a moment that only a program can read.
+//! Why a record does not allow an operator's action: its state, what is allowed instead, and from when.
 
 use super::problem::{Problem, Situation};
 use crate::cli::moment;
@@ -15,7 +12,7 @@ use std::time::Duration;
 /// When to try again after the clock was not trusted.
 const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A refused `action`, with what the record says.
+/// A refused `action`, with the record's state.
 pub(super) fn problem(action: &str, refusal: Refusal, looked: &FoundRecord) -> Problem {
     let (record, now) = (&looked.record, looked.now.at);
     if refusal == Refusal::ClockNotTrusted {
@@ -59,7 +56,8 @@ fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String
             allowed_in(state)
         ),
         _ => format!(
-            "The record is {state}. Nothing was changed. Resolve works on UNKNOWN, and on PROCESSING whose owner is gone. {}",
+            "The record is {state}. Nothing was changed. You can resolve UNKNOWN, and PROCESSING whose \
+                owner is gone. {}",
             allowed_in(state)
         ),
     }
@@ -83,7 +81,7 @@ const fn allowed_in(state: StateName) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Every refusal that an operator can get, in the words of `tests/texts/refusals.txt`.
+    /// Every refusal that an operator can get, as in `tests/texts/refusals.txt`.
     #[test]
     fn refusals_name_the_state_and_what_is_allowed() {
         let now = Time::from_millis(1_763_254_800_000);

@@ -1,18 +1,15 @@
-//! What operators do: settle an unknown outcome, let go of a key.
-//!
-//! What lives here: from a request to a verdict, and its trace. What must never: an action without a reason, or a way around
-//! what the machine refuses.
+//! Operators resolve unknown outcomes and release keys. Each action needs a reason, and the machine can refuse it.
 
 use super::Shared;
-use super::answer::Given;
-use super::gate::Who;
+use super::answer::GivenResponse;
+use super::gate::Principal;
 use super::input::{Id, Json};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem};
 use super::records::not_shown;
 use super::refusals;
-use super::view::InFull;
+use super::view::FullRecord;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -30,16 +27,16 @@ use utoipa::ToSchema;
 /// What an operator found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Truth {
-    /// It happened. Without a response, later requests learn that it did and that its answer was not kept.
+pub(super) enum ResolvedOutcome {
+    /// It happened. Without a response, later requests learn that it did and that its response is not retained.
     Applied,
     /// It did not happen: the next request with the key is the next attempt.
     NotApplied,
-    /// It was refused for good, with this response (of a status from 400 on).
+    /// It was refused for good, with this response (with a status of 400 or more).
     Failed,
 }
 
-impl Truth {
+impl ResolvedOutcome {
     const fn name(self) -> &'static str {
         match self {
             Self::Applied => "resolve-applied",
@@ -49,16 +46,16 @@ impl Truth {
     }
 }
 
-/// What became of an effect in doubt.
+/// Resolves an outcome in doubt.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Resolve)]
-pub(super) struct Resolution {
-    /// What was found out.
-    outcome: Truth,
-    /// What every later request with the key is answered.
-    response: Option<Given>,
-    /// How it was found out, in at most 256 bytes. Stands in the record's history.
+pub(super) struct ResolveRequest {
+    /// The outcome.
+    outcome: ResolvedOutcome,
+    /// The response to every later request with the key.
+    response: Option<GivenResponse>,
+    /// How this was found out, in at most 256 bytes. It is stored in the record's history.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -67,12 +64,12 @@ pub(super) struct Resolution {
     reason: String,
 }
 
-/// Why a key is let go of.
+/// Releases a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Release)]
-pub(super) struct Letting {
-    /// In at most 256 bytes. Stands in the record's history.
+pub(super) struct ReleaseRequest {
+    /// Why, in at most 256 bytes. It is stored in the record's history.
     #[schema(
         min_length = 1,
         max_length = 256,
@@ -81,13 +78,13 @@ pub(super) struct Letting {
     reason: String,
 }
 
-/// Settles an unknown outcome, or an attempt whose owner's lease is dead.
+/// Resolves an unknown outcome, or an attempt whose owner's lease is dead.
 ///
-/// Where the owner did not end the attempt itself, `not-applied` and `failed` are refused until the quiet period is over: it
-/// may still act.
+/// If the owner did not finish the attempt itself, `not-applied` and `failed` are refused until the quiet period is
+/// over, because the owner may still act.
 #[utoipa::path(post, path = "/v1/records/{id}/resolve", operation_id = "resolveRecord", tag = "records",
-    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Resolution, responses(
-    (status = 200, description = "Settled; the record as it is now", body = InFull),
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = ResolveRequest, responses(
+    (status = 200, description = "Settled; the record as it is now", body = FullRecord),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -101,21 +98,21 @@ pub(super) struct Letting {
 ))]
 pub(super) async fn resolve(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(resolution): Json<Resolution>,
+    Json(resolution): Json<ResolveRequest>,
 ) -> Result<Response, Problem> {
-    let reason = reasoned(resolution.reason)?;
+    let reason = checked_reason(resolution.reason)?;
     let truth = resolution.outcome;
     let verdict = verdict(truth, resolution.response)?;
     let settled = shared.engine.resolve(id, verdict, &who.name, &reason).await;
-    told(&shared, &who, id, truth.name(), &reason, settled).await
+    apply(&shared, &who, id, truth.name(), &reason, settled).await
 }
 
-/// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its payload.
+/// Releases a key whose attempts had no effect: the next request with it is the next attempt, with any payload.
 #[utoipa::path(post, path = "/v1/records/{id}/release", operation_id = "releaseRecord", tag = "records",
-    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Letting, responses(
-    (status = 200, description = "Released; the record as it is now", body = InFull),
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = ReleaseRequest, responses(
+    (status = 200, description = "Released; the record as it is now", body = FullRecord),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
@@ -129,17 +126,17 @@ pub(super) async fn resolve(
 ))]
 pub(super) async fn release(
     State(shared): State<Arc<Shared>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(letting): Json<Letting>,
+    Json(letting): Json<ReleaseRequest>,
 ) -> Result<Response, Problem> {
-    let reason = reasoned(letting.reason)?;
+    let reason = checked_reason(letting.reason)?;
     let released = shared.engine.release(id, &who.name, &reason).await;
-    told(&shared, &who, id, "release", &reason, released).await
+    apply(&shared, &who, id, "release", &reason, released).await
 }
 
-/// A reason that a history can keep whole, and a log on one line.
-pub(super) fn reasoned(reason: String) -> Result<String, Problem> {
+/// A reason that fits into a history and on one line of a log.
+pub(super) fn checked_reason(reason: String) -> Result<String, Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::invalid(
             "A reason is required. It is stored in the record's history, with your name.",
@@ -152,26 +149,28 @@ pub(super) fn reasoned(reason: String) -> Result<String, Problem> {
     Ok(reason)
 }
 
-fn verdict(truth: Truth, response: Option<Given>) -> Result<Verdict, Problem> {
+fn verdict(truth: ResolvedOutcome, response: Option<GivenResponse>) -> Result<Verdict, Problem> {
     match (truth, response) {
-        (Truth::Applied, response) => Ok(Verdict::Applied(response.map(Given::into_outcome).transpose()?)),
-        (Truth::Failed, Some(response)) if response.is_refusal() => {
+        (ResolvedOutcome::Applied, response) => {
+            Ok(Verdict::Applied(response.map(GivenResponse::into_outcome).transpose()?))
+        }
+        (ResolvedOutcome::Failed, Some(response)) if response.is_refusal() => {
             Ok(Verdict::Failed(response.into_outcome()?))
         }
-        (Truth::Failed, _) => Err(Problem::invalid(
+        (ResolvedOutcome::Failed, _) => Err(Problem::invalid(
             "`failed` needs a response with a status of 400 or more: it is what every retry gets.",
         )),
-        (Truth::NotApplied, Some(_)) => {
+        (ResolvedOutcome::NotApplied, Some(_)) => {
             Err(Problem::invalid("`not-applied` takes no response: the next request with the key runs."))
         }
-        // By an operator's word it is not there now, whenever that reaches the store.
-        (Truth::NotApplied, None) => Ok(Verdict::NotApplied { asked_at: Time::MAX }),
+        // The operator says that it is not there now, whenever the store receives that.
+        (ResolvedOutcome::NotApplied, None) => Ok(Verdict::NotApplied { asked_at: Time::MAX }),
     }
 }
 
-async fn told(
+async fn apply(
     shared: &Shared,
-    who: &Who,
+    who: &Principal,
     id: OperationId,
     action: &'static str,
     reason: &str,
@@ -184,11 +183,11 @@ async fn told(
                 ((shared.sources.label)(record.operation()), record.state_name().as_str());
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator changed a record");
             let now = shared.engine.now();
-            // It stood under the id that its operation id follows from; only what it keeps is of interest here.
+            // The record was found by its operation ID; only its state is needed here.
             let looked = shared.engine.look_up(id).await.ok().filter(|looked| looked.record == record);
             let outcome = looked.and_then(|looked| shared.engine.outcome(&looked));
             let has_probe = shared.has_probe(record.operation());
-            let shown = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
+            let shown = FullRecord::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &shown))
         }
         Err(OperatorError::Refused(refusal)) => {
@@ -209,10 +208,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_compulsory_and_can_be_kept_whole() {
-        assert!(reasoned("the provider's ledger shows it".into()).is_ok());
-        assert!(reasoned("é".repeat(128)).is_ok());
+        assert!(checked_reason("the provider's ledger shows it".into()).is_ok());
+        assert!(checked_reason("é".repeat(128)).is_ok());
         for bad in ["", " \t", "two\nlines", &"é".repeat(129)] {
-            assert!(reasoned(bad.into()).is_err(), "{bad}");
+            assert!(checked_reason(bad.into()).is_err(), "{bad}");
         }
     }
 }

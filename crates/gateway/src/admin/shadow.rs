@@ -1,6 +1,4 @@
-//! What shadow mode has seen.
-//!
-//! What lives here: the tally, as JSON. What must never: advice; that is for whoever reads it.
+//! The counts of shadow mode as JSON.
 
 use super::Shared;
 use super::output::json;
@@ -11,7 +9,7 @@ use axum::response::Response;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// Tells what would have become of requests in shadow mode, by route, since this process began.
+/// Reports what protection would have done with requests in shadow mode, by route, since the process started.
 #[utoipa::path(get, path = "/v1/shadow", operation_id = "showShadow", tag = "shadow", responses(
     (status = 200, body = Summary),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),

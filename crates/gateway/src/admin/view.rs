@@ -1,9 +1,7 @@
-//! A record, as operators and workers see it.
-//!
-//! What lives here: which of a record's data are shown, and under which names. What must never: its token (whoever knows it
-//! can end the attempt), or what was answered, to somebody without the role for that.
+//! A record as operators and workers see it. It never contains the attempt's token, and a stored response only for
+//! those with the role `bodies`.
 
-use super::answer::Stored;
+use super::answer::StoredResponse;
 use semel::archive::rfc3339;
 use semel::core::machine;
 use semel::core::outcome::Outcome;
@@ -18,7 +16,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = State)]
-pub(super) enum Name {
+pub(super) enum ApiState {
     /// Reserved; the effect has not begun.
     Claimed,
     /// The effect may have begun.
@@ -31,11 +29,11 @@ pub(super) enum Name {
     FailedNotReplayable,
     /// Nobody can prove whether the effect happened.
     Unknown,
-    /// There was an outcome, and it is past its time.
+    /// There was an outcome, and it has expired.
     Expired,
 }
 
-impl From<StateName> for Name {
+impl From<StateName> for ApiState {
     fn from(name: StateName) -> Self {
         match name {
             StateName::Claimed => Self::Claimed,
@@ -49,16 +47,16 @@ impl From<StateName> for Name {
     }
 }
 
-impl From<Name> for StateName {
-    fn from(name: Name) -> Self {
+impl From<ApiState> for StateName {
+    fn from(name: ApiState) -> Self {
         match name {
-            Name::Claimed => Self::Claimed,
-            Name::Processing => Self::Processing,
-            Name::Succeeded => Self::Succeeded,
-            Name::FailedReplayable => Self::FailedReplayable,
-            Name::FailedNotReplayable => Self::FailedNotReplayable,
-            Name::Unknown => Self::Unknown,
-            Name::Expired => Self::Expired,
+            ApiState::Claimed => Self::Claimed,
+            ApiState::Processing => Self::Processing,
+            ApiState::Succeeded => Self::Succeeded,
+            ApiState::FailedReplayable => Self::FailedReplayable,
+            ApiState::FailedNotReplayable => Self::FailedNotReplayable,
+            ApiState::Unknown => Self::Unknown,
+            ApiState::Expired => Self::Expired,
         }
     }
 }
@@ -67,14 +65,14 @@ impl From<Name> for StateName {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Record)]
-pub(super) struct Listed {
-    /// The public name of the command.
+pub(super) struct ListedRecord {
+    /// The command's operation ID.
     operation_id: String,
     /// The operation's name.
     operation: String,
-    /// The state that is stored. What is past its `expiresAt` stays as it is until it is swept.
-    state: Name,
-    /// The guarantee: `external` or `downstream` (`local` where an application shares the store).
+    /// The stored state. After its `expiresAt`, it stays as it is until it is swept.
+    state: ApiState,
+    /// The guarantee: `external` or `downstream` (`local` if an application shares the store).
     class: &'static str,
     /// How many attempts have begun.
     attempt: u32,
@@ -93,52 +91,52 @@ pub(super) struct Listed {
     /// Until when the outcome is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// Until when the owner is taken to be alive.
+    /// Until when the owner counts as alive.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_expires_at: Option<String>,
-    /// Whether somebody may settle the attempt: it is unknown, or its owner's lease is dead.
+    /// Whether the attempt can be resolved: it is unknown, or its owner's lease is dead.
     can_resolve: bool,
-    /// Until when "it did not happen" proves nothing, since an owner that went silent may still act.
+    /// Until when "it did not happen" proves nothing, because a silent owner may still act.
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_until: Option<String>,
-    /// How the outcome came to be unknown.
+    /// Why the outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    doubt: Option<Doubted>,
-    /// What kind of thing the outcome is about, in the words of the service.
+    doubt: Option<DoubtView>,
+    /// The type of resource that the outcome is about, in the words of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_type: Option<String>,
-    /// Which one.
+    /// The ID of that resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_id: Option<String>,
-    /// Why it was refused, in the words of the service.
+    /// The error code, in the words of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     error_code: Option<String>,
 }
 
-/// How an outcome came to be unknown.
+/// Why an outcome is unknown.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Doubt)]
-pub(super) struct Doubted {
-    /// `lapsed`: the owner fell silent. `owner`: it ended the attempt itself, and could not tell.
+pub(super) struct DoubtView {
+    /// `lapsed`: the owner went silent. `owner`: it ended the attempt itself, without a known outcome.
     how: &'static str,
     /// Since when.
     since: String,
-    /// Whether a probe is configured that can be asked about it; absent where that is not known, as with `semel records --store`.
+    /// Whether a probe is configured for it; absent if that is not known, as with `semel records --store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_probe: Option<bool>,
-    /// How many times a probe was asked without an answer that settles it.
+    /// How many times a probe was sent without a result.
     probes: u32,
-    /// When a probe is asked next; absent where only an operator can help.
+    /// When the next probe is sent; absent if only an operator can resolve it.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_probe_at: Option<String>,
-    /// What the attempt reported as it ended, from the history; absent where nothing was said.
+    /// What the attempt reported when it ended, from the history; absent if nothing was reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-impl Listed {
-    /// `has_probe`: whether somebody can be asked about an unknown outcome, where that is known.
+impl ListedRecord {
+    /// `has_probe`: whether unknown outcomes can be probed, if that is known.
     pub(super) fn of(record: &Record, now: Now, has_probe: Option<bool>) -> Self {
         Self {
             operation_id: record.operation_id().to_string(),
@@ -168,53 +166,54 @@ fn label(label: Option<&str>) -> Option<String> {
     label.map(str::to_owned)
 }
 
-fn doubted(record: &Record, has_probe: Option<bool>) -> Option<Doubted> {
+fn doubted(record: &Record, has_probe: Option<bool>) -> Option<DoubtView> {
     let State::Unknown { doubt, since, probes, next_probe_at } = record.state() else { return None };
     let how = match doubt {
         Doubt::Lapsed => "lapsed",
         Doubt::Owner => "owner",
     };
-    Some(Doubted {
+    Some(DoubtView {
         how,
         since: rfc3339::text(*since),
         has_probe,
         probes: *probes,
-        // Without a probe it is only when the sweeper looks again whether there is one.
+        // Without a probe, this is only when the sweeper checks again whether there is one.
         next_probe_at: next_probe_at.filter(|_| has_probe != Some(false)).map(rfc3339::text),
         reason: doubt_reason(record),
     })
 }
 
-/// Why the record became unknown: the first entry of its last run of them.
+/// Why the record became unknown: the first entry of its last series of such entries.
 fn doubt_reason(record: &Record) -> Option<String> {
     let unknown = record.history().entries().iter().rev().take_while(|entry| entry.to == StateName::Unknown);
     unknown.last().filter(|entry| !entry.why.is_empty()).map(|entry| entry.why.to_string())
 }
 
-/// A record with all that is known about it.
+/// A record with everything that is known about it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RecordInFull)]
-pub(super) struct InFull {
+pub(super) struct FullRecord {
     #[serde(flatten)]
-    listed: Listed,
-    /// The terms that it was claimed under.
+    listed: ListedRecord,
+    /// The terms under which it was claimed.
     policy: Terms,
-    /// Whether an earlier attempt ended in doubt that nothing has settled since.
+    /// Whether an earlier attempt ended in a doubt that was not resolved since.
     earlier_doubt: bool,
-    /// The fingerprint of the payload. Only with the role `bodies`: a payload that can be guessed can be recognised by it.
+    /// The fingerprint of the payload. Only with the role `bodies`, because a payload that can be guessed can be
+    /// recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
-    /// What was answered. Headers and body only with the role `bodies`.
+    /// The stored response. Headers and body only with the role `bodies`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<Stored>,
-    /// What happened to it, oldest first.
-    history: Vec<Happened>,
+    response: Option<StoredResponse>,
+    /// Its history, oldest first.
+    history: Vec<HistoryEntry>,
     /// How many entries were dropped to keep the history short.
     history_dropped: u32,
 }
 
-/// The terms that a record was claimed under.
+/// The terms under which a record was claimed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terms {
@@ -228,23 +227,23 @@ pub(super) struct Terms {
     attempts_max: Option<u32>,
 }
 
-/// One thing that happened to a record.
+/// One entry of a record's history.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Happened {
-    /// The attempt that the record was at afterwards.
+pub(super) struct HistoryEntry {
+    /// The number of the attempt after it.
     attempt: u32,
-    /// The state that it was in afterwards.
-    state: Name,
+    /// The state after it.
+    state: ApiState,
     /// When.
     at: String,
     /// Which node or operator did it.
     who: String,
-    /// What was done and why, as in `resolved as applied: …`; empty where the state says it all.
+    /// What was done and why, as in `resolved as applied: …`; empty if the state says everything.
     why: String,
 }
 
-impl InFull {
+impl FullRecord {
     pub(super) fn of(
         record: &Record,
         now: Now,
@@ -252,7 +251,7 @@ impl InFull {
         outcome: Option<&Outcome>,
         with_bodies: bool,
     ) -> Self {
-        let happened = record.history().entries().iter().map(|entry| Happened {
+        let happened = record.history().entries().iter().map(|entry| HistoryEntry {
             attempt: entry.attempt,
             state: entry.to.into(),
             at: rfc3339::text(entry.at),
@@ -260,11 +259,11 @@ impl InFull {
             why: entry.why.to_string(),
         });
         Self {
-            listed: Listed::of(record, now, has_probe),
+            listed: ListedRecord::of(record, now, has_probe),
             policy: Terms::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
             fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),
-            response: outcome.map(if with_bodies { Stored::whole } else { Stored::outside }),
+            response: outcome.map(if with_bodies { StoredResponse::whole } else { StoredResponse::outside }),
             history: happened.collect(),
             history_dropped: record.history().dropped(),
         }

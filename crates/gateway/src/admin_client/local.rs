@@ -1,7 +1,5 @@
-//! The admin API in this very process, on a store that it opens.
-//!
-//! What lives here: an engine that neither sweeps nor asks anybody, and the admin service over it. What must never: a write
-//! that is not the engine's, or a file or a table that is made because somebody asked for a record.
+//! The admin API in this process, on a store that it opens. The engine neither sweeps nor probes, and nothing is
+//! created in the store.
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, Role, Token, TokenHash};
@@ -24,18 +22,18 @@ use std::time::Duration;
 use tower_service::Service as _;
 
 /// How long signing off from the store may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SIGN_OFF_MAX: Duration = Duration::from_secs(5);
 
-/// What gateways on a store are configured with, where they are.
+/// The keys that gateways on a store are configured with.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    /// What stored answers are sealed with.
+    /// The keys that seal stored responses.
     pub sealing: Option<KeyRing>,
-    /// What keys and callers are hashed with.
+    /// The secret that hashes keys and callers.
     pub hashing: Hashing,
 }
 
-/// A store that was opened to be operated on.
+/// A store that was opened by an operator.
 pub struct Local {
     store: Arc<dyn Store>,
     engine: Engine,
@@ -44,34 +42,34 @@ pub struct Local {
 }
 
 impl Local {
-    /// Opens the store, which has to be there and to have been worked on. `who` stands in the history of what is done. `keys`:
-    /// what gateways on it are configured with; `with_bodies`: show stored answers.
+    /// Opens the store, which must exist and must have been used by a gateway. `who` is recorded in the history.
+    /// `keys` are those that gateways on it are configured with; `with_bodies` shows stored responses.
     pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
         if url.backend().is_in_process() {
             return Err(format!(
-                "{url} lives in the process that made it: ask its admin address, --admin URL"
+                "{url} exists only in the process that opened it; use its admin address: --admin URL"
             ));
         }
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
         let look = url.inspect().await.map_err(|error| unusable(&error))?;
         let schema = look.schema().await.map_err(|error| unusable(&error))?;
         if schema.have < schema.wanted.min(1) {
-            return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
+            return Err(format!("{url} contains no records of Semel; nothing was changed"));
         }
         let settings = look.settings().await.map_err(|error| unusable(&error))?;
         drop(look);
-        // Whoever works on it first decides what keys are hashed with: that is for a gateway to do.
+        // The first user of a store decides how keys are hashed: that must be a gateway.
         if settings.iter().all(|(name, _)| name != "secrets") {
             return Err(format!(
-                "{url} holds no records: no gateway has worked on it yet, and nothing was changed in it"
+                "{url} contains no records: no gateway has used it yet; nothing was changed"
             ));
         }
         let store = url.open().await?;
-        // What is past its time is archived and removed by those who are configured for it.
+        // Expired records are archived and removed by nodes that are configured for it.
         let settings = Settings {
             sweep: Sweep { every: Duration::ZERO, ..Sweep::default() },
             cache_bytes_max: 0,
-            // No client waits for it.
+            // No client waits for this node.
             request_timeout: Settings::default().store_timeout,
             ..Settings::default()
         };
@@ -105,7 +103,7 @@ impl Local {
             is_draining: Arc::new(|| false),
             shadow: Tally::new(SystemClock.now()),
             clock: Arc::new(SystemClock),
-            // Which operations are configured, and which of them have a probe, is known to gateways.
+            // Only gateways know which operations are configured and have a probe.
             label: Arc::new(str::to_owned),
             knows_probes: false,
         };
@@ -137,13 +135,13 @@ impl Local {
 
     /// Signs off from the store, and closes it.
     pub async fn close(self) {
-        self.engine.shutdown(FAREWELL).await;
+        self.engine.shutdown(SIGN_OFF_MAX).await;
         drop(self.engine);
         self.store.close().await;
     }
 }
 
-/// A name that histories can keep.
+/// A name that fits into a history.
 fn named(who: &str) -> String {
     let mut name: String = who.chars().filter(|letter| !letter.is_control()).collect();
     while name.len() > WHO_BYTES_MAX {
@@ -163,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_has_a_name_that_histories_can_keep() {
+    fn an_operators_name_fits_into_the_history() {
         assert_eq!(named("cli:ada"), "cli:ada");
         assert_eq!(named("cli:a\nb\u{1b}[2J"), "cli:ab[2J");
         assert_eq!(named(&"é".repeat(60)).len(), WHO_BYTES_MAX);

@@ -1,8 +1,7 @@
-//! The admin API, from the side of whoever asks.
+//! Clients of the admin API: over the network to a [running gateway](Remote), or [in this process](Local) on a store
+//! that it opens.
 //!
-//! What lives here: two ways to the same API: over the network to a [running gateway](Remote), or [in this very
-//! process](Local) on a store that it opens. What must never: a third way to a record; both end at the engine, which
-//! refuses what the machine refuses and writes into the history who asked for what, and why.
+//! Both end at the engine, which applies the machine's rules and writes into the history who did what, and why.
 
 mod local;
 mod remote;
@@ -14,23 +13,23 @@ use http::Method;
 use serde_json::Value;
 use std::fmt;
 
-/// The most bytes of an answer that are read: a page of records has a thousandth, a stored answer at most a third.
+/// The maximum length of a response: a page of records needs a thousandth of it, a stored response at most a third.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where the admin API is asked.
+/// The admin API: remote or local.
 pub enum Desk {
-    /// A gateway that runs.
+    /// A running gateway.
     Remote(Remote),
-    /// A store, opened here.
+    /// A store that was opened here.
     Local(Box<Local>),
 }
 
-/// What was answered. Debug output leaves the document out: stored answers may be in it.
+/// A response. Debug output leaves out the document, which may contain stored responses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// After how many seconds the same may be granted.
+    /// After how many seconds the same request may succeed.
     pub retry_after: Option<u64>,
     /// The document.
     pub document: Value,
@@ -46,7 +45,7 @@ impl fmt::Debug for Reply {
 }
 
 impl Desk {
-    /// Asks. An error where there is no answer, or none that can be understood.
+    /// Sends a request. An error if there is no response, or one that cannot be understood.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         match self {
             Self::Remote(remote) => remote.ask(method, path, body).await,
@@ -54,7 +53,7 @@ impl Desk {
         }
     }
 
-    /// Ends it in an orderly way.
+    /// Closes the connection to the store, if there is one.
     pub async fn close(self) {
         if let Self::Local(local) = self {
             local.close().await;
@@ -62,7 +61,7 @@ impl Desk {
     }
 }
 
-/// Text as one value of a query.
+/// Text as a value in a query.
 pub fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -75,11 +74,11 @@ pub fn encoded(text: &str) -> String {
     })
 }
 
-/// An answer from its parts.
+/// A response from its parts.
 fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
     let status = parts.status.as_u16();
     let document = serde_json::from_slice(body)
-        .map_err(|_| format!("the answer ({status}) is not JSON: is this an admin address?"))?;
+        .map_err(|_| format!("the response ({status}) is not JSON; is this an admin address?"))?;
     let retry_after = parts.headers.get(http::header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
     Ok(Reply { status, retry_after, document })

@@ -1,7 +1,5 @@
-//! A running gateway's admin address, over HTTP.
-//!
-//! What lives here: one request on one connection, bounded in time and size. What must never: a certificate that is not
-//! checked, a redirection followed, or a request sent twice.
+//! A running gateway's admin address, over HTTP: one request on one connection, bounded in time and size, without
+//! redirects.
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use bytes::Bytes;
@@ -28,7 +26,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The API itself gives a store 10 s for a page.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Where a gateway's admin address is: `http://127.0.0.1:9090`.
+/// A gateway's admin address: `http://127.0.0.1:9090`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     target: crate::upstream::Target,
@@ -41,7 +39,7 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_tls = text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
         if !is_tls && !text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) {
-            return Err("write an admin address as http://HOST:PORT or https://HOST:PORT".to_owned());
+            return Err("expected http://HOST:PORT or https://HOST:PORT".to_owned());
         }
         let target = crate::upstream::Target::parse(text).map_err(|error| error.to_string())?;
         Ok(Self { target, is_tls })
@@ -55,7 +53,7 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// Whether what is sent there can be read on the way.
+    /// Whether requests can be read on the network.
     pub fn is_in_clear(&self) -> bool {
         let host = self.target.host();
         let is_here = host.eq_ignore_ascii_case("localhost")
@@ -64,7 +62,7 @@ impl Url {
     }
 }
 
-/// A gateway that can be asked.
+/// A gateway's admin API.
 pub struct Remote {
     url: Url,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -72,17 +70,17 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Nothing is opened yet. `authorities`: PEM, whom to believe over TLS instead of the system's.
+    /// Opens no connection yet. `authorities`: PEM, trusted instead of the system's.
     pub fn new(url: Url, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, String> {
         let authorization = token.map(|token| {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| "the token has characters that no header can carry".to_owned())?;
+                .map_err(|_| "the token has characters that are not allowed in a header".to_owned())?;
             value.set_sensitive(true);
             Ok::<_, String>(value)
         });
         let tls = if url.is_tls {
             let name = ServerName::try_from(url.target.host().to_owned());
-            let name = name.map_err(|_| format!("no certificate could be made out to the host of {url}"))?;
+            let name = name.map_err(|_| format!("the host of {url} is not valid in a certificate"))?;
             Some((TlsConnector::from(Arc::new(believing(authorities)?)), name))
         } else {
             None
@@ -90,7 +88,7 @@ impl Remote {
         Ok(Self { url, tls, authorization: authorization.transpose()? })
     }
 
-    /// Asks, and reads the answer.
+    /// Sends a request, and reads the response.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         let url = &self.url;
         let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
@@ -99,7 +97,8 @@ impl Remote {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return Err(format!(
-                    "{url} cannot be reached: {error}. Does a gateway run there, with --admin? Or name its store: --store URL"
+                    "{url} cannot be reached: {error}. Is a gateway running there, with --admin? You can \
+                        also name its store: --store URL"
                 ));
             }
             Err(_) => {
@@ -128,12 +127,12 @@ impl Remote {
         body: Option<&Value>,
     ) -> Result<Reply, String> {
         let broken = |error: hyper::Error| {
-            format!("{} broke off: {error}. What was asked for may or may not have been done", self.url)
+            format!("{} closed the connection: {error}. The action may or may not have been done", self.url)
         };
         let request = self.request(method, path, body)?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // The end of the connection alone is no answer: what it brought may still be unread.
+        // The end of the connection alone is not a response: bytes may still be unread.
         let driving = async {
             let _ = connection.await;
             std::future::pending::<Infallible>().await
@@ -141,7 +140,8 @@ impl Remote {
         let asking = async {
             let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| format!("the answer of {} cannot be read: {error}", self.url))?;
+            let body =
+                body.map_err(|error| format!("the response of {} cannot be read: {error}", self.url))?;
             reply(&parts, &body.to_bytes())
         };
         tokio::select! {
@@ -157,7 +157,7 @@ impl Remote {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Request<Full<Bytes>>, String> {
-        let unfit = |_| format!("{path} cannot be asked of {}", self.url);
+        let unfit = |_| format!("{path} is not a valid path of {}", self.url);
         let path = self.url.target.join(&path.parse().map_err(unfit)?).map_err(unfit)?;
         let mut request = Request::builder()
             .method(method)
@@ -179,7 +179,7 @@ impl Remote {
     }
 }
 
-/// A client that believes these authorities, or the system's.
+/// A client that trusts these authorities, or the system's.
 fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = authorities {
@@ -193,7 +193,7 @@ fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     }
     if roots.is_empty() {
         return Err(
-            "there is no certificate authority to check the address's certificate by: give --ca FILE"
+            "there is no certificate authority to verify the server's certificate with; give --ca FILE"
                 .to_owned(),
         );
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_this_machine_without_tls_can_be_read_on_the_way() {
+    fn plain_http_to_another_machine_is_in_the_clear() {
         let in_clear = |url: &str| url.parse::<Url>().expect("a URL").is_in_clear();
         assert!(in_clear("http://10.0.0.1:9090") && in_clear("http://ops.example"));
         for kept in

@@ -1,9 +1,6 @@
-//! Asking the service whether a caller may still have a replay.
-//!
-//! What lives here: the question, and which answers let a replay pass. What must never: a replay without an answer that allows it,
-//! or a byte of the stored response in a refusal.
+//! Asks the service whether a caller may still get a replay. Without an answer that allows it, nothing is replayed.
 
-use super::aside::{Aside, Ways};
+use super::client_requests::{ClientRequests, ServiceClients};
 use super::probe::uncached;
 use super::read::Read;
 use super::template::Template;
@@ -16,45 +13,51 @@ use semel_http::{Body, Code, Form, Problem};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the service is asked whether a caller may still have a replay.
+/// How the service is asked whether a caller may still get a replay.
 #[derive(Debug, Clone)]
 pub struct Authorize {
-    /// For what it is asked.
+    /// The path to request.
     pub path: Template,
-    /// Headers of the client's that go along, besides those that it is known by.
+    /// Client headers that are passed on, besides those that identify it.
     pub headers: Vec<HeaderName>,
-    /// How long the answer may take. 5 s by default.
+    /// The timeout. 5 s by default.
     pub timeout: Duration,
 }
 
-/// What is asked about, as other proxies tell it: the client's own request is not sent.
+/// The request in question, in the headers that other proxies use too: the client's own request is not sent.
 const METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const TARGET: HeaderName = HeaderName::from_static("x-original-uri");
 
 /// The longest refusal that is passed on with its body.
 const BYTES_MAX: usize = 64 * 1024;
-/// When a client should come back whose replay nobody could allow.
+/// When a client should retry whose replay could not be authorised.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Authorize {
-    /// Asks there, and for the rest as it is by default.
+    /// Asks at `path`, with defaults for the rest.
     pub fn new(path: Template) -> Self {
         Self { path, headers: Vec::new(), timeout: Duration::from_secs(5) }
     }
 
-    /// Somebody who asks so.
-    pub(super) fn asked(&self, ways: &Ways) -> semel_http::Authorize {
-        let aside = Arc::new(Aside::new(ways, &self.headers, self.timeout, BYTES_MAX));
+    /// The callback for the layer.
+    pub(super) fn asked(&self, clients: &ServiceClients) -> semel_http::Authorize {
+        let client_requests = Arc::new(ClientRequests::new(clients, &self.headers, self.timeout, BYTES_MAX));
         let path = Arc::new(self.path.clone());
-        let prefix: Arc<str> = ways.prefix.as_str().into();
+        let prefix: Arc<str> = clients.prefix.as_str().into();
         semel_http::Authorize::by(move |retry| {
-            let (aside, path, prefix) = (Arc::clone(&aside), Arc::clone(&path), Arc::clone(&prefix));
-            async move { ask(&aside, &path, &prefix, &retry).await }
+            let (client_requests, path, prefix) =
+                (Arc::clone(&client_requests), Arc::clone(&path), Arc::clone(&prefix));
+            async move { ask(&client_requests, &path, &prefix, &retry).await }
         })
     }
 }
 
-async fn ask(aside: &Aside, path: &Template, prefix: &str, retry: &Parts) -> Result<(), Response<Body>> {
+async fn ask(
+    client_requests: &ClientRequests,
+    path: &Template,
+    prefix: &str,
+    retry: &Parts,
+) -> Result<(), Response<Body>> {
     let id = retry.extensions.get::<OperationId>().copied();
     let unasked = || {
         let detail = "Whether you may still have the outcome could not be asked of the service. Nothing was run; retry \
@@ -64,31 +67,33 @@ async fn ask(aside: &Aside, path: &Template, prefix: &str, retry: &Parts) -> Res
         problem.into_response(Form::of(&retry.headers), prefix)
     };
     let Some(path) = id.and_then(|id| path.fill(id, "")) else { return Err(unasked()) };
-    let Some((head, body)) = aside.get(path, retry, told(retry)).await else { return Err(unasked()) };
+    let Some((head, body)) = client_requests.get(path, retry, question_headers(retry)).await else {
+        return Err(unasked());
+    };
     match head.status {
         status if status.is_success() => Ok(()),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(refusal(head, body)),
         status => {
-            tracing::warn!(%status, "the service neither allowed nor forbade a replay: nothing was replayed");
+            tracing::warn!(%status, "the service neither allowed nor refused a replay; nothing was replayed");
             Err(unasked())
         }
     }
 }
 
-/// What the client asked for. Whether it may have that is for the service to say, and for no cache.
-fn told(retry: &Parts) -> HeaderMap {
-    let mut told = HeaderMap::new();
-    uncached(&mut told);
+/// The client's request. The service must decide, not a cache.
+fn question_headers(retry: &Parts) -> HeaderMap {
+    let mut question_headers = HeaderMap::new();
+    uncached(&mut question_headers);
     let target = retry.uri.path_and_query().map_or("/", |target| target.as_str());
     for (name, text) in [(METHOD, retry.method.as_str()), (TARGET, target)] {
         if let Ok(value) = HeaderValue::from_str(text) {
-            told.insert(name, value);
+            question_headers.insert(name, value);
         }
     }
-    told
+    question_headers
 }
 
-/// The service's own refusal, as it is.
+/// The service's own refusal.
 fn refusal(mut head: response::Parts, body: Read) -> Response<Body> {
     let body = body.whole().unwrap_or_else(|| {
         for described in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {

@@ -1,19 +1,17 @@
-//! Where a resource is that a response named.
-//!
-//! What lives here: from a `Location` to a path of the service. What must never: a path that stands for somewhere else.
+//! Turns a `Location` header into a path of the service, if it is one.
 
 use crate::upstream::{Target, Transport, leads_out};
 use http::uri::{Authority, PathAndQuery};
 
-/// The path below `target` that `location` names, as a request to the gateway would have it; none where it names another
-/// place. Absolute URLs count where they lead to the service itself, or to `host`, by which the client knows it.
+/// The path below `target` that `location` names, as in a request to the gateway; none if it is elsewhere. An absolute
+/// URL must lead to the service itself, or to `host`, by which the client knows it.
 pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Option<PathAndQuery> {
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, rest) = match location.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(['/', '?']) => (Some(scheme.to_ascii_lowercase()), rest),
         _ => match location.strip_prefix("//") {
             Some(rest) => (None, rest),
-            // What is relative to another path than the root could only be guessed at.
+            // A path that is not relative to the root could only be guessed.
             None => return location.starts_with('/').then(|| cut(location, target)).flatten(),
         },
     };
@@ -25,12 +23,12 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
         Some(_) => return None,
         None => target.port(),
     };
-    let found = parted(authority, usual)?;
+    let found = host_and_port(authority, usual)?;
     let is_own = scheme.is_none_or(|scheme| scheme == own)
         && found.0.eq_ignore_ascii_case(&bracketed(target.host()))
         && found.1 == target.port();
     let is_known = || {
-        let (name, port) = parted(host?, usual)?;
+        let (name, port) = host_and_port(host?, usual)?;
         Some(found.0.eq_ignore_ascii_case(&name) && found.1 == port)
     };
     if !is_own && is_known() != Some(true) {
@@ -39,15 +37,15 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
     if path.starts_with('/') { cut(path, target) } else { cut(&format!("/{path}"), target) }
 }
 
-/// Without the base path, which is put before every request's.
+/// Removes the base path, which is added to every request.
 fn cut(path: &str, target: &Target) -> Option<PathAndQuery> {
     let below = path.strip_prefix(target.base()).filter(|below| below.starts_with('/'));
     let path: PathAndQuery = below.unwrap_or(path).parse().ok()?;
     (!leads_out(target.base(), path.path())).then_some(path)
 }
 
-/// Host and port; none where there are credentials, or nothing that could be either.
-fn parted(authority: &str, usual: u16) -> Option<(String, u16)> {
+/// Host and port; none if there are credentials, or if they are invalid.
+fn host_and_port(authority: &str, usual: u16) -> Option<(String, u16)> {
     if authority.contains('@') {
         return None;
     }

@@ -1,26 +1,25 @@
-//! What a probe's answer says about an effect.
-//!
-//! What lives here: statuses, and places of a JSON body. What must never: a meaning that nobody wrote down; whatever is not
-//! listed says nothing.
+//! What a probe's response says about an effect: by status, and by values in a JSON body. Anything that is not listed
+//! says nothing.
 
 use crate::json;
 use http::StatusCode;
 use serde_json::Value;
 
-/// What answers mean.
+/// What responses mean.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Meaning {
-    /// Statuses that say that it happened, where `applied_if` holds as well.
+    /// Statuses which mean that it happened, if `applied_if` holds too.
     pub applied: Vec<u16>,
-    /// What the body has to say besides; every one of these.
+    /// Conditions on the body; all must hold.
     pub applied_if: Vec<Condition>,
-    /// Statuses that say that it is not there.
+    /// Statuses which mean that it is not there.
     pub not_applied: Vec<u16>,
-    /// What the body of an answer with a status of `applied` says where it is not there; every one of these.
+    /// Conditions on the body of a response with a status of `applied`, which mean that it is not there; all must
+    /// hold.
     pub not_applied_if: Vec<Condition>,
 }
 
-/// It happened where the answer is a 200. Nothing means that it did not.
+/// 200 means that it happened. Nothing means that it did not.
 impl Default for Meaning {
     fn default() -> Self {
         Self {
@@ -32,12 +31,12 @@ impl Default for Meaning {
     }
 }
 
-/// What stands at one place of a JSON body.
+/// A condition on a JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// The place, as a JSON pointer.
+    /// A JSON pointer.
     pub pointer: String,
-    /// One of these stands there.
+    /// The accepted values.
     pub values: Vec<Value>,
 }
 
@@ -47,46 +46,48 @@ impl Condition {
     }
 }
 
-/// What an answer says.
+/// What a response means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ProbeReading {
     Applied,
     NotApplied,
     Nothing(&'static str),
 }
 
 impl Meaning {
-    /// Whether the body has to be looked into.
+    /// Whether the body must be read.
     pub fn reads_body(&self) -> bool {
         !self.applied_if.is_empty() || !self.not_applied_if.is_empty()
     }
 
-    /// What an answer of this status says, with this body as far as it was read to its end.
-    pub(super) fn of(&self, status: StatusCode, body: Option<&[u8]>) -> Said {
+    /// The meaning of a response with this status and body; no body if it was too long.
+    pub(super) fn of(&self, status: StatusCode, body: Option<&[u8]>) -> ProbeReading {
         let status = status.as_u16();
         if self.not_applied.contains(&status) {
-            return Said::NotApplied;
+            return ProbeReading::NotApplied;
         }
         if !self.applied.contains(&status) {
-            return Said::Nothing("its status is not one that was configured");
+            return ProbeReading::Nothing("its status is not one that was configured");
         }
         if !self.reads_body() {
-            return Said::Applied;
+            return ProbeReading::Applied;
         }
-        let Some(body) = body else { return Said::Nothing("its body is too long to be looked into") };
+        let Some(body) = body else { return ProbeReading::Nothing("its body is too long") };
         let Ok(body) = json::value(body) else {
-            return Said::Nothing("its body is not JSON, or has a member twice in one object");
+            return ProbeReading::Nothing("its body is not JSON, or has a member twice in one object");
         };
         let all = |conditions: &[Condition]| conditions.iter().all(|condition| condition.holds(&body));
         let is_applied = all(&self.applied_if);
         let is_not_applied = !self.not_applied_if.is_empty() && all(&self.not_applied_if);
         match (is_applied, is_not_applied) {
-            (true, false) => Said::Applied,
-            // Without a condition of its own, "it happened" is what is left over.
-            (true, true) if self.applied_if.is_empty() => Said::NotApplied,
-            (false, true) => Said::NotApplied,
-            (true, true) => Said::Nothing("its body says both that it happened and that it did not"),
-            (false, false) => Said::Nothing("its body says neither that it happened nor that it did not"),
+            (true, false) => ProbeReading::Applied,
+            // Without its own condition, "it happened" is the rest.
+            (true, true) if self.applied_if.is_empty() => ProbeReading::NotApplied,
+            (false, true) => ProbeReading::NotApplied,
+            (true, true) => ProbeReading::Nothing("its body says both that it happened and that it did not"),
+            (false, false) => {
+                ProbeReading::Nothing("its body says neither that it happened nor that it did not")
+            }
         }
     }
 }
@@ -100,25 +101,25 @@ mod tests {
         Condition { pointer: pointer.to_owned(), values: values.to_vec() }
     }
 
-    fn said(meaning: &Meaning, status: u16, body: &str) -> Said {
+    fn said(meaning: &Meaning, status: u16, body: &str) -> ProbeReading {
         meaning.of(StatusCode::from_u16(status).expect("a status"), Some(body.as_bytes()))
     }
 
     #[test]
-    fn what_is_not_listed_says_nothing() {
+    fn an_unlisted_status_says_nothing() {
         let usual = Meaning::default();
-        assert_eq!(said(&usual, 200, ""), Said::Applied);
+        assert_eq!(said(&usual, 200, ""), ProbeReading::Applied);
         for status in [201, 204, 302, 401, 403, 404, 410, 429, 500, 503] {
-            assert!(matches!(said(&usual, status, ""), Said::Nothing(_)), "{status}");
+            assert!(matches!(said(&usual, status, ""), ProbeReading::Nothing(_)), "{status}");
         }
         let listed = Meaning { applied: vec![204], not_applied: vec![404, 410], ..usual };
-        assert_eq!(said(&listed, 204, ""), Said::Applied);
-        assert_eq!([404, 410].map(|status| said(&listed, status, "")), [Said::NotApplied; 2]);
-        assert!(matches!(said(&listed, 200, ""), Said::Nothing(_)));
+        assert_eq!(said(&listed, 204, ""), ProbeReading::Applied);
+        assert_eq!([404, 410].map(|status| said(&listed, status, "")), [ProbeReading::NotApplied; 2]);
+        assert!(matches!(said(&listed, 200, ""), ProbeReading::Nothing(_)));
     }
 
     #[test]
-    fn a_body_says_it_where_that_was_asked_for_and_only_with_a_status_that_is_an_answer() {
+    fn a_body_decides_only_with_a_listed_status() {
         let meaning = Meaning {
             applied_if: vec![
                 condition("/status", &[json!("done"), json!("paid")]),
@@ -128,9 +129,9 @@ mod tests {
             ..Meaning::default()
         };
         for (body, expected) in [
-            (r#"{"status":"done","n":1}"#, Some(Said::Applied)),
-            (r#"{"n":1,"status":"paid"}"#, Some(Said::Applied)),
-            (r#"{"status":"unknown"}"#, Some(Said::NotApplied)),
+            (r#"{"status":"done","n":1}"#, Some(ProbeReading::Applied)),
+            (r#"{"n":1,"status":"paid"}"#, Some(ProbeReading::Applied)),
+            (r#"{"status":"unknown"}"#, Some(ProbeReading::NotApplied)),
             (r#"{"status":"done"}"#, None),
             (r#"{"status":"done","n":"1"}"#, None),
             (r#"{"status":"pending","n":1}"#, None),
@@ -143,24 +144,24 @@ mod tests {
         ] {
             match expected {
                 Some(expected) => assert_eq!(said(&meaning, 200, body), expected, "{body}"),
-                None => assert!(matches!(said(&meaning, 200, body), Said::Nothing(_)), "{body}"),
+                None => assert!(matches!(said(&meaning, 200, body), ProbeReading::Nothing(_)), "{body}"),
             }
         }
-        assert!(matches!(said(&meaning, 500, r#"{"status":"done","n":1}"#), Said::Nothing(_)));
-        assert!(matches!(said(&meaning, 500, r#"{"status":"unknown"}"#), Said::Nothing(_)));
-        assert!(matches!(meaning.of(StatusCode::OK, None), Said::Nothing(_)), "too long to be read");
+        assert!(matches!(said(&meaning, 500, r#"{"status":"done","n":1}"#), ProbeReading::Nothing(_)));
+        assert!(matches!(said(&meaning, 500, r#"{"status":"unknown"}"#), ProbeReading::Nothing(_)));
+        assert!(matches!(meaning.of(StatusCode::OK, None), ProbeReading::Nothing(_)), "too long to be read");
     }
 
     #[test]
-    fn a_body_that_contradicts_itself_says_nothing() {
+    fn a_contradictory_body_says_nothing() {
         let both = Meaning {
             applied_if: vec![condition("/a", &[json!(true)])],
             not_applied_if: vec![condition("/b", &[json!(true)])],
             ..Meaning::default()
         };
-        assert!(matches!(said(&both, 200, r#"{"a":true,"b":true}"#), Said::Nothing(_)));
+        assert!(matches!(said(&both, 200, r#"{"a":true,"b":true}"#), ProbeReading::Nothing(_)));
         let one = Meaning { applied_if: Vec::new(), ..both };
-        assert_eq!(said(&one, 200, r#"{"a":true,"b":true}"#), Said::NotApplied);
-        assert_eq!(said(&one, 200, r#"{"b":false}"#), Said::Applied, "what is left over");
+        assert_eq!(said(&one, 200, r#"{"a":true,"b":true}"#), ProbeReading::NotApplied);
+        assert_eq!(said(&one, 200, r#"{"b":false}"#), ProbeReading::Applied, "what is left over");
     }
 }

@@ -1,26 +1,25 @@
-//! What the gateway asks the service on its own account: what became of an effect in doubt, whether a caller may still have a
-//! replay, and what a response was of which only the least was kept.
+//! What the gateway itself asks the service: what became of an effect in doubt, whether a caller may still get a
+//! replay, and the rest of a response that was stored only in part.
 //!
-//! What lives here: each question, how it is put, and what an answer to it is worth. What must never: a question that passes
-//! Semel's own layer; a client's credentials on a question of the gateway's own, or to anybody but the service; an answer that is
-//! held beyond its limit; or a guess where there is no answer.
+//! These requests do not pass through Semel's layer. A client's credentials go only to the service, and only with
+//! requests on behalf of that client. Responses are bounded; without a response there is no guess.
 
-mod aside;
 mod authorize;
+mod client_requests;
+mod destination;
 mod directory;
 mod location;
 mod meaning;
-mod place;
 mod probe;
 mod read;
 mod rebuild;
 mod template;
 
-pub use aside::Ways;
 pub use authorize::Authorize;
+pub use client_requests::ServiceClients;
+pub use destination::Destination;
 pub use directory::Directory;
 pub use meaning::{Condition, Meaning};
-pub use place::Place;
 pub use probe::{Answer, Probe};
 pub use rebuild::{Rebuild, Source};
 pub use template::{Placeholder, Template};
@@ -28,19 +27,19 @@ pub use template::{Placeholder, Template};
 use crate::upstream::TlsError;
 use semel_http::{KeyRule, Retain, Terms};
 
-/// What is asked about the requests of one operation.
+/// The questions about requests of one operation.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// What became of an effect in doubt. An operator has to find out otherwise.
+    /// What became of an effect in doubt. Without it, an operator has to find out.
     pub probe: Option<Probe>,
-    /// Whether a caller may still have a replay. Whoever is recognised as the caller may otherwise.
+    /// Whether a caller may still get a replay. Without it, every recognised caller may.
     pub authorize: Option<Authorize>,
-    /// What a response was of which only the least was kept. It is answered as not kept otherwise.
+    /// The rest of a response that was stored in part. Without it, it is answered as not retained.
     pub rebuild: Option<Rebuild>,
 }
 
 impl Questions {
-    /// Those of them that can come up under `terms`.
+    /// The questions that can be asked under `terms`.
     #[must_use]
     pub fn fit_for(self, terms: &Terms) -> Self {
         let is_protected = terms.key != KeyRule::Off;
@@ -52,15 +51,15 @@ impl Questions {
         }
     }
 
-    /// The terms with which they are asked, on these ways. Nothing is opened yet. Fails where a probe is to go to an
-    /// `https://` address and no certificate authority could be believed.
-    pub fn put_to(&self, mut terms: Terms, ways: &Ways) -> Result<Terms, TlsError> {
+    /// The terms with these questions. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
+    /// certificate authority.
+    pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, TlsError> {
         if let Some(rebuild) = &self.rebuild {
-            terms.retain = rebuild.asked(ways, terms.response_bytes_max);
+            terms.retain = rebuild.asked(clients, terms.response_bytes_max);
         }
-        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.asked(ways));
+        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.asked(clients));
         if let Some(probe) = &self.probe {
-            terms.reconciler = Some(probe.asked(ways, &terms)?);
+            terms.reconciler = Some(probe.asked(clients, &terms)?);
         }
         Ok(terms)
     }

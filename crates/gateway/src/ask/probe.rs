@@ -1,12 +1,11 @@
-//! Asking what became of an effect that nobody can prove.
+//! Asks what became of an effect in doubt. The engine decides when to ask, how often, and from when "it is not there"
+//! counts.
 //!
-//! What lives here: the question, and from its answer to a finding. What must never: a client's credentials; a redirection
-//! followed; an answer out of a cache; or a finding that the answer does not say in so many words. When it is asked, how often, and from when on "it is
-//! not there" counts, is the engine's.
+//! A probe contains no client credentials, follows no redirects, and ignores responses from caches.
 
-use super::aside::Ways;
-use super::meaning::{Meaning, Said};
-use super::place::Place;
+use super::client_requests::ServiceClients;
+use super::destination::Destination;
+use super::meaning::{Meaning, ProbeReading};
 use super::read::{Read, read};
 use crate::upstream::{Options, Tls, TlsError, Upstream};
 use bytes::Bytes;
@@ -20,45 +19,45 @@ use std::time::Duration;
 use tower_service::Service as _;
 use tracing::{debug, warn};
 
-/// What a retry is answered once it is known that it happened.
+/// What a retry gets when a probe found that it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answer {
-    /// What the probe was answered: status, headers and body.
+    /// The probe's response: status, headers and body.
     #[default]
     Probe,
-    /// That it happened, and that its answer was not kept.
+    /// That it happened, and that its response is not retained.
     Nothing,
 }
 
-/// How it is found out what became of an effect.
+/// How to find out what became of an effect.
 #[derive(Debug, Clone)]
 pub struct Probe {
-    /// Whom to ask, and for what.
-    pub place: Place,
-    /// How. GET by default.
+    /// Where to ask.
+    pub destination: Destination,
+    /// The method. GET by default.
     pub method: Method,
-    /// What to send along. Values that are secrets are marked as such.
+    /// Headers to send. Secret values are marked as sensitive.
     pub headers: HeaderMap,
-    /// What answers mean.
+    /// What responses mean.
     pub meaning: Meaning,
-    /// What a retry is answered then.
+    /// What a retry gets then.
     pub answer: Answer,
-    /// With which status; the probe's own by default.
+    /// The status for that; the probe's own by default.
     pub status: Option<StatusCode>,
-    /// Whom to believe at an address of its own. The system's authorities by default.
+    /// The certificate authorities for its own URL; the system's by default.
     pub tls: Tls,
-    /// How often it is asked, for how long, and how long each time.
+    /// How often, for how long, and with which timeout it is sent.
     pub pace: semel::Probe,
 }
 
 impl Probe {
-    /// How long one question may take, unless it is said.
+    /// The default timeout.
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Asks there, and for the rest as it is by default.
-    pub fn new(place: Place) -> Self {
+    /// Asks at `destination`, with defaults for the rest.
+    pub fn new(destination: Destination) -> Self {
         Self {
-            place,
+            destination,
             method: Method::GET,
             headers: HeaderMap::new(),
             meaning: Meaning::default(),
@@ -69,10 +68,10 @@ impl Probe {
         }
     }
 
-    /// Somebody who asks so about operations under `terms`.
-    pub(super) fn asked(&self, ways: &Ways, terms: &Terms) -> Result<Reconciler, TlsError> {
-        let upstream = match &self.place.target {
-            None => ways.upstream.clone(),
+    /// The reconciler for operations under `terms`.
+    pub(super) fn asked(&self, clients: &ServiceClients, terms: &Terms) -> Result<Reconciler, TlsError> {
+        let upstream = match &self.destination.target {
+            None => clients.upstream.clone(),
             Some(target) => {
                 let options = Options {
                     connect_timeout: self.pace.timeout,
@@ -89,7 +88,7 @@ impl Probe {
 
 const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT];
 
-/// Asks.
+/// Sends probes.
 struct Prober {
     probe: Probe,
     terms: Terms,
@@ -113,13 +112,13 @@ impl Prober {
             warn!(%operation_id, "the operation's name is too long for the probe's URL");
             return Finding::NoAnswer;
         };
-        // The way there logs why there is no answer.
+        // The upstream logs why there is no response.
         let Ok(response) = self.upstream.clone().call(request).await else { return Finding::NoAnswer };
         let (mut head, body) = response.into_parts();
         let status = head.status;
         if !is_fresh(&head.headers) {
-            let why = "it comes out of a cache, which may not know yet";
-            warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            let why = "it comes from a cache, which may be out of date";
+            warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
             return Finding::NoAnswer;
         }
         let body = match read(body, self.terms.response_bytes_max).await {
@@ -128,10 +127,10 @@ impl Prober {
             Read::Broken => return Finding::NoAnswer,
         };
         match self.probe.meaning.of(status, body.as_deref()) {
-            Said::Applied => {
+            ProbeReading::Applied => {
                 head.status = self.probe.status.unwrap_or(status);
                 Finding::Applied(Some(match self.probe.answer {
-                    // Whatever the probe's answer has, one of such a status has none.
+                    // A response of such a status has no body, whatever the probe's has.
                     Answer::Probe if BODILESS.contains(&head.status) => {
                         self.terms.found(&head, Some(Bytes::new()))
                     }
@@ -139,20 +138,20 @@ impl Prober {
                     Answer::Nothing => Outcome::not_retained(Status::Http(head.status.as_u16())),
                 }))
             }
-            Said::NotApplied => {
+            ProbeReading::NotApplied => {
                 debug!(%operation_id, %status, "a probe did not find the effect");
                 Finding::NotFound
             }
-            Said::Nothing(why) => {
-                warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            ProbeReading::Nothing(why) => {
+                warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
                 Finding::NoAnswer
             }
         }
     }
 
-    /// The question about one operation. None where its name is too long for any address.
+    /// The request for one operation. None if its name is too long for a URL.
     fn question(&self, case: &Case) -> Option<Request<Body>> {
-        let path = self.probe.place.path.fill(case.operation_id, case.record.operation())?;
+        let path = self.probe.destination.path.fill(case.operation_id, case.record.operation())?;
         let path = self.upstream.target().join(&Uri::from(path)).ok()?;
         let mut request = Request::new(Body::from(Bytes::new()));
         *request.method_mut() = self.probe.method.clone();
@@ -167,14 +166,14 @@ impl Prober {
     }
 }
 
-/// Asks every cache on the way, however old, to pass a question on.
+/// Tells every cache, however old, to forward the request.
 pub(super) fn uncached(headers: &mut HeaderMap) {
     for name in [CACHE_CONTROL, PRAGMA] {
         headers.insert(name, HeaderValue::from_static("no-cache"));
     }
 }
 
-/// Whether an answer was made for this question, as far as it tells: what a cache had kept has an `Age`.
+/// Whether a response is fresh, as far as it shows: one from a cache has an `Age`.
 fn is_fresh(headers: &HeaderMap) -> bool {
     headers.get_all(AGE).iter().all(|age| age.as_bytes() == b"0")
 }

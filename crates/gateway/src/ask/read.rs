@@ -1,22 +1,20 @@
-//! Reading an answer.
-//!
-//! What lives here: a body, to its end or to its limit. What must never: a body that broke off taken for a whole one.
+//! Reads a body to its end, or up to a limit.
 
 use crate::upstream::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 
-/// What came of reading a body.
+/// The result of reading a body.
 pub(super) enum Read {
     Whole(Bytes),
-    /// Longer than allowed; the rest was not taken.
+    /// Longer than allowed; the rest was not read.
     TooLong,
-    /// It broke off, or did not come to its end in time.
+    /// It was cut off, or did not end in time.
     Broken,
 }
 
 impl Read {
-    /// The bytes, where all of them are there.
+    /// The bytes, if it is complete.
     pub(super) fn whole(self) -> Option<Bytes> {
         match self {
             Self::Whole(bytes) => Some(bytes),
@@ -25,7 +23,7 @@ impl Read {
     }
 }
 
-/// Reads `body` to its end, unless that is after more than `bytes_max`. Takes as long as it takes; whoever asks sets a limit.
+/// Reads `body` to its end, or up to `bytes_max`. It has no timeout of its own.
 pub(super) async fn read(mut body: Body, bytes_max: usize) -> Read {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -1,9 +1,6 @@
-//! Making a response anew of which only the least was kept.
-//!
-//! What lives here: where the rest of it is asked for, and which answers will do. What must never: an answer from anywhere but the
-//! service, or one that stands for a refusal.
+//! Rebuilds a response that was stored only in part, from the service itself.
 
-use super::aside::{Aside, Ways};
+use super::client_requests::{ClientRequests, ServiceClients};
 use super::location::below;
 use super::template::Template;
 use crate::upstream::Target;
@@ -16,54 +13,55 @@ use semel_http::{Body, Form, Remnant, Retain};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a response is made anew from.
+/// The source for rebuilding a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The resource that the response named in `Location`, where that is the service's own.
+    /// The resource in the response's `Location`, if it belongs to the service.
     Location,
     /// A path of the service.
     Path(Template),
 }
 
-/// How a response is made anew.
+/// How to rebuild a response.
 #[derive(Debug, Clone)]
 pub struct Rebuild {
     /// From what.
     pub source: Source,
-    /// Headers of the client's that go along, besides those that it is known by.
+    /// Client headers that are passed on, besides those that identify it.
     pub headers: Vec<HeaderName>,
-    /// How long that may take. 10 s by default.
+    /// The timeout. 10 s by default.
     pub timeout: Duration,
 }
 
 impl Rebuild {
-    /// From there, and for the rest as it is by default.
+    /// Rebuilds from `source`, with defaults for the rest.
     pub fn new(source: Source) -> Self {
         Self { source, headers: Vec::new(), timeout: Duration::from_secs(10) }
     }
 
-    /// The least is kept, and made anew so.
-    pub(super) fn asked(&self, ways: &Ways, bytes_max: usize) -> Retain {
+    /// Stores responses in part, and rebuilds them like this.
+    pub(super) fn asked(&self, clients: &ServiceClients, bytes_max: usize) -> Retain {
         let also: Vec<_> =
             [ACCEPT, ACCEPT_ENCODING].into_iter().chain(self.headers.iter().cloned()).collect();
-        let aside = Arc::new(Aside::new(ways, &also, self.timeout, bytes_max));
-        let (source, target) = (Arc::new(self.source.clone()), ways.upstream.target().clone());
+        let client_requests = Arc::new(ClientRequests::new(clients, &also, self.timeout, bytes_max));
+        let (source, target) = (Arc::new(self.source.clone()), clients.upstream.target().clone());
         let target = Arc::new(target);
         Retain::rebuilt_by(move |remnant: Remnant, retry: Parts| {
-            let (aside, source, target) = (Arc::clone(&aside), Arc::clone(&source), Arc::clone(&target));
-            async move { anew(&aside, &source, &target, &remnant, &retry).await }
+            let (client_requests, source, target) =
+                (Arc::clone(&client_requests), Arc::clone(&source), Arc::clone(&target));
+            async move { rebuild_response(&client_requests, &source, &target, &remnant, &retry).await }
         })
     }
 }
 
-async fn anew(
-    aside: &Aside,
+async fn rebuild_response(
+    client_requests: &ClientRequests,
     source: &Source,
     target: &Target,
     remnant: &Remnant,
     retry: &Parts,
 ) -> Option<Response<Body>> {
-    // What a resource looks like now is no refusal that was given then, and no message of gRPC's.
+    // The current resource is neither an earlier refusal nor a gRPC message.
     if Form::of(&retry.headers) == Form::Grpc || !has_success(remnant.status) {
         return None;
     }
@@ -71,7 +69,7 @@ async fn anew(
         return Some(Response::new(Body::from(Bytes::new())));
     }
     let path = path(source, target, remnant, retry)?;
-    let (head, body) = aside.get(path, retry, HeaderMap::new()).await?;
+    let (head, body) = client_requests.get(path, retry, HeaderMap::new()).await?;
     if head.status != StatusCode::OK {
         tracing::warn!(operation_id = %remnant.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;
@@ -83,7 +81,7 @@ fn has_success(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection()
 }
 
-/// Whether a response is all there without a body: it has none, or leads elsewhere.
+/// Whether a response is complete without a body: it has none, or is a redirect.
 fn is_empty(remnant: &Remnant) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
     bodiless.contains(&remnant.status) || remnant.status.is_redirection() && remnant.location.is_some()

@@ -1,19 +1,16 @@
-//! Paths with places for what a question is about.
-//!
-//! What lives here: reading a template and filling it in. What must never: a value that changes where a question goes; whatever
-//! is filled in stays within its segment.
+//! Path templates. A value that is filled in cannot leave its path segment.
 
 use http::uri::PathAndQuery;
 use semel::core::id::OperationId;
 use std::fmt;
 use std::fmt::Write as _;
 
-/// What can be filled in.
+/// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder {
-    /// `{operation_id}`: the operation's public id, which the service was handed as `Operation-Id`.
+    /// `{operation_id}`: the operation ID, which the service got as `Operation-Id`.
     OperationId,
-    /// `{operation}`: the operation's name, or method and path where it has none.
+    /// `{operation}`: the operation's name, or method and path if it has none.
     Operation,
 }
 
@@ -26,7 +23,7 @@ impl Placeholder {
     }
 }
 
-/// A path, and perhaps a query, with placeholders.
+/// A path, with an optional query, with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -40,13 +37,13 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a path in which `known` placeholders may stand. The error says what mends it.
+    /// Reads a path with `known` placeholders. The error says how to fix it.
     pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
         if !text.starts_with('/') || text.starts_with("//") {
-            return Err(format!("`{text}` is no path: write one that begins with one slash"));
+            return Err(format!("`{text}` is not a path: write one that begins with one slash"));
         }
         if text.contains('#') {
-            return Err(format!("`{text}` has a fragment, which is never sent: write it without"));
+            return Err(format!("`{text}` has a fragment, which is never sent: write it without `#`"));
         }
         let mut parts = Vec::new();
         let mut rest = text;
@@ -55,7 +52,7 @@ impl Template {
                 return Err(format!("`{text}` has a brace that is not closed: write {}", listed(known)));
             };
             let Some(found) = known.iter().find(|placeholder| placeholder.name() == name) else {
-                return Err(format!("nothing is known to fill {{{name}}} in with: write {}", listed(known)));
+                return Err(format!("unknown placeholder {{{name}}}: write {}", listed(known)));
             };
             parts.push(Part::Text(before.to_owned()));
             parts.push(Part::Filled(*found));
@@ -65,21 +62,24 @@ impl Template {
         let template = Self { text: text.to_owned(), parts };
         let is_bare = |part: &Part| matches!(part, Part::Text(text) if text.contains('}'));
         if template.parts.iter().any(is_bare) {
-            return Err(format!("`{text}` has a brace that was not opened: write {}", listed(known)));
+            return Err(format!(
+                "`{text}` has a closing brace without an opening one: write {}",
+                listed(known)
+            ));
         }
         let sample = template.fill(OperationId::from_bytes([0; 16]), "x");
         if sample.is_none() || text.contains(char::is_whitespace) {
-            return Err(format!("`{text}` is no path: write one as it is sent, with %20 for a space"));
+            return Err(format!("`{text}` is not a path: write it as it is sent, with %20 for a space"));
         }
         Ok(template)
     }
 
-    /// Whether `placeholder` stands in it.
+    /// Whether it contains `placeholder`.
     pub fn has(&self, placeholder: Placeholder) -> bool {
         self.parts.contains(&Part::Filled(placeholder))
     }
 
-    /// The path for one operation. Nothing where it would be longer than any path can be.
+    /// The path for one operation. None if it would be too long.
     pub fn fill(&self, operation_id: OperationId, operation: &str) -> Option<PathAndQuery> {
         let mut path = String::with_capacity(self.text.len() + 32);
         for part in &self.parts {
@@ -100,7 +100,7 @@ impl fmt::Display for Template {
     }
 }
 
-/// Everything but what is plain in every part of a URL, in hexadecimal.
+/// Percent-encodes everything that is not plain in every part of a URL.
 fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         match byte {
@@ -124,7 +124,7 @@ mod tests {
     const BOTH: &[Placeholder] = &[Placeholder::OperationId, Placeholder::Operation];
 
     #[test]
-    fn what_is_filled_in_stays_where_it_stands() {
+    fn filled_in_values_stay_in_their_segment() {
         let id = OperationId::from_bytes([0xab; 16]);
         let filled = |text: &str, operation: &str| {
             let template = Template::parse(text, BOTH).expect("a template");
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_told_with_what_could_be_meant() {
+    fn an_invalid_template_is_reported_with_a_correct_form() {
         for (text, word) in [
             ("", "slash"),
             ("charges", "slash"),
             ("//host/x", "slash"),
             ("/a#b", "fragment"),
             ("/{operation_id", "not closed"),
-            ("/operation_id}", "not opened"),
+            ("/operation_id}", "without an opening one"),
             ("/{key}", "{operation_id} or {operation}"),
             ("/{}", "{operation_id} or {operation}"),
             ("/a b", "%20"),

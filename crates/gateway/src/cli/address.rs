@@ -16,12 +16,13 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse().map_err(|_| {
         format!(
-            "`{text}` is not an address with a port: write such as \"127.0.0.1:8080\", or \":8080\" for every address of the machine"
+            "`{text}` is not an address with a port: write one like \"127.0.0.1:8080\", or \":8080\" \
+                for every address of the machine"
         )
     })
 }
 
-/// Whether nobody can listen on both, or a request to one arrives at the other.
+/// Whether both cannot be listened on at once, or a request to one arrives at the other.
 pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |one: SocketAddr, other: SocketAddr| {
         one.ip().is_unspecified() && (one.is_ipv6() || other.ip().to_canonical().is_ipv4())

@@ -1,6 +1,4 @@
-//! `semel completions` and `semel man`: what shells and `man` know of this program.
-//!
-//! What lives here: both, made from the command line's own description. What must never: a word of it written by hand.
+//! `semel completions` and `semel man`, generated from the description of the command line.
 
 use super::stop::Stop;
 use clap::Command;
@@ -40,12 +38,12 @@ pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, Stop> {
 }
 
 fn write(directory: &Path, program: Command) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{} cannot be written to: {error}", directory.display());
+    let failed = |error: std::io::Error| format!("{} cannot be written: {error}", directory.display());
     std::fs::create_dir_all(directory).map_err(failed)?;
     clap_mangen::generate_to(program, directory).map_err(failed)
 }
 
-/// Prints, and does not mind where nobody reads.
+/// Prints, and ignores a closed output.
 fn print(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(bytes).and_then(|()| out.flush());

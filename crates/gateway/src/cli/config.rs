@@ -1,6 +1,4 @@
-//! `semel config`.
-//!
-//! What lives here: what is printed about a file. What must never: another way to read it than `serve` has.
+//! `semel config`. It reads a file in the same way as `serve`.
 
 use super::stop::Stop;
 use super::table::{Cell, Column, Gives, Screen, Table, Tone};
@@ -17,7 +15,7 @@ use std::process::ExitCode;
 
 /// The file that `init` writes.
 const SHORT: &str = include_str!("../config/init.toml");
-/// The service that it names, where nobody says otherwise.
+/// The default service in it.
 const UPSTREAM: &str = "http://127.0.0.1:3000";
 
 #[derive(Debug, Subcommand)]
@@ -46,7 +44,7 @@ pub(super) enum Command {
     },
     /// Print the settings that a gateway with this file and environment uses, and where each comes from
     ///
-    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` outrank what is shown here.
+    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` override what is shown here.
     Show {
         /// The file. Without it, defaults and environment variables are shown
         #[arg(env = "SEMEL_CONFIG")]
@@ -88,15 +86,15 @@ fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A mistake that no reading of the file alone can find: a flag or a variable may name the service.
+/// A mistake that is not visible in the file alone: a flag or a variable may name the service.
 fn check_upstream(config: &Config) -> Result<(), Vec<Mistake>> {
     if config.target.is_some() {
         return Ok(());
     }
-    let what = "no upstream is set: the gateway would not know which service to protect".to_owned();
-    let mend =
+    let what = "no upstream is set, so there is no service to protect".to_owned();
+    let fix =
         "write `url` under [upstream], or add --upstream URL if `semel serve` gets it that way".to_owned();
-    Err(vec![Mistake { at: None, what, mend }])
+    Err(vec![Mistake { at: None, what, fix }])
 }
 
 fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, Stop> {
@@ -113,7 +111,7 @@ fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCo
         say(&json!({ "file": name, "mistakes": mistakes, "warnings": warnings }).to_string());
         return Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let config = checked.map_err(|mistakes| told(file, &mistakes))?;
+    let config = checked.map_err(|mistakes| render_mistakes(file, &mistakes))?;
     let operations = match config.operations.len() {
         1 => "1 operation".to_owned(),
         operations => format!("{operations} operations"),
@@ -133,14 +131,14 @@ fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCo
 
 fn document(mistake: &Mistake) -> serde_json::Value {
     let (line, column) = mistake.at.map(|at| (at.line, at.column)).unzip();
-    json!({ "line": line, "column": column, "what": mistake.what, "fix": mistake.mend })
+    json!({ "line": line, "column": column, "what": mistake.what, "fix": mistake.fix })
 }
 
 fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop> {
     let text = file.map(text).transpose()?.unwrap_or_default();
-    // Only a file without mistakes means something.
+    // Only a file without mistakes has a meaning.
     config::read(&text, &Overrides::default(), &config::environment)
-        .map_err(|mistakes| told(file.unwrap_or(Path::new("the environment")), &mistakes))?;
+        .map_err(|mistakes| render_mistakes(file.unwrap_or(Path::new("the environment")), &mistakes))?;
     let given = variables::given(&|name| std::env::var(name).ok());
     let mut settings = effective::settings(&text, &given);
     settings.retain(|setting| !is_changed || setting.source != Source::Default);
@@ -156,7 +154,7 @@ fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop
     Ok(())
 }
 
-/// Settings as the file has them, each with where it comes from.
+/// The settings in the form of a file, each with its source.
 fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
     let columns = vec![
         Column::text("SETTING", Gives::Nothing),
@@ -185,12 +183,12 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
 }
 
-/// All that is wrong, for people.
-pub(super) fn told(file: &Path, mistakes: &[Mistake]) -> String {
+/// All mistakes, for people.
+pub(super) fn render_mistakes(file: &Path, mistakes: &[Mistake]) -> String {
     let count =
         if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
     let name = file.display().to_string();
-    let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.told(&name)).collect();
+    let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.message(&name)).collect();
     format!("{name} has {count}\n{}", lines.join("\n"))
 }
 
@@ -203,7 +201,7 @@ mod tests {
         let text = SHORT.replacen("UPSTREAM", UPSTREAM, 1);
         let config = config::read(&text, &Overrides::default(), &|_| None).expect("no mistakes");
         assert_eq!(config.target.map(|target| target.to_string()).as_deref(), Some(UPSTREAM));
-        // What it only shows is right, too.
+        // The settings that it only shows are right, too.
         let all =
             text.replace("\n#statuses", "\nstatuses").replace("\n#[[", "\n[[").replace("\n#name", "\nname");
         let all = all.replace("\n#path", "\npath").replace("\n#key", "\nkey");

@@ -3,7 +3,7 @@
 use super::stop::Stop;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-/// Asks `question` on the terminal, unless `--yes` was given. Where nobody can be asked, nothing is done.
+/// Asks `question` on the terminal, unless `--yes` was given. Without a terminal, nothing is done.
 pub(super) fn confirm(question: &str, is_yes: bool) -> Result<(), Stop> {
     if is_yes {
         return Ok(());

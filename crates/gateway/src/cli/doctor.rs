@@ -1,14 +1,12 @@
-//! `semel doctor`.
-//!
-//! What lives here: what is printed of an examination. What must never: the examination.
+//! `semel doctor`: prints the report of [`doctor`](crate::doctor).
 
-use super::config::{text, told};
+use super::config::{render_mistakes, text};
 use super::moment::{age, away, written};
 use super::size;
 use super::stop::Stop;
 use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::config::{self, Config, Overrides};
-use crate::doctor::{self, Ask, ClockDifference, Finding, Latency, NotMeasured, Report, Severity};
+use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Options, Report, Severity};
 use crate::serve::say;
 use crate::stores::Url;
 use semel::REASON_BYTES_MAX;
@@ -21,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (there may be warnings); 1 findings of severity \
-                          error; 2 the command line is wrong";
+const EXIT_CODES: &str = "Exit codes: 0 no errors (there may be warnings); 1 findings of severity error; 2 \
+    the command line is wrong";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
@@ -32,23 +30,24 @@ pub(super) struct Args {
     /// [default: the configuration's, or sqlite:semel.db without one]
     #[arg(long, value_name = "URL", env = "SEMEL_STORE")]
     store: Option<Url>,
-    /// The gateway's configuration file: it is checked, and its keys are tried on sealed answers
+    /// The gateway's configuration file: it is checked, and its keys are tried on sealed responses
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
-    /// Leave out what reads the whole file
+    /// Skip the checks that read the whole store
     #[arg(long)]
     quick: bool,
-    /// Measure how long writes take, too, on a record and a setting of its own that are removed again. Otherwise nothing is written
+    /// Also measure how long writes take, on a separate record and setting that are removed again. Otherwise nothing
+    /// is written
     #[arg(long)]
     measure_writes: bool,
-    /// Confirm that the clock is right as it is, after it jumped or was not trusted at start: every gateway on the store goes by
-    /// it within seconds. Look at the clock first: what it calls expired is forgotten, and its keys can run again
+    /// Confirm that the clock is right, after it jumped or was not trusted at start: every gateway on the store uses
+    /// it within seconds. Check the clock first: what is expired by it is removed, and those keys can run again
     #[arg(long, requires = "reason")]
     confirm_clock: bool,
-    /// With --confirm-clock: why the clock is right. Kept in the store
+    /// With --confirm-clock: why the clock is right. Stored with the confirmation
     #[arg(long, value_name = "TEXT", requires = "confirm_clock")]
     reason: Option<String>,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -56,9 +55,9 @@ pub(super) struct Args {
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let mut findings = Vec::new();
     let config = arguments.config.as_deref().map(|file| read(file, &mut findings)).transpose()?.flatten();
-    // A file with mistakes names no store that could be relied on, and another one is nobody's question.
+    // A file with mistakes names no reliable store, and another store was not asked for.
     if config.is_none() && arguments.config.is_some() && arguments.store.is_none() {
-        return told_all(arguments, Report::of_no_store(), findings);
+        return print_report(arguments, Report::of_no_store(), findings);
     }
     let is_configured = config.is_some();
     let named = config.as_ref().map(|config| config.store.clone());
@@ -67,8 +66,8 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
         findings.push(Finding {
             severity: Severity::Warning,
             code: "config-of-another-store",
-            what: format!("the configuration names {named}, and this is {url}"),
-            mend: "give the file of the gateway that works on this store".to_owned(),
+            what: format!("the configuration names the store {named}, but this is {url}"),
+            fix: "give the configuration of the gateway that uses this store".to_owned(),
         });
     }
     for operation in config.iter().flat_map(|config| &config.operations) {
@@ -76,27 +75,27 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
             findings.push(Finding {
                 severity: Severity::Notice,
                 code: "operation-callers",
-                what: format!("{} has a rule of its own: {callers}", operation.title()),
-                mend: "nothing, where that is meant; without its callers and tenant, [identity] decides"
+                what: format!("{} has its own rule for callers: {callers}", operation.title()),
+                fix: "none is needed if that is intended; without `callers` and `tenant`, [identity] applies"
                     .to_owned(),
             });
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     if let Some(reason) = &arguments.reason {
         return runtime.block_on(confirm_clock(&url, reason));
     }
-    let clock = config.as_ref().map(|config| config.keeping.settings.clock.clone()).unwrap_or_default();
+    let clock = config.as_ref().map(|config| config.storage.settings.clock.clone()).unwrap_or_default();
     let routes = config.as_ref().map(routes).transpose()?;
     let sealing = config.and_then(|config| config.sealing);
     let (is_quick, measures_writes) = (arguments.quick, arguments.measure_writes);
-    let ask = Ask { is_quick, measures_writes, sealing, routes, is_configured, clock };
+    let ask = Options { is_quick, measures_writes, sealing, routes, is_configured, clock };
     let report = runtime.block_on(doctor::examine(&url, &ask));
-    told_all(arguments, report, findings)
+    print_report(arguments, report, findings)
 }
 
-/// Has every gateway on the store go by the clock as it is.
+/// Makes every gateway on the store use the clock as it is.
 async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
     if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         return Err(Stop::usage(format!(
@@ -113,13 +112,13 @@ async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
     opened.close().await;
     let confirmed = confirmed.map_err(|error| format!("nothing was confirmed: {error}"))?;
     say(&format!(
-        "confirmed: it is {}. Gateways on {url} go by it within seconds, and expire nothing for a few minutes.",
+        "confirmed: it is {}. Gateways on {url} use it within seconds, and expire nothing for a few minutes.",
         written(&rfc3339::text(confirmed))
     ));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The routes of a configuration, as far as they say what is stored.
+/// The routes of a configuration, for checks of what is stored.
 fn routes(config: &Config) -> Result<Routes, Stop> {
     let others = Routes::new(config.terms.clone());
     let routes = config.operations.iter().fold(others, |routes, operation| {
@@ -128,8 +127,8 @@ fn routes(config: &Config) -> Result<Routes, Stop> {
     routes.map_err(|error| error.to_string().into())
 }
 
-/// Prints the report with what was found besides.
-fn told_all(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
+/// Prints the report with the other findings.
+fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
     for finding in findings {
         report.find(finding);
     }
@@ -142,12 +141,12 @@ fn told_all(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Res
     Ok(if report.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The configuration, where it has no mistakes; these are findings.
+/// The configuration, if it has no mistakes; mistakes are findings.
 fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop> {
     match config::read(&text(file)?, &Overrides::default(), &config::environment) {
         Ok(config) => Ok(Some(config)),
         Err(mistakes) => {
-            let what = told(file, &mistakes);
+            let what = render_mistakes(file, &mistakes);
             findings.push(Finding::error(
                 "config-mistakes",
                 what,
@@ -163,7 +162,7 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
     let mut fact = |what: &str, more: String| {
         lines.push(format!("  {} {}", screen.tinted(&format!("{what:<10}"), Tone::Quiet), clean(&more)));
     };
-    fact("store", report.store.clone().unwrap_or_else(|| "none was looked at".to_owned()));
+    fact("store", report.store.clone().unwrap_or_else(|| "none was checked".to_owned()));
     if let (Some(file), Some(log)) = (report.file_bytes, report.log_bytes) {
         let text = |bytes: u64| size::text(usize::try_from(rounded(bytes)).unwrap_or(usize::MAX));
         let library = report.library.as_ref().map(|library| format!("; {library}")).unwrap_or_default();
@@ -191,7 +190,7 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
     if let Some(secret) = &report.secret {
         let nodes = if secret.nodes.is_empty() { "nobody".to_owned() } else { secret.nodes.join(", ") };
         fact("secret", format!("{}; number {}", secret.phase, secret.generation + 1));
-        fact("nodes", format!("{nodes} at work on it, as far as they have told"));
+        fact("nodes", format!("{nodes}, as far as they have registered"));
     }
     if let Some(ClockDifference { ahead_ms, uncertainty_ms }) = report.clock {
         let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
@@ -233,12 +232,12 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
             Cell::new(format!("{name:<7}")).tone(tone),
             Cell::new(finding.code).tone(Tone::Strong),
         ]];
-        // Whoever reads it from a pipe can wrap it as they like.
+        // Output to a pipe is not wrapped.
         let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(9).max(30));
         for line in finding.what.lines().flat_map(|line| wrapped(line, width)) {
             rows.push(vec![Cell::new(""), Cell::new(line)]);
         }
-        for (at, line) in wrapped(&finding.mend, width).into_iter().enumerate() {
+        for (at, line) in wrapped(&finding.fix, width).into_iter().enumerate() {
             rows.push(vec![Cell::new(if at == 0 { "→" } else { "" }), Cell::new(line)]);
         }
         lines.extend(table.lines(&rows).into_iter().skip(1));
@@ -255,7 +254,7 @@ fn length(ms: u64) -> String {
     }
 }
 
-/// Whole kibibytes, or mebibytes where there are many: nobody wants to know the rest.
+/// Whole kibibytes, or mebibytes for large values.
 fn rounded(bytes: u64) -> u64 {
     let unit: u64 = if bytes >= 10 << 20 { 1 << 20 } else { 1 << 10 };
     bytes.div_ceil(unit) * unit
@@ -267,7 +266,7 @@ mod tests {
     use crate::doctor::records::tests::{NOW, looked_at};
 
     #[tokio::test]
-    async fn what_waits_for_somebody_is_printed_with_what_to_do() {
+    async fn pending_work_is_printed_with_what_to_do() {
         let mut report = looked_at(&[true, false]).await;
         report.store = Some("sqlite:semel.db".to_owned());
         report.clock = Some(ClockDifference { ahead_ms: -61_000, uncertainty_ms: 12 });

@@ -1,7 +1,4 @@
-//! `semel fingerprint`: why was my retry refused?
-//!
-//! What lives here: a request from a file, and what is told about it. What must never: a way to compare that the gateway does
-//! not use.
+//! `semel fingerprint`: why was my retry refused? It compares requests exactly as the gateway does.
 
 use crate::difference;
 use semel::core::fingerprint::{Limits, Request, Selection};
@@ -12,58 +9,57 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXIT_CODES: &str = "Exit codes: 0 there is one body, or both are the same request; 1 they are not; 2 it cannot be told, or the \
-                          command line is wrong";
+const EXIT_CODES: &str = "Exit codes: 0 there is one body, or both are the same request; 1 they are not; 2 the bodies cannot be read, or the command line is wrong";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
-    /// The request's body; - reads standard input.
+    /// The request's body; - reads standard input
     file: PathBuf,
-    /// Another body, to see where the two differ: why a retry was refused.
+    /// Another body, to see where the two differ and why a retry was refused
     other: Option<PathBuf>,
-    /// The content type that it is sent with.
+    /// The content type of the body
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
     content_type: String,
-    /// The content encoding that it is sent with: gzip, deflate, br or zstd.
+    /// The content encoding of the body: gzip, deflate, br or zstd
     #[arg(long, value_name = "CODING")]
     content_encoding: Option<String>,
-    /// The request's method, in any letter case.
+    /// The request's method, in any letter case
     #[arg(long, default_value = "POST")]
     method: String,
-    /// The request's path, in any spelling, and the query string if there is one.
+    /// The request's path, in any spelling, with the query string if there is one
     #[arg(long, default_value = "/")]
     path: String,
-    /// The operation's name, where it has one other than method and path.
+    /// The operation's name, if it is not method and path
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Compare only what stands at this JSON pointer; may be given several times.
+    /// Compare only the value at this JSON pointer; can be given several times
     #[arg(long, value_name = "POINTER")]
     include: Vec<String>,
-    /// Leave out what stands at this JSON pointer; may be given several times.
+    /// Leave out the value at this JSON pointer; can be given several times
     #[arg(long, value_name = "POINTER")]
     exclude: Vec<String>,
-    /// For programs: one JSON document.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What cannot be told: as `diff` and `cmp` have it.
+/// The exit code for errors, as in `diff` and `cmp`.
 const TROUBLE: u8 = 2;
 
-/// Whether two files are the same request: exit code 0 where they are (or there is one), 1 where not, 2 where that cannot be
-/// told.
+/// Compares two bodies: exit code 0 if they are the same request (or there is only one), 1 if not, 2 if they cannot be
+/// read.
 pub(super) fn main(arguments: &Args) -> ExitCode {
-    tell(arguments).unwrap_or_else(|why| {
+    run(arguments).unwrap_or_else(|why| {
         eprintln!("error: {why}");
         ExitCode::from(TROUBLE)
     })
 }
 
-fn tell(arguments: &Args) -> Result<ExitCode, String> {
+fn run(arguments: &Args) -> Result<ExitCode, String> {
     let first = Read::of(&arguments.file, arguments)?;
     let Some(other) = &arguments.other else {
-        crate::serve::say(&first.told(arguments.json));
+        crate::serve::say(&first.render(arguments.json));
         return Ok(ExitCode::SUCCESS);
     };
     let second = Read::of(other, arguments)?;
@@ -99,13 +95,13 @@ impl Read {
             ..Request::new(&method, arguments.operation.as_ref().unwrap_or(&operation), &path, &body)
         };
         let limits = Limits::default();
-        let told = |error| format!("{} has no fingerprint: {error}", file.display());
-        let hash = request.fingerprint(&selection, &limits).map_err(told)?;
-        let canonical = request.canonical_body(&selection, &limits).map_err(told)?;
+        let render = |error| format!("{} has no fingerprint: {error}", file.display());
+        let hash = request.fingerprint(&selection, &limits).map_err(render)?;
+        let canonical = request.canonical_body(&selection, &limits).map_err(render)?;
         Ok(Self { hash: hash.to_hex(), canonical })
     }
 
-    fn told(&self, is_json: bool) -> String {
+    fn render(&self, is_json: bool) -> String {
         let canonical = String::from_utf8_lossy(&self.canonical);
         if is_json {
             return json!({ "fingerprint": self.hash, "canonical": canonical }).to_string();
@@ -116,35 +112,35 @@ impl Read {
 
 fn compared(first: &Read, second: &Read, is_json: bool) -> String {
     let is_same = first.hash == second.hash;
-    let places = difference::places(&first.canonical, &second.canonical);
+    let differences = difference::differences(&first.canonical, &second.canonical);
     if is_json {
-        let places: Vec<_> = places
+        let differences: Vec<_> = differences
             .iter()
             .map(|place| json!({ "at": place.at.to_string(), "first": place.first, "second": place.second }))
             .collect();
         return json!({
-            "same": is_same, "fingerprints": [first.hash, second.hash], "differences": places,
+            "same": is_same, "fingerprints": [first.hash, second.hash], "differences": differences,
         })
         .to_string();
     }
     if is_same {
         return format!("the same request\n\nfingerprint {}", first.hash);
     }
-    let mut told = String::from("not the same request: with one key, the second is refused\n");
-    for place in &places {
+    let mut render = String::from("not the same request: with one key, the second is refused\n");
+    for place in &differences {
         let shown = |side: &Option<String>| side.clone().unwrap_or_else(|| "(not there)".to_owned());
         let _ = write!(
-            told,
+            render,
             "\n{}\n  first   {}\n  second  {}",
             place.at,
             shown(&place.first),
             shown(&place.second)
         );
     }
-    if places.len() == difference::PLACES_MAX {
-        told.push_str("\n\nand perhaps more");
+    if differences.len() == difference::PLACES_MAX {
+        render.push_str("\n\nand perhaps more");
     }
-    told
+    render
 }
 
 fn bytes(file: &Path) -> std::io::Result<Vec<u8>> {

@@ -1,6 +1,4 @@
-//! `semel inbox`: what consumers have processed.
-//!
-//! What lives here: the table, for people. What must never: a count of duplicates, which write nothing.
+//! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
 use super::moment::away;
 use super::place::{Gateway, ask};
@@ -30,13 +28,13 @@ pub(super) enum Command {
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Gateway,
-    /// Read the store itself instead, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while others write to it
+    /// Read the store itself, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while others write to it
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<Url>,
-    /// How long the consumers remember messages: marks that are older wait for a purge
+    /// How long the consumers remember messages: older marks wait for a purge
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "7d")]
     window: Duration,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +42,7 @@ pub(super) struct Args {
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     let Command::Stats(arguments) = command;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     let stats = runtime.block_on(async {
         match &arguments.store {
             Some(store) => read(store, arguments.window).await,
@@ -66,7 +64,7 @@ async fn asked(arguments: &Args) -> Result<InboxStats, Stop> {
     serde_json::from_value(document).map_err(|_| super::place::foreign())
 }
 
-/// Looks at the store without changing anything in it.
+/// Reads the store without changing it.
 async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
     let without = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
     let steps = url.backend().schema_steps().len();
@@ -83,7 +81,7 @@ async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
             format!("schema {}", schema.have)
         };
         return Err(Stop::failed(format!(
-            "{url} has {have}, and inboxes need schema 2: run `semel schema apply --store {url}`"
+            "{url} has {have}, but inboxes need schema 2: run `semel schema apply --store {url}`"
         )));
     }
     let census = look.inboxes(window).await.map_err(|error| unread(&error))?.ok_or_else(without)?;

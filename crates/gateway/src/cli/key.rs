@@ -1,7 +1,4 @@
-//! `semel key`.
-//!
-//! What lives here: keys for scripts and people, and tokens of the admin address. What must never: a key that is not one of
-//! [`mint`]'s, or a token that is kept anywhere.
+//! `semel key`: keys for scripts and people, and tokens for the admin address. A token is printed and stored nowhere.
 
 use crate::admin::{Role, TokenHash};
 use crate::config::admin::KIND;
@@ -13,33 +10,33 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a random key: one for each intent, kept over all its retries.
+    /// Generate a random key: one per operation, the same for all its retries
     New {
         /// uuid4; or uuid7 or ulid, which sort by time
         #[arg(long, value_name = "FORM", default_value = "uuid4")]
         form: Form,
     },
-    /// Make the key that follows from what an intent is about: the same words, the same key.
+    /// Derive a key from what an operation is about: the same words give the same key
     ///
-    /// For jobs that are run again without memory of their first run. Name everything that makes it this one intent: who, what,
-    /// and for which day or invoice.
+    /// For jobs that run again without a memory of their first run. Name everything that identifies this operation:
+    /// who, what, and for which day or invoice.
     Derive {
-        /// What the intent is about, in order.
+        /// What the operation is about, in order
         #[arg(required = true, value_name = "FIELD")]
         fields: Vec<String>,
-        /// A key that can be read, `order:1234:charge`, instead of a hash.
+        /// A readable key, `order:1234:charge`, instead of a hash
         #[arg(long)]
         readable: bool,
     },
-    /// Make a token for the admin address.
+    /// Generate a token for the admin address
     ///
-    /// Prints the token, for its holder, and the lines for the configuration file, which hold its hash only. The token is kept
-    /// nowhere.
+    /// Prints the token, for its holder, and the lines for the configuration file, which contain only its hash. The
+    /// token is not stored anywhere.
     Token {
-        /// Who holds it; stands in histories and logs for what they do.
+        /// The name of its holder, for histories and logs
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it is good for: read, operate, claim or bodies; may be given several times.
+        /// A role: read, operate, claim or bodies; can be given several times
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
         roles: Vec<Role>,
     },
@@ -82,20 +79,20 @@ fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
     } else {
         mint::sha256(fields.iter().map(String::as_bytes))
     };
-    key.map_err(|error| format!("no key can be made of that: {error}"))
+    key.map_err(|error| format!("no key can be derived from that: {error}"))
 }
 
 fn role(text: &str) -> Result<Role, String> {
     let role = Role::ALL.into_iter().find(|role| role.name() == text);
-    role.ok_or_else(|| "there are read, operate, claim and bodies".to_owned())
+    role.ok_or_else(|| "expected read, operate, claim or bodies".to_owned())
 }
 
-/// A new token on a line of its own, and what the configuration file has to say of it.
+/// A new token on its own line, and its lines for the configuration file.
 fn token(name: &str, roles: &[Role]) -> String {
     let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
     let hash = TokenHash::of(&token).digits();
     let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
-    // A name with a quotation mark in it has to be one in the file too.
+    // A quotation mark in a name must be escaped in the file.
     let name = name.replace('\\', "\\\\").replace('"', "\\\"");
     let roles = roles.join(", ");
     format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{KIND}{hash}\"")
@@ -127,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tokens_lines_are_what_the_file_takes_and_hold_the_token_itself_nowhere() {
+    fn a_tokens_lines_fit_the_file_and_contain_only_its_hash() {
         let said = token("o\"ps", &[Role::Read, Role::Operate]);
         let (token, lines) = said.split_once("\n\n").expect("two parts");
         assert_eq!(token.len(), "semel_".len() + 64);

@@ -1,6 +1,4 @@
-//! The command line.
-//!
-//! What lives here: names, flags, environment variables and exit codes. What must never: what a command does.
+//! The command line: names, flags, environment variables and exit codes.
 //!
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
 //! record, 4 where a record does not allow what was asked for.
@@ -66,7 +64,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Summarise what shadow mode has seen, and what to enforce
     Shadow(shadow::Args),
-    /// What consumers have processed by an inbox.
+    /// Show what consumers have processed with an inbox
     #[command(subcommand)]
     Inbox(inbox::Command),
     /// Print a store's tables, or create and upgrade them
@@ -83,20 +81,20 @@ enum Command {
     Man(completions::Man),
 }
 
-/// The version, and that of what records are kept with.
+/// The version, with those of the libraries of the stores.
 fn long_version() -> &'static str {
-    static TOLD: LazyLock<String> =
+    static LONG_VERSION: LazyLock<String> =
         LazyLock::new(|| format!("{}\n{}", env!("CARGO_PKG_VERSION"), stores::libraries().join("\n")));
-    &TOLD
+    &LONG_VERSION
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Serve(arguments) => {
-            let given = matches.subcommand_matches("serve").map(serve::Given::of).unwrap_or_default();
+            let given = matches.subcommand_matches("serve").map(serve::GivenFlags::of).unwrap_or_default();
             serve::main(*arguments, &given).map_err(Stop::from)
         }
         Command::Config(command) => config::main(&command),
@@ -120,7 +118,7 @@ pub fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Every command and every flag of it, with the words that lead there.
+    /// Every command and its flags, with the words of the command.
     fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
         tell(words, command);
         for sub in command.get_subcommands() {
@@ -138,7 +136,7 @@ mod tests {
         let guide = include_str!("../../../../docs/guide/src/command-line.md");
         every(&Cli::command(), "semel", &mut |words, command| {
             assert!(guide.contains(&format!("`{words}")), "the guide does not name `{words}`");
-            // The page of `serve` is held to its flags by a test of its own.
+            // The page of `serve` has its own test for its flags.
             if words == "semel serve" {
                 return;
             }
@@ -153,7 +151,7 @@ mod tests {
         });
     }
 
-    /// What stands under the heading of the command's first two words.
+    /// The text under the heading of the command's first two words.
     fn section<'g>(guide: &'g str, words: &str) -> &'g str {
         let command = words.split(' ').nth(1).unwrap_or_default();
         let from = guide.find(&format!("## `semel {command}")).unwrap_or(0);

@@ -1,13 +1,11 @@
-//! Moments as people read and write them.
-//!
-//! What lives here: "18m ago", and `--since 2h`. What must never: a clock; now is an argument.
+//! Times as people read and write them: "18m ago", and `--since 2h`. The current time is an argument.
 
 use super::span;
 use semel::archive::rfc3339;
 use semel::core::time::Time;
 use std::time::Duration;
 
-/// How long in one or two characters and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
+/// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
 pub(super) fn age(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -17,7 +15,7 @@ pub(super) fn age(span: Duration) -> String {
     }
 }
 
-/// How far away a moment is that the API told: `18m ago`, `in 3h`. The text itself where it is none.
+/// How far away a time from the API is: `18m ago`, `in 3h`. The text itself if it is not a time.
 pub(super) fn away(text: &str, now: Time) -> String {
     match rfc3339::parse(text) {
         Some(at) if at > now => format!("in {}", age(at.since(now))),
@@ -26,7 +24,7 @@ pub(super) fn away(text: &str, now: Time) -> String {
     }
 }
 
-/// A moment that the API told, for people: `2026-11-16 01:30:12 UTC`.
+/// A time from the API, for people: `2026-11-16 01:30:12 UTC`.
 pub(super) fn written(text: &str) -> String {
     match (rfc3339::parse(text), text.split_at_checked(19)) {
         (Some(_), Some((seconds, _))) if text.ends_with('Z') => format!("{} UTC", seconds.replace('T', " ")),
@@ -34,23 +32,23 @@ pub(super) fn written(text: &str) -> String {
     }
 }
 
-/// A moment for people.
+/// A time for people.
 pub(crate) fn of(at: Time) -> String {
     written(&rfc3339::text(at))
 }
 
-/// How far away a moment is: `in 12s`, `3h ago`.
+/// How far away a time is: `in 12s`, `3h ago`.
 pub(crate) fn from_now(at: Time, now: Time) -> String {
     away(&rfc3339::text(at), now)
 }
 
-/// What `--since` and `--until` take: a moment, or a span before now.
+/// The value of `--since` and `--until`: a time, or a duration before now.
 pub(super) fn parse(text: &str, now: Time) -> Result<Time, String> {
     if let Some(moment) = rfc3339::parse(text) {
         return Ok(moment);
     }
     span::parse(text).map(|span| now - span).map_err(|_| {
-        format!("`{text}` is not a time: write such as 2026-11-15T19:05:00Z, or how long ago, such as 2h")
+        format!("`{text}` is not a time: write one like 2026-11-15T19:05:00Z, or how long ago, such as 2h")
     })
 }
 
@@ -60,8 +58,8 @@ mod tests {
 
     #[test]
     fn ages_are_short() {
-        let told = [0, 59, 60, 3_599, 3_600, 172_799, 172_800].map(|secs| age(Duration::from_secs(secs)));
-        assert_eq!(told, ["0s", "59s", "1m", "59m", "1h", "47h", "2d"]);
+        let text = [0, 59, 60, 3_599, 3_600, 172_799, 172_800].map(|secs| age(Duration::from_secs(secs)));
+        assert_eq!(text, ["0s", "59s", "1m", "59m", "1h", "47h", "2d"]);
         let now = Time::from_millis(1_763_254_800_000);
         assert_eq!(away(&rfc3339::text(now - Duration::from_secs(90)), now), "1m ago");
         assert_eq!(away(&rfc3339::text(now + Duration::from_secs(90)), now), "in 1m");

@@ -1,9 +1,8 @@
 //! Where records are: behind a running gateway's admin address, or in a store.
 //!
-//! What lives here: the flags that say so, and where the token comes from. What must never: a token on the command line,
-//! where every process on the machine can read it.
+//! A token is never a flag, because every process on the machine can read command lines.
 
-use super::config::{text, told};
+use super::config::{render_mistakes, text};
 use super::stop::Stop;
 use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
 use crate::config::{self, Overrides};
@@ -12,7 +11,7 @@ use http::Method;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Where a gateway's admin address is, unless somebody says otherwise.
+/// The default admin address of a gateway.
 const ADMIN: &str = "http://127.0.0.1:9090";
 const ADMIN_VARIABLE: &str = "SEMEL_ADMIN_URL";
 const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
@@ -36,18 +35,17 @@ pub(super) struct Gateway {
 pub(super) struct Place {
     #[command(flatten)]
     gateway: Gateway,
-    /// Open the store itself instead, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while gateways run on it: this process is
-    /// then one more node, which sweeps nothing
+    /// Open the store itself, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while
+    /// gateways run on it: this process is then one more node, which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,
-    /// With --store: the gateway's configuration file, for the secret that keys are hashed with and the keys that stored answers
-    /// are sealed with, where it names them
+    /// With --store: the gateway's configuration file, if it sets the hashing secret or sealing keys
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin", help_heading = "Where")]
     config: Option<PathBuf>,
 }
 
 impl Gateway {
-    /// The gateway, ready to be asked.
+    /// The gateway, ready for requests.
     pub(super) fn desk(&self) -> Result<Desk, Stop> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
@@ -62,7 +60,7 @@ impl Gateway {
             None => variable(TOKEN_VARIABLE),
         };
         if token.is_some() && url.is_in_clear() {
-            eprintln!("warning: the token travels to {url} without TLS, where it can be read on the way");
+            eprintln!("warning: the token is sent to {url} without TLS and can be read on the network");
         }
         let authorities = self.ca.as_deref().map(read).transpose()?;
         let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
@@ -71,7 +69,7 @@ impl Gateway {
 }
 
 impl Place {
-    /// Refuses flags that a command which names its stores itself does not read.
+    /// Refuses flags that a command with its own store flags does not read.
     pub(super) fn check_unused(&self) -> Result<(), Stop> {
         let Self { gateway: Gateway { admin, token_file, ca }, store, config } = self;
         let given = [
@@ -83,31 +81,34 @@ impl Place {
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, flag)) => {
-                Err(Stop::usage(format!("{flag} means nothing here: the stores are --from and --to")))
+                Err(Stop::usage(format!("{flag} cannot be used here: name the stores with --from and --to")))
             }
             None => Ok(()),
         }
     }
 
-    /// Where the store is opened: not at a gateway.
+    /// Whether the store itself is opened, not a gateway.
     pub(super) fn is_store(&self) -> bool {
         self.store.is_some()
     }
 
-    /// Whether a file says which keys what is stored from here is sealed with, if any.
+    /// Whether a file says which keys seal what is stored from here.
     pub(super) fn is_configured(&self) -> bool {
         self.config.is_some()
     }
 
-    /// The desk, ready to be asked.
+    /// The admin API, ready for requests.
     pub(super) async fn desk(&self, with_bodies: bool) -> Result<Desk, Stop> {
         let Some(url) = &self.store else {
             if self.config.is_some() {
-                return Err(Stop::usage("--config is for --store: a running gateway has read its own"));
+                return Err(Stop::usage(
+                    "--config works only with --store: a running gateway uses its own \
+                    configuration",
+                ));
             }
             return self.gateway.desk();
         };
-        // Here this process is what logs what was done; elsewhere the gateway is.
+        // This process logs what it does itself; otherwise the gateway logs it.
         logging::begin(logging::Form::Text, logging::Level::Info, None);
         let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
         let local = Local::open(url, keys, &who(), with_bodies).await?;
@@ -115,7 +116,7 @@ impl Place {
     }
 }
 
-/// Asks, and takes refusals for what they are.
+/// Sends a request, and turns refusals into errors.
 pub(super) async fn ask(
     desk: &Desk,
     method: Method,
@@ -125,14 +126,15 @@ pub(super) async fn ask(
 ) -> Result<Value, Stop> {
     let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
     if (200..300).contains(&status) {
-        // Whatever is asked of the API, it answers with an object.
+        // The API always answers with an object.
         return if document.is_object() { Ok(document) } else { Err(foreign()) };
     }
     if is_json {
         crate::serve::say(&document.to_string());
     }
     let word = |name: &str| document[name].as_str().map(super::table::clean);
-    let why = word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("it was answered {status}"));
+    let why =
+        word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("the response was {status}"));
     let code = word("code").map(|code| format!(" ({code})")).unwrap_or_default();
     let later = retry_after.map(|seconds| format!(" Ask again in {seconds} s.")).unwrap_or_default();
     let why = format!("{why}{later}{code}");
@@ -145,7 +147,7 @@ pub(super) async fn ask(
     })
 }
 
-/// Asks for a record, or for what came of a word about one.
+/// Requests a record, or an action on one.
 pub(super) async fn ask_record(
     desk: &Desk,
     method: Method,
@@ -157,23 +159,23 @@ pub(super) async fn ask_record(
     if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
 }
 
-/// What was answered is JSON, and nothing that the API would say.
+/// The response is JSON, but not from the admin API.
 pub(super) fn foreign() -> Stop {
-    Stop::failed("the answer is not the admin API's: is this an admin address?")
+    Stop::failed("the response is not from the admin API; is this an admin address?")
 }
 
 /// The keys of a configuration file.
 fn keys(file: &Path) -> Result<Keys, Stop> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    let config = read.map_err(|mistakes| told(file, &mistakes))?;
-    Ok(Keys { sealing: config.sealing, hashing: config.keeping.hashing })
+    let config = read.map_err(|mistakes| render_mistakes(file, &mistakes))?;
+    Ok(Keys { sealing: config.sealing, hashing: config.storage.hashing })
 }
 
 fn token(file: &Path) -> Result<String, Stop> {
     let token = String::from_utf8(read(file)?)
-        .map_err(|_| Stop::usage(format!("{} holds no token", file.display())))?;
+        .map_err(|_| Stop::usage(format!("{} contains no token", file.display())))?;
     if token.trim().is_empty() {
-        return Err(Stop::usage(format!("{} is empty, and should hold a token", file.display())));
+        return Err(Stop::usage(format!("{} is empty; it should contain a token", file.display())));
     }
     Ok(token)
 }
@@ -182,7 +184,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, Stop> {
     std::fs::read(file).map_err(|error| Stop::failed(format!("{} cannot be read: {error}", file.display())))
 }
 
-/// Who stands in the history of what is done to a store from here.
+/// The name in the history, for actions on a store from here.
 fn who() -> String {
     let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     user.filter(|user| !user.is_empty()).map_or_else(|| "cli".to_owned(), |user| format!("cli:{user}"))

@@ -1,7 +1,4 @@
-//! `semel schema`.
-//!
-//! What lives here: the tables as SQL, and having them made. What must never: a migration of its own; a store makes its
-//! tables as it is opened.
+//! `semel schema`: prints the tables as SQL, or creates them. The stores do the migration.
 
 use super::stop::Stop;
 use crate::serve::say;
@@ -14,14 +11,15 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, and nothing was changed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the SQL that makes an empty database into a store of this version. The store need not exist
+    /// Print the SQL that creates a store of this version in an empty database. The store need not exist
     #[command(after_help = EXIT_CODES)]
     Print {
         /// The store, such as sqlite:semel.db
         #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
         store: Url,
     },
-    /// Bring a store to this version's tables; one that has them is left as it is. `semel serve` does the same at start
+    /// Bring a store's tables to this version; if they already are, nothing changes. `semel serve` does the same at
+    /// start
     #[command(after_help = EXIT_CODES)]
     Apply {
         /// The store, such as sqlite:semel.db
@@ -32,7 +30,7 @@ pub(super) enum Command {
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     runtime.block_on(run(command))
 }
 

@@ -1,12 +1,9 @@
-//! `semel serve`.
-//!
-//! What lives here: the flags, and what they say over a configuration file. What must never: a flag that nobody reads, or a
-//! secret among them.
+//! `semel serve`: the flags, which override the configuration file. No flag takes a secret.
 
-use super::config::{text, told};
+use super::config::{render_mistakes, text};
 use super::{size, span};
 use crate::admin::Address;
-use crate::config::keeping::published_at;
+use crate::config::storage::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch};
 use crate::logging;
 use crate::serve::{self, Plan};
@@ -24,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a demo does not read: it brings its own service, store and terms.
+/// Flags that the demo does not read: it has its own service, store and terms.
 const NOT_IN_A_DEMO: [&str; 25] = [
     "upstream",
     "admin",
@@ -57,39 +54,40 @@ const NOT_IN_A_DEMO: [&str; 25] = [
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["upstream", "demo", "config"]))]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
-    /// The service to stand in front of, by its URL: http, https, or h2c for plaintext HTTP/2
+    /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
     #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
-    /// The configuration file; flags and environment variables outrank it. `semel config default` prints one.
+    /// The configuration file; flags and environment variables override it. `semel config default` prints one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
-    /// Show what this is about, with a payments service and clients that come along.
+    /// Show what Semel does, with a payment service and clients that come with it
     #[arg(long, conflicts_with_all = NOT_IN_A_DEMO)]
     demo: bool,
-    /// End after the demonstration; the exit code says whether its ledger balances.
+    /// End after the demo; the exit code says whether its ledger balances
     #[arg(long, requires = "demo", conflicts_with = "upstream")]
     exit: bool,
 
-    /// Where to listen. `:8080` means every address of the machine
+    /// The address to listen on. `:8080` means every address of the machine
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080", value_parser = super::address::parse)]
     listen: SocketAddr,
-    /// Where operators and workers find health, metrics, records and claims; or off. Others than this machine need a token.
+    /// The address for health, metrics, records and claims, or off. Other addresses than loopback need a token
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN", default_value_t = Address::default())]
     admin: Address,
-    /// What stands before the paths that are published, such as /payments. Nothing otherwise.
+    /// The prefix of the published paths, such as /payments [default: none]
     #[arg(long, value_name = "PATH", env = "SEMEL_PREFIX", value_parser = published_at)]
     prefix: Option<String>,
-    /// Where records are kept: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to forget them at the end.
+    /// Where records are stored: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to lose them at the end
     #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
     store: Url,
 
-    /// Refuse requests without an idempotency key, where they would be protected (as --key required).
+    /// Refuse requests without an idempotency key that would be protected (same as --key required)
     #[arg(long, env = "SEMEL_REQUIRE_KEY", conflicts_with = "key")]
     require_key: bool,
-    /// Whether requests need a key: required, optional, or off to protect nothing.
+    /// Whether requests need a key: required, optional, or off to protect nothing
     #[arg(long, value_name = "RULE", env = "SEMEL_KEY", default_value = "optional")]
     key: Key,
-    /// How effects happen: external; or downstream, where the service itself recognises repeats by the operation id or key.
+    /// Where effects happen: external; or downstream, if the service itself recognises repeats by the operation ID or
+    /// key
     #[arg(
         long,
         value_name = "CLASS",
@@ -98,66 +96,66 @@ pub(super) struct Args {
         help_heading = "Promises"
     )]
     class: ClassName,
-    /// How long a service of class downstream remembers what it has done.
+    /// How long a service of class downstream remembers an ID
     #[arg(long, value_name = "SPAN", env = "SEMEL_DEDUP_WINDOW", default_value = "24h", value_parser = span::parse, help_heading = "Promises")]
     dedup_window: Duration,
-    /// How long an outcome is kept and replayed.
+    /// How long an outcome is stored and replayed
     #[arg(long, value_name = "SPAN", env = "SEMEL_TTL", default_value = "24h", value_parser = span::parse, help_heading = "Promises")]
     ttl: Duration,
-    /// How long after that a late retry is recognised and refused.
+    /// How long after that late retries are recognised and refused
     #[arg(long, value_name = "SPAN", env = "SEMEL_TOMBSTONE", default_value = "30d", value_parser = span::parse, help_heading = "Promises")]
     tombstone: Duration,
-    /// How long a claim holds without renewal.
+    /// How long a claim is valid without renewal
     #[arg(long, value_name = "SPAN", env = "SEMEL_LEASE", default_value = "30s", value_parser = span::parse, help_heading = "Promises")]
     lease: Duration,
-    /// How long a repeat of a running request waits for its outcome.
+    /// How long a repeat of a running request waits for its outcome
     #[arg(long, value_name = "SPAN", env = "SEMEL_WAIT", default_value = "2s", value_parser = span::parse, help_heading = "Promises")]
     wait: Duration,
-    /// All callers share one scope, and so each other's keys and replays; operations with `callers` of their own keep them. For
-    /// services that only one client uses.
+    /// Let all callers share one scope, including their keys and replays; operations with their own `callers` keep
+    /// them. For services with a single client
     #[arg(long, env = "SEMEL_ANONYMOUS", help_heading = "Promises")]
     anonymous: bool,
 
-    /// The longest body of a request with a key.
+    /// The longest body of a request with a key
     #[arg(long, value_name = "SIZE", env = "SEMEL_REQUEST_MAX", default_value = "10MiB", value_parser = size::parse, help_heading = "Limits")]
     request_max: usize,
-    /// The longest response body that is kept; longer ones are passed on, and not replayed.
+    /// The longest response body that is stored; longer ones are forwarded but not replayed
     #[arg(long, value_name = "SIZE", env = "SEMEL_KEPT_MAX", default_value = "10MiB", value_parser = size::parse, help_heading = "Limits")]
     kept_max: usize,
-    /// How many connections clients may have open at once.
+    /// The maximum number of client connections
     #[arg(long, value_name = "NUMBER", env = "SEMEL_CONNECTIONS_MAX", default_value_t = listen::Options::default().connections_max, help_heading = "Limits")]
     connections_max: usize,
-    /// How long running requests may take to end once the process is asked to stop.
+    /// How long running requests may take after the process was asked to stop
     #[arg(long, value_name = "SPAN", env = "SEMEL_DRAIN", default_value = "30s", value_parser = span::parse, help_heading = "Limits")]
     drain: Duration,
 
-    /// Speak TLS with clients: the certificate chain, PEM.
+    /// Use TLS with clients: the certificate chain, PEM
     #[arg(long, value_name = "FILE", env = "SEMEL_TLS_CERT", requires = "tls_key", help_heading = "TLS")]
     tls_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM.
+    /// The certificate's private key, PEM
     #[arg(long, value_name = "FILE", env = "SEMEL_TLS_KEY", requires = "tls_cert", help_heading = "TLS")]
     tls_key: Option<PathBuf>,
-    /// Trust these certificate authorities for an https upstream, PEM, instead of the system's.
+    /// Trust these certificate authorities for an https upstream, PEM, instead of the system's
     #[arg(long, value_name = "FILE", env = "SEMEL_UPSTREAM_CA", help_heading = "TLS")]
     upstream_ca: Option<PathBuf>,
 
-    /// How long to wait for a connection to the upstream.
+    /// How long to wait for a connection to the upstream
     #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = span::parse, help_heading = "Upstream")]
     connect_timeout: Duration,
-    /// How long to wait for its response: for all of it with a key, for its head without.
+    /// How long to wait for its response: the whole response with a key, its head without
     #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = span::parse, help_heading = "Upstream")]
     response_timeout: Duration,
-    /// Open a connection of its own for each protected request, so that none can meet one that is just being closed.
+    /// Open a new connection for each protected request, so that none can meet one that is being closed
     #[arg(long, env = "SEMEL_FRESH_CONNECTIONS", help_heading = "Upstream")]
     fresh_connections: bool,
 
-    /// How log lines look.
+    /// The format of log lines
     #[arg(long, value_name = "FORM", env = "SEMEL_LOG", default_value = "text", help_heading = "Logs")]
     log: logging::Form,
-    /// Which log lines are written: these and worse [default: info; with --demo, error]
+    /// The log level: these lines and more severe ones [default: info; with --demo, error]
     #[arg(long, value_name = "LEVEL", env = "SEMEL_LOG_LEVEL", help_heading = "Logs")]
     log_level: Option<logging::Level>,
-    /// Write one line for each request, at any level: method, operation, status, duration, outcome and operation ID.
+    /// Log every request, at any level: method, operation, status, duration, outcome and operation ID
     #[arg(long, env = "SEMEL_LOG_REQUESTS", help_heading = "Logs")]
     log_requests: bool,
 }
@@ -175,11 +173,11 @@ enum ClassName {
     Downstream,
 }
 
-/// Which flags were given, on the command line or as an environment variable, and do not just have their default.
+/// The flags that were given, on the command line or as an environment variable.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Given(BTreeSet<String>);
+pub(super) struct GivenFlags(BTreeSet<String>);
 
-impl Given {
+impl GivenFlags {
     pub(super) fn of(matches: &ArgMatches) -> Self {
         let is_given = |id: &&clap::Id| {
             let source = matches.value_source(id.as_str());
@@ -188,14 +186,14 @@ impl Given {
         Self(matches.ids().filter(is_given).map(|id| id.as_str().to_owned()).collect())
     }
 
-    /// The value, where the flag was given.
+    /// The value, if the flag was given.
     fn value<T>(&self, flag: &str, value: T) -> Option<T> {
         self.0.contains(flag).then_some(value)
     }
 }
 
-/// Runs until the process is asked to end.
-pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
+/// Runs until the process is asked to stop.
+pub(super) fn main(arguments: Args, given: &GivenFlags) -> Result<ExitCode, String> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     serve::allocator::tune();
     let threads = || {
@@ -203,7 +201,7 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
         runtime.map_err(|error| format!("no threads could be started: {error}"))
     };
     if arguments.demo {
-        // The story tells by itself what goes wrong in it.
+        // The demo itself prints what goes wrong.
         logging::begin(arguments.log, arguments.log_level.unwrap_or(logging::Level::Error), None);
         return threads()?.block_on(serve::demo::run(arguments.listen, arguments.exit));
     }
@@ -212,13 +210,11 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
     let config_log = config.log;
     logging::begin(config_log, config.log_level, spans);
-    let plan = config
-        .plan()
-        .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
+    let plan = config.plan().ok_or("no upstream is set: give --upstream, or write `url` under [upstream]")?;
     let reread = arguments.config.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
     let is_json = config_log == logging::Form::Json;
     match threads()?.block_on(serve::run(plan, reread)) {
-        // Where every line is JSON, so is the last one.
+        // If all lines are JSON, so is the last one.
         Err(why) if is_json => {
             tracing::error!("{why}");
             Ok(ExitCode::FAILURE)
@@ -227,29 +223,30 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     }
 }
 
-/// The file once more, while the gateway runs.
+/// Reads the file again, while the gateway runs.
 fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<Mistake>> {
-    let mistake = |what: String, mend: &str| vec![Mistake { at: None, what, mend: mend.to_owned() }];
+    let mistake = |what: String, fix: &str| vec![Mistake { at: None, what, fix: fix.to_owned() }];
     let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
     let config = config::read(&text, over, &config::environment)?;
-    let none = || mistake("there is nothing to stand in front of".to_owned(), "write `url` under [upstream]");
+    let none = || mistake("no upstream is set".to_owned(), "write `url` under [upstream]");
     config.plan().ok_or_else(none)
 }
 
 impl Args {
-    /// What the file says, where there is one, under what the flags say.
+    /// The file, if there is one, overridden by the flags.
     fn read(&self, over: &Overrides) -> Result<Config, String> {
         let Some(file) = &self.config else {
             return config::read("", over, &config::environment).map_err(|mistakes| {
-                let told: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-                told.join("\n")
+                let render_mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+                render_mistakes.join("\n")
             });
         };
-        config::read(&text(file)?, over, &config::environment).map_err(|mistakes| told(file, &mistakes))
+        config::read(&text(file)?, over, &config::environment)
+            .map_err(|mistakes| render_mistakes(file, &mistakes))
     }
 
-    /// What the flags say, as far as they were given.
-    fn over(&self, given: &Given) -> Result<Overrides, String> {
+    /// The flags that were given.
+    fn over(&self, given: &GivenFlags) -> Result<Overrides, String> {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificates), Some(key)) => {
                 Some(listen::Tls { certificates: certificates.clone(), key: key.clone() })
@@ -321,7 +318,7 @@ mod tests {
         let line = ["serve", "--upstream", "http://127.0.0.1:3000"].into_iter().chain(flags.iter().copied());
         let matches = Line::command().try_get_matches_from(line).map_err(|error| error.to_string())?;
         let arguments = Line::from_arg_matches(&matches).map_err(|error| error.to_string())?.arguments;
-        let over = arguments.over(&Given::of(&matches))?;
+        let over = arguments.over(&GivenFlags::of(&matches))?;
         arguments.read(&over)?.plan().ok_or_else(|| "no upstream".to_owned())
     }
 
@@ -360,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn impossible_terms_are_refused() {
         for flags in [
             &["--ttl", "10s"][..],
             &["--lease", "0s"],

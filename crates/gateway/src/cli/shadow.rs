@@ -1,6 +1,4 @@
-//! `semel shadow`: what to enforce.
-//!
-//! What lives here: the table and the advice, for people. What must never: a number that the gateway did not count.
+//! `semel shadow`: the table of shadow mode, with advice on what to enforce.
 
 use super::moment::{away, written};
 use super::place::{Gateway, ask};
@@ -19,18 +17,18 @@ use std::process::ExitCode;
 pub(super) struct Args {
     #[command(flatten)]
     gateway: Gateway,
-    /// For programs: one JSON document
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     let desk = arguments.gateway.desk()?;
     let document = runtime.block_on(ask(&desk, Method::GET, "/v1/shadow", None, arguments.json))?;
     let summary: Summary = serde_json::from_value(document)
-        .map_err(|error| format!("this is no summary of shadow mode: {error}"))?;
+        .map_err(|error| format!("this is not a summary of shadow mode: {error}"))?;
     if arguments.json {
         let routes = summary.routes.iter().map(|route| json!({ "seen": route, "advice": advise(route) }));
         say(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }).to_string());
@@ -44,7 +42,7 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
     let since = format!("{} ({})", written(&summary.since), away(&summary.since, SystemClock.now()));
     if summary.routes.is_empty() {
         return vec![
-            format!("no request came in shadow mode since {since}"),
+            format!("no requests in shadow mode since {since}"),
             "write mode = \"shadow\" under [defaults], or into an operation, to try it".to_owned(),
         ];
     }
@@ -59,8 +57,10 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
         Column::number("NOT JUDGED", Gives::Way(1)),
     ];
     let rows: Vec<_> = summary.routes.iter().map(row).collect();
-    let mut lines =
-        vec![format!("what would have become of requests in shadow mode since {since}"), String::new()];
+    let mut lines = vec![
+        format!("what protection would have done with requests in shadow mode since {since}"),
+        String::new(),
+    ];
     lines.extend(Table::new(screen, columns).lines(&rows));
     for route in &summary.routes {
         lines.push(String::new());
@@ -70,8 +70,8 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
             Verdict::LookFirst => Tone::Doubtful,
             Verdict::AskForKeys => Tone::Quiet,
         };
-        let name = screen.tinted(&clean(&route.told()), Tone::Strong);
-        lines.push(format!("{name}: {}", screen.tinted(advice.verdict.told(), tone)));
+        let name = screen.tinted(&clean(&route.render()), Tone::Strong);
+        lines.push(format!("{name}: {}", screen.tinted(advice.verdict.text(), tone)));
         let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(30));
         for reason in &advice.reasons {
             for (at, line) in wrapped(&clean(reason), width).into_iter().enumerate() {
@@ -92,7 +92,7 @@ fn row(route: &Route) -> Vec<Cell> {
         Cell::new(count.to_string()).tone(tone)
     };
     vec![
-        Cell::new(route.told()),
+        Cell::new(route.render()),
         number(route.requests, Tone::Plain),
         number(route.with_key, Tone::Plain),
         number(route.would_replay, Tone::Good),

@@ -1,6 +1,4 @@
-//! Sizes as people write them.
-//!
-//! What lives here: `512B`, `64KiB`, `10MiB`, `1GiB`, read and written. What must never: `MB`, which means two things.
+//! Sizes as people write them: `512B`, `64KiB`, `10MiB`, `1GiB`. `MB` is refused because it has two meanings.
 
 const UNITS: &[(&str, usize)] = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
@@ -21,7 +19,7 @@ pub fn parse(text: &str) -> Result<usize, String> {
     number.checked_mul(*bytes).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// Writes a size in the largest unit that leaves no rest.
+/// Prints a size in the largest unit without a remainder.
 pub fn text(bytes: usize) -> String {
     let fits = |(_, unit): &&(&str, usize)| bytes.is_multiple_of(*unit);
     let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
@@ -33,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_the_same_size() {
+    fn a_printed_size_is_read_back() {
         for written in ["0B", "1B", "1000B", "64KiB", "10MiB", "1GiB"] {
             let bytes = parse(written).expect("a size");
             assert_eq!(text(bytes), written);
@@ -41,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_misread_is_refused() {
+    fn ambiguous_numbers_are_refused() {
         for bad in ["", "10", "10MB", "10M", "1.5MiB", "-1B", "10 MiB", "99999999999GiB"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

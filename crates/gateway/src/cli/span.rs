@@ -1,13 +1,10 @@
-//! Spans of time as people write them.
-//!
-//! What lives here: `500ms`, `30s`, `5m`, `24h`, `30d`, read and written. What must never: a number without its unit, which
-//! one reader takes for seconds and the next for milliseconds.
+//! Durations as people write them: `500ms`, `30s`, `5m`, `24h`, `30d`. A number without a unit is refused.
 
 use std::time::Duration;
 
 const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a span.
+/// Reads a duration.
 ///
 /// ```
 /// use semel_gateway::cli::span;
@@ -25,7 +22,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
 }
 
-/// Writes a span in the largest unit that leaves no rest.
+/// Prints a duration in the largest unit without a remainder.
 pub fn text(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit);
@@ -38,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_the_same_span() {
+    fn a_printed_duration_is_read_back() {
         for written in ["1ms", "1500ms", "2s", "90s", "5m", "24h", "30d", "0s"] {
             let span = parse(written).expect("a span");
             assert_eq!(parse(&text(span)), Ok(span), "{written}");
@@ -48,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_misread_is_refused() {
+    fn ambiguous_numbers_are_refused() {
         for bad in
             ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1min", "99999999999999999999s", "213503982335d"]
         {

@@ -1,15 +1,13 @@
-//! How a command ends that did not do what it was asked for.
-//!
-//! What lives here: the exit codes, each with one meaning for every command. What must never: a failure without a reason.
+//! How a command fails: its exit code and its reason.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// What every command's `--help` says about its exit code.
+/// The exit codes, for every command's `--help`.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, or nobody could be reached; 2 the command line is wrong; \
                                      3 there is no such record; 4 refused: the record does not allow it";
 
-/// Why a command did not do what it was asked for.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stop {
     code: u8,
@@ -17,12 +15,12 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// It failed, or nobody could be reached.
+    /// It failed, or the server could not be reached.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self { code: 1, why: why.into() }
     }
 
-    /// The command line asks for what cannot be.
+    /// The command line is wrong.
     pub(super) fn usage(why: impl Into<String>) -> Self {
         Self { code: 2, why: why.into() }
     }
@@ -37,7 +35,7 @@ impl Stop {
         Self { code: 4, why: why.into() }
     }
 
-    /// The exit code that says so.
+    /// Its exit code.
     pub(super) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,7 +1,4 @@
-//! Tables for people.
-//!
-//! What lives here: columns that are aligned and fit the terminal. What must never: a control character of somebody else's
-//! making sent to a terminal, or a colour where none is shown.
+//! Tables for people, which fit the terminal. Control characters from stored data never reach the terminal.
 
 use crate::demo::story::stdout_has_colour;
 use owo_colors::{OwoColorize as _, Style};
@@ -9,13 +6,13 @@ use std::io::IsTerminal as _;
 
 /// Between two columns.
 const GAP: usize = 2;
-/// What a column that is cut keeps at least.
+/// The minimum width of a column that is cut.
 const CUT_MIN: usize = 12;
 
-/// What a table is printed on.
+/// The terminal that a table is printed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Screen {
-    /// How many characters a line has; no end where it is not a terminal.
+    /// The width of a line; unlimited if it is not a terminal.
     pub(super) width: Option<usize>,
     pub(super) has_colour: bool,
 }
@@ -25,7 +22,7 @@ impl Screen {
         Self { width: width(), has_colour: stdout_has_colour() }
     }
 
-    /// The text in the colour of its tone, where there are colours.
+    /// The text in the colour of its tone, if colours are on.
     pub(super) fn tinted(self, text: &str, tone: Tone) -> String {
         let style = match tone {
             Tone::Plain => return text.to_owned(),
@@ -46,8 +43,8 @@ fn width() -> Option<usize> {
     if !stdout.is_terminal() {
         return None;
     }
-    let told = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
-    Some(if told == 0 { 80 } else { told.into() })
+    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
+    Some(if columns == 0 { 80 } else { columns.into() })
 }
 
 #[cfg(not(unix))]
@@ -55,7 +52,7 @@ fn width() -> Option<usize> {
     std::io::stdout().is_terminal().then_some(80)
 }
 
-/// What a cell means, and so how it looks.
+/// What a cell means, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Tone {
     #[default]
@@ -65,7 +62,7 @@ pub(super) enum Tone {
     Good,
     Doubtful,
     Bad,
-    /// Somebody has to do something about it.
+    /// Somebody has to act.
     Attention,
 }
 
@@ -87,19 +84,19 @@ impl Cell {
     }
 }
 
-/// Text without what would move a cursor or change a colour.
+/// Text without control characters.
 pub(super) fn clean(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// What a column gives when there is no room for all.
+/// What happens to a column when there is no room for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gives {
     /// Nothing.
     Nothing,
-    /// The ends of what is long.
+    /// Its ends are cut.
     Ends,
-    /// Itself; the highest number goes first.
+    /// It is left out; the highest number goes first.
     Way(u8),
 }
 
@@ -120,7 +117,7 @@ impl Column {
     }
 }
 
-/// Columns, and how wide each has been so far: a table may be printed in parts.
+/// Columns, and their widths so far: a table may be printed in parts.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -135,7 +132,7 @@ impl Table {
         Self { columns, widths, screen, has_head: false }
     }
 
-    /// These rows, and above the first ones the columns' names. Each line ends with its last character.
+    /// The rows, with the columns' names above the first ones. Lines have no trailing spaces.
     pub(super) fn lines(&mut self, rows: &[Vec<Cell>]) -> Vec<String> {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
@@ -154,7 +151,7 @@ impl Table {
         lines
     }
 
-    /// Which columns there is room for, and how wide each is.
+    /// The columns for which there is room, and their widths.
     fn fitted(&self) -> (Vec<usize>, Vec<usize>) {
         let mut kept: Vec<_> = (0..self.columns.len()).collect();
         let mut widths = self.widths.clone();
@@ -162,7 +159,7 @@ impl Table {
         let total = |kept: &[usize], widths: &[usize]| {
             kept.iter().map(|at| widths[*at]).sum::<usize>() + GAP * kept.len().saturating_sub(1)
         };
-        // What can be cut is cut before anything goes, down to what still tells something.
+        // Columns are cut first, down to a useful width, before any is left out.
         let cut = |kept: &[usize], widths: &mut [usize]| {
             for at in kept.iter().copied().filter(|at| self.columns[*at].gives == Gives::Ends) {
                 let over = total(kept, widths).saturating_sub(width);
@@ -213,7 +210,7 @@ fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A text in lines of at most so many characters, as far as its words allow.
+/// A text in lines of at most this width, as far as its words allow.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elses_text_steers_the_terminal() {
+    fn stored_text_cannot_control_the_terminal() {
         let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else {
             panic!("two lines")
         };

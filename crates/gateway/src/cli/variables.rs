@@ -1,8 +1,8 @@
 //! Environment variables of `semel serve`, and the keys of the file that they outrank.
 
-use crate::config::effective::Given;
+use crate::config::effective::GivenSetting;
 
-/// Variable, table, key, and whether the file writes its value in quotation marks.
+/// Variable, table, key, and whether the file has its value in quotation marks.
 const VARIABLES: [(&str, &str, &str, bool); 25] = [
     ("SEMEL_UPSTREAM", "upstream", "url", true),
     ("SEMEL_LISTEN", "listen", "address", true),
@@ -30,12 +30,12 @@ const VARIABLES: [(&str, &str, &str, bool); 25] = [
     ("SEMEL_LOG", "log", "form", true),
     ("SEMEL_LOG_REQUESTS", "log", "requests", false),
 ];
-/// Those of which the file has no single key of the same value, besides the file itself.
+/// Variables that have no single key of the same value in the file, and the file itself.
 const OTHERS: [(&str, &str, &str, bool); 2] =
     [("SEMEL_LOG_LEVEL", "log", "level", true), ("SEMEL_ANONYMOUS", "identity", "sources", true)];
 
 /// What the environment sets.
-pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<Given> {
+pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<GivenSetting> {
     let set = VARIABLES.iter().chain(&OTHERS).filter_map(|(variable, table, key, is_quoted)| {
         let value = environment(variable).filter(|value| !value.is_empty())?;
         let is_false = ["false", "0", "no", "off", "n", "f"].contains(&value.to_ascii_lowercase().as_str());
@@ -52,7 +52,7 @@ pub(super) fn given(environment: &dyn Fn(&str) -> Option<String>) -> Vec<Given> 
     set.collect()
 }
 
-/// Every variable that is read.
+/// Every variable.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().chain(&OTHERS).map(|(name, ..)| *name)

@@ -1,17 +1,16 @@
 //! `[admin]`: where operators and workers connect, and who may do what there.
 //!
-//! What lives here: from the table to the options of [`admin`](crate::admin). What must never: a token in the file; its hash
-//! stands there, and what stands in a hash's place is not repeated.
+//! The file contains hashes of tokens. A value that is not a hash may be a token, so it is not repeated in messages.
 
 use super::service::tls;
 use super::table::Table;
 use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash};
 use crate::serve::Admin;
 
-/// What is written before a hash.
+/// The prefix of a hash.
 pub(crate) const KIND: &str = "sha256:";
 
-/// How the admin address is set up, unless there is none. `over` is what a flag says.
+/// The settings of the admin address, unless it is off. `over` comes from a flag.
 pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin> {
     let written = table.parsed("address", str::parse::<Address>);
     let mut options = Options { tokens: tokens(table), ..Options::default() };
@@ -21,14 +20,14 @@ pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin
     let tls = tls(table);
     let Address::At(address) = over.or(written).unwrap_or_default() else { return None };
     options.address = address;
-    // What is wrong with a token is told at its place already.
+    // Mistakes in a token are already reported with their position.
     if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
         let at = table.span_of("address").filter(|_| over.is_none());
-        let mend =
+        let fix =
             "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
         let what = error.to_string();
         let what = what.split("; ").next().unwrap_or_default();
-        table.page.mistake(at.as_ref(), what, mend);
+        table.document.mistake(at.as_ref(), what, fix);
     }
     Some(Admin { options, tls })
 }
@@ -39,13 +38,13 @@ fn tokens(table: &Table<'_, '_>) -> Vec<Token> {
         if let Some(token) = token(&table) {
             options.tokens.push(token);
             if let Err(error) = options.check() {
-                let (key, mend) = match error {
+                let (key, fix) = match error {
                     OptionsError::NoRole(_) => ("roles", "name at least one of read, operate, claim, bodies"),
                     OptionsError::SameToken(_) => ("hash", "take one of them out, or make another token"),
                     OptionsError::KnownToken(_) => ("hash", "write the hash that `semel key token` prints"),
                     _ => ("name", "write a short name of who holds it"),
                 };
-                table.page.mistake(table.span_of(key).as_ref(), error.to_string(), mend);
+                table.document.mistake(table.span_of(key).as_ref(), error.to_string(), fix);
                 options.tokens.pop();
             }
         }
@@ -59,27 +58,27 @@ fn token(table: &Table<'_, '_>) -> Option<Token> {
     let hash = table.text("hash").and_then(|(text, at)| {
         let hash = text.strip_prefix(KIND).and_then(TokenHash::parse);
         if hash.is_none() {
-            // What stands there may be the token itself.
-            let what = "`hash` is no hash of a token";
-            let mend = "write sha256: and 64 hexadecimal digits, as `semel key token` prints them";
-            table.page.mistake(Some(&at), what, mend);
+            // The value may be the token itself.
+            let what = "`hash` is not the hash of a token";
+            let fix = "write sha256: and 64 hexadecimal digits, as `semel key token` prints them";
+            table.document.mistake(Some(&at), what, fix);
         }
         hash
     });
     let roles = table.parsed_list("roles", |text| {
         let role = Role::ALL.into_iter().find(|role| role.name() == text);
         role.ok_or_else(|| {
-            format!("`{text}` is no role: write \"read\", \"operate\", \"claim\" or \"bodies\"")
+            format!("`{text}` is not a role: write \"read\", \"operate\", \"claim\" or \"bodies\"")
         })
     });
     for key in ["name", "hash", "roles"] {
         if !table.has(key) {
-            let mend = format!("write `{key}`; `semel key token` prints all three");
-            table.page.mistake(table.span().as_ref(), format!("a token has no {key}"), mend);
+            let fix = format!("write `{key}`; `semel key token` prints all three");
+            table.document.mistake(table.span().as_ref(), format!("a token has no {key}"), fix);
         }
     }
     let roles = roles?;
-    // A role that could not be read is told; that none is left is no second mistake.
+    // An unreadable role is already reported; having no roles left is not a second mistake.
     if roles.is_empty() && table.list("roles").is_some_and(|written| !written.is_empty()) {
         return None;
     }

@@ -1,12 +1,12 @@
 //! Where a key was set before that is set twice.
 
-use super::mistake::Place;
+use super::mistake::Position;
 use std::ops::Range;
 
 /// The line on which the key at `span` was set first, in the same table. A parser reports only the second.
 pub(super) fn first_line(text: &str, span: &Range<usize>) -> Option<usize> {
     let name = text.get(span.clone())?.trim();
-    let second = Place::of(text, span).line;
+    let second = Position::of(text, span).line;
     let lines: Vec<&str> = text.lines().take(second).collect();
     let is_header = |line: &str| line.trim_start().starts_with('[');
     if lines.last().is_some_and(|line| is_header(line)) {

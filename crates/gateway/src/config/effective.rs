@@ -1,26 +1,23 @@
-//! What a gateway goes by, and where each setting comes from.
-//!
-//! What lives here: every key of the [reference](super::DEFAULT) with the value that counts. What must never: a secret; what
-//! stands in a file for one is a reference to it, and what could be one is masked.
+//! The settings in effect, and where each of them comes from. Anything that may be a secret is masked.
 
 use super::DEFAULT;
-use super::mistake::Place;
+use super::mistake::Position;
 use crate::stores;
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
-/// What is shown in the place of something that is nobody's business.
+/// Shown in place of a secret.
 const MASKED: &str = "\"(masked)\"";
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// The file, on this line.
     File(usize),
-    /// This environment variable, which outranks the file.
+    /// This environment variable, which overrides the file.
     Variable(&'static str),
 }
 
@@ -37,7 +34,7 @@ impl fmt::Display for Source {
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// The table that it stands in, as in `[listen]` or `[[operation]] 2`.
+    /// Its table, as in `[listen]` or `[[operation]] 2`.
     pub table: String,
     /// Its key.
     pub key: String,
@@ -48,14 +45,14 @@ pub struct Setting {
 }
 
 /// A value that an environment variable sets: the table, the key, the value as the file would write it, and the variable.
-pub type Given = (&'static str, &'static str, String, &'static str);
+pub type GivenSetting = (&'static str, &'static str, String, &'static str);
 
 /// Every setting that has a value, in the order of the reference. `text` is a file that was [read](super::read) without mistakes.
 /// Settings without a default are listed only if they are set; an operation lists what it sets itself.
-pub fn settings(text: &str, given: &[Given]) -> Vec<Setting> {
+pub fn settings(text: &str, given: &[GivenSetting]) -> Vec<Setting> {
     let mut found = Vec::new();
     let (Some(defaults), Some(file)) = (parsed(DEFAULT), parsed(text)) else { return found };
-    // In the order of the reference: a parsed table has lost it.
+    // In the order of the reference, because a parsed table has lost its order.
     let mut tables: Vec<(&str, usize)> = defaults
         .iter()
         .filter_map(|(name, value)| {
@@ -90,14 +87,14 @@ fn parsed(text: &str) -> Option<DeTable<'_>> {
     DeTable::parse(text).ok().map(toml::Spanned::into_inner)
 }
 
-/// One table of the file, over what the reference says.
+/// One table of the file, over the reference.
 fn table(
     found: &mut Vec<Setting>,
     name: &str,
     defaults: Option<&DeTable<'_>>,
     own: Option<&DeTable<'_>>,
     text: &str,
-    given: &[Given],
+    given: &[GivenSetting],
 ) {
     let label = format!("[{name}]");
     let mut keys: BTreeMap<&str, (usize, Setting)> = BTreeMap::new();
@@ -114,7 +111,7 @@ fn table(
             }
             _ => {}
         }
-        let source = Source::File(Place::of(text, &key.span()).line);
+        let source = Source::File(Position::of(text, &key.span()).line);
         let at = keys.get(&**key.get_ref()).map_or(usize::MAX, |(at, _)| *at);
         keys.insert(key.get_ref(), (at, setting(&label, name, key.get_ref(), value.get_ref(), source)));
     }
@@ -137,12 +134,12 @@ fn table(
     }
 }
 
-/// What a table of a list sets itself.
+/// The keys that a table of a list sets.
 fn written(found: &mut Vec<Setting>, label: &str, entries: &DeTable<'_>, text: &str) {
     let mut entries: Vec<_> = entries.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
-        let source = Source::File(Place::of(text, &key.span()).line);
+        let source = Source::File(Position::of(text, &key.span()).line);
         found.push(setting(label, "", key.get_ref(), value.get_ref(), source));
     }
 }
@@ -150,7 +147,7 @@ fn written(found: &mut Vec<Setting>, label: &str, entries: &DeTable<'_>, text: &
 fn setting(label: &str, table: &str, key: &str, value: &DeValue<'_>, source: Source) -> Setting {
     let value = match (table, key, value) {
         ("store", "url", DeValue::String(text)) => url(text),
-        // The hash of a random token gives nothing away, and is nobody's business all the same.
+        // The hash of a random token reveals nothing, but there is no need to show it.
         (_, "hash", DeValue::String(_)) => MASKED.to_owned(),
         (_, _, DeValue::String(text)) if is_secret(key) && !is_reference(text) => MASKED.to_owned(),
         (_, _, value) => shown(value, key == "headers"),
@@ -171,7 +168,7 @@ fn url(text: &str) -> String {
     text.parse::<stores::Url>().map_or_else(|_| MASKED.to_owned(), |url| format!("\"{url}\""))
 }
 
-/// A value as a file writes it. What `is_headers` holds may be a credential unless it refers to one.
+/// A value as a file writes it. A value in `is_headers` may be a credential unless it refers to one.
 fn shown(value: &DeValue<'_>, is_headers: bool) -> String {
     match value {
         DeValue::String(text) => format!("\"{}\"", text.escape_debug()),
@@ -201,14 +198,14 @@ fn shown(value: &DeValue<'_>, is_headers: bool) -> String {
 mod tests {
     use super::*;
 
-    fn found(text: &str, given: &[Given], table: &str, key: &str) -> Option<(String, Source)> {
+    fn found(text: &str, given: &[GivenSetting], table: &str, key: &str) -> Option<(String, Source)> {
         let all = settings(text, given);
         let setting = all.into_iter().find(|setting| setting.table == table && setting.key == key)?;
         Some((setting.value, setting.source))
     }
 
     #[test]
-    fn a_setting_has_the_value_that_counts_and_where_it_comes_from() {
+    fn a_setting_is_shown_with_its_source() {
         let text = "[defaults]\nttl = \"7d\"\n\n[[operation]]\nname = \"charge\"\n";
         let given = [("listen", "address", "\":80\"".to_owned(), "SEMEL_LISTEN")];
         let ttl = found(text, &given, "[defaults]", "ttl");

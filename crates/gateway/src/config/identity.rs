@@ -1,28 +1,26 @@
-//! `[identity]`: what callers and tenants can be told by.
-//!
-//! What lives here: from the table to sources, tenants, issuers and trust, and where each of them stands. What must never: a
-//! judgement whether they go together; operations have a part in that.
+//! `[identity]`: how callers and tenants are identified. Whether the settings fit together is checked later, because
+//! operations matter for that.
 
 use super::table::{Span, Table};
 use crate::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
-use crate::identity::{Identity, Named, Network, Source, Tenant, Unsafe};
+use crate::identity::{CertificateName, Identity, Network, Source, Tenant, Unsafe};
 use http::HeaderName;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// What `[identity]` says, and where.
-pub(super) struct Said {
+/// What `[identity]` says, and the positions of its keys.
+pub(super) struct IdentityTable {
     pub(super) sources: Vec<Source>,
     pub(super) tenant: Tenant,
     pub(super) issuers: Vec<Issuer>,
     pub(super) trusted: Vec<Network>,
     pub(super) hosts: Vec<String>,
-    /// Whether every issuer could be read. What could not is told already; without it the rest would look worse than it is.
+    /// Whether every issuer could be read. If not, that is already reported, and other checks would be misleading.
     pub(super) is_whole: bool,
-    at: At,
+    at: IdentitySpans,
 }
 
-struct At {
+struct IdentitySpans {
     table: Option<Span>,
     sources: Option<Span>,
     tenant: Option<Span>,
@@ -31,9 +29,9 @@ struct At {
     issuers: Vec<(String, Option<Span>)>,
 }
 
-pub(super) fn read(table: &Table<'_, '_>) -> Said {
+pub(super) fn read(table: &Table<'_, '_>) -> IdentityTable {
     let tables = table.tables("issuer", "[[identity.issuer]]");
-    let at = At {
+    let at = IdentitySpans {
         table: table.span(),
         sources: table.span_of("sources"),
         tenant: table.span_of("tenant"),
@@ -49,7 +47,7 @@ pub(super) fn read(table: &Table<'_, '_>) -> Said {
     let hosts = table.parsed_list("tenant_hosts", |host| Ok(host.to_owned())).unwrap_or_default();
     let tenant = tenant(table, &hosts).unwrap_or_default();
     let is_whole = issuers.len() == at.issuers.len();
-    Said { sources, tenant, issuers, trusted, hosts, is_whole, at }
+    IdentityTable { sources, tenant, issuers, trusted, hosts, is_whole, at }
 }
 
 fn placed(table: &Table<'_, '_>) -> (String, Option<Span>) {
@@ -58,7 +56,9 @@ fn placed(table: &Table<'_, '_>) -> (String, Option<Span>) {
 }
 
 fn header(name: &str) -> Result<HeaderName, String> {
-    name.to_ascii_lowercase().parse().map_err(|_| format!("`{name}` is no header: write a header's name"))
+    name.to_ascii_lowercase()
+        .parse()
+        .map_err(|_| format!("`{name}` is not a header name: write one such as \"x-user\""))
 }
 
 fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
@@ -66,26 +66,27 @@ fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
         ("jwt", _) => Ok(Source::Jwt(issuers.to_vec())),
         ("authorization", _) => Ok(Source::Authorization),
         ("anonymous", _) => Ok(Source::Anonymous),
-        ("mtls", _) => Ok(Source::Mtls(Named::Subject)),
-        ("mtls:uri", _) => Ok(Source::Mtls(Named::Uri)),
-        ("mtls:dns", _) => Ok(Source::Mtls(Named::Dns)),
-        ("mtls:email", _) => Ok(Source::Mtls(Named::Email)),
+        ("mtls", _) => Ok(Source::Mtls(CertificateName::Subject)),
+        ("mtls:uri", _) => Ok(Source::Mtls(CertificateName::Uri)),
+        ("mtls:dns", _) => Ok(Source::Mtls(CertificateName::Dns)),
+        ("mtls:email", _) => Ok(Source::Mtls(CertificateName::Email)),
         (_, Some(("header", name))) => header(name).map(Source::Header),
         (_, Some(("api-key", name))) => header(name).map(Source::ApiKey),
         (_, Some(("cookie", name))) => Ok(Source::Cookie(name.to_owned())),
         _ => Err(format!(
-            "no caller can be told by `{text}`: write \"jwt\", \"header:NAME\", \"api-key:HEADER\", \"cookie:NAME\", \
+            "unknown source of callers `{text}`: write \"jwt\", \"header:NAME\", \"api-key:HEADER\", \
+                \"cookie:NAME\", \
              \"mtls\", \"mtls:uri\", \"mtls:dns\", \"mtls:email\", \"authorization\" or \"anonymous\""
         )),
     }
 }
 
-/// The sources that a list names.
+/// The sources in a list.
 pub(super) fn sources(table: &Table<'_, '_>, key: &'static str, issuers: &[Issuer]) -> Option<Vec<Source>> {
     table.parsed_list(key, |text| source(text, issuers))
 }
 
-/// The tenant that a table names, where it names any; `hosts` are those that can be one.
+/// The tenant in a table, if it has one; `hosts` are the possible hosts.
 pub(super) fn tenant(table: &Table<'_, '_>, hosts: &[String]) -> Option<Tenant> {
     table.parsed("tenant", |text| match (text, text.split_once(':')) {
         ("none", _) => Ok(Tenant::None),
@@ -93,7 +94,7 @@ pub(super) fn tenant(table: &Table<'_, '_>, hosts: &[String]) -> Option<Tenant> 
         (_, Some(("header", name))) => header(name).map(Tenant::Header),
         (_, Some(("claim", name))) => Ok(Tenant::Claim(name.to_owned())),
         _ => Err(format!(
-            "no tenant can be told by `{text}`: write \"none\", \"header:NAME\", \"claim:NAME\" or \"host\""
+            "unknown source of tenants `{text}`: write \"none\", \"header:NAME\", \"claim:NAME\" or \"host\""
         )),
     })
 }
@@ -102,7 +103,7 @@ fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
     let name = table.text("name").map(|(name, _)| name.to_owned());
     if name.is_none() && !table.has("name") {
         let at = table.span();
-        table.page.mistake(at.as_ref(), "an issuer has no name", "write its tokens' `iss` as `name`");
+        table.document.mistake(at.as_ref(), "an issuer has no name", "write its tokens' `iss` as `name`");
     }
     let (audience, keys) = (audience(&table), keys(&table));
     let algorithms = table.parsed_list("algorithms", |text| {
@@ -120,10 +121,9 @@ fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
 
 fn audience(table: &Table<'_, '_>) -> Option<Audience> {
     let Some(value) = table.value("audience") else {
-        let what = "an issuer has no audience: tokens that it made for other services would do here too";
-        let mend =
-            "write what its tokens for this service have as `aud`, or audience = \"any\" where that is meant";
-        table.page.mistake(table.span_of("name").or_else(|| table.span()).as_ref(), what, mend);
+        let what = "an issuer has no audience: its tokens for other services would be accepted here too";
+        let fix = "write what its tokens for this service have as `aud`, or audience = \"any\" to accept all of them";
+        table.document.mistake(table.span_of("name").or_else(|| table.span()).as_ref(), what, fix);
         return None;
     };
     match value.get_ref() {
@@ -141,10 +141,9 @@ fn keys(table: &Table<'_, '_>) -> Option<KeySource> {
     let url = url(table).map(KeySource::Url);
     let given = ways.iter().filter(|way| table.has(way)).count();
     if given != 1 {
-        let what =
-            if given == 0 { "an issuer has no keys" } else { "an issuer has its keys from several places" };
+        let what = if given == 0 { "an issuer has no keys" } else { "an issuer has several sources of keys" };
         let at = table.span_of("name").or_else(|| table.span());
-        table.page.mistake(at.as_ref(), what, format!("write one of {}", ways.join(", ")));
+        table.document.mistake(at.as_ref(), what, format!("write one of {}", ways.join(", ")));
         return None;
     }
     secret.or(pem).or(file).or(url)
@@ -159,8 +158,8 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
     let Some((address, _)) = table.text("jwks_url") else {
         let about_url = ["refresh_every", "refresh_interval_min", "stale_max", "timeout", "ca"];
         if let Some(key) = about_url.iter().find(|key| table.has(key)) {
-            let what = format!("`{key}` is about keys that are fetched from jwks_url, and there is none");
-            table.page.mistake(table.span_of(key).as_ref(), what, "take it out");
+            let what = format!("`{key}` applies only to keys from jwks_url, which is not set");
+            table.document.mistake(table.span_of(key).as_ref(), what, "remove it");
         }
         return None;
     };
@@ -174,7 +173,7 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
     Some(url)
 }
 
-/// Which setting something unsafe is about.
+/// The setting that something unsafe is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setting<'u> {
     Sources,
@@ -217,10 +216,10 @@ impl<'u> Setting<'u> {
     }
 }
 
-impl Said {
-    /// Where a setting stands, if it does.
+impl IdentityTable {
+    /// The position of a setting, if it is set.
     pub(super) fn at(&self, setting: Setting<'_>) -> Option<Span> {
-        let At { sources, tenant, trusted, hosts, issuers, .. } = &self.at;
+        let IdentitySpans { sources, tenant, trusted, hosts, issuers, .. } = &self.at;
         match setting {
             Setting::Sources => sources.clone(),
             Setting::Tenant => tenant.clone(),
@@ -232,12 +231,12 @@ impl Said {
         }
     }
 
-    /// Where the first issuer stands, if there is one.
+    /// The position of the first issuer, if there is one.
     pub(super) fn issuer_at(&self) -> Option<&Option<Span>> {
         self.at.issuers.first().map(|(_, at)| at)
     }
 
-    /// Where the table begins, as well as can be told.
+    /// The position of the table, as far as it is known.
     pub(super) fn table_at(&self) -> Option<Span> {
         self.at.table.clone()
     }

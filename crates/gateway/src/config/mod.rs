@@ -1,8 +1,7 @@
-//! The configuration file.
+//! The configuration file: reads a file, together with flags and environment variables, into a [`Config`], and reports
+//! every mistake at once.
 //!
-//! What lives here: from a file, and from what flags and variables say besides, to a [`Config`]; and every mistake on the way.
-//! What must never: a key that nobody reads, a default of its own (those are the options' and terms' of each part), or a
-//! configuration that was understood in part.
+//! Defaults are not set here: they belong to the options and terms of each part.
 //!
 //! The file's reference is [`DEFAULT`]: every key with its default, and what it means.
 //!
@@ -11,7 +10,7 @@
 //!
 //! let text = "[defaults]\nttl = \"7d\"\ntombstone = 30\ntimeout = \"5s\"\n";
 //! let mistakes = config::read(text, &Overrides::default(), &|_| None).unwrap_err();
-//! let told: Vec<_> = mistakes.iter().map(|mistake| mistake.told("semel.toml")).collect();
+//! let told: Vec<_> = mistakes.iter().map(|mistake| mistake.message("semel.toml")).collect();
 //! assert!(told[0].starts_with("semel.toml:3:13: `tombstone`: expected a duration, found `30`"), "{told:?}");
 //! assert!(told[1].starts_with("semel.toml:4:1: unknown key `timeout` in [defaults]"), "{told:?}");
 //! ```
@@ -23,7 +22,6 @@ mod callers;
 mod duplicate;
 pub mod effective;
 mod identity;
-pub(crate) mod keeping;
 mod mistake;
 mod nearest;
 mod operation;
@@ -32,13 +30,14 @@ mod patch;
 mod records;
 mod secret;
 mod service;
+pub(crate) mod storage;
 mod table;
 mod terms;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use mistake::{Mistake, Place};
+pub use mistake::{Mistake, Position};
 pub use patch::{Keep, Patch};
 
 use crate::admin::Address;
@@ -47,7 +46,7 @@ use crate::forward::Host;
 use crate::identity::{Identity, Network};
 use crate::listen;
 use crate::logging::{Form, Level};
-use crate::serve::{Admin, Keeping, Limits, Operation, Plan};
+use crate::serve::{Admin, Limits, Operation, Plan, StorageSettings};
 use crate::stores;
 use crate::trace::Tracer;
 use crate::upstream::{self, Target};
@@ -59,17 +58,17 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
-use table::{Page, Table};
+use table::{Document, Table};
 use toml::de::DeTable;
 
-/// The file that means what no file means, with every key explained.
+/// The reference: a file with every key explained, which means the same as no file.
 pub const DEFAULT: &str = include_str!("default.toml");
 
-/// By how much the upstream's own timeouts come before an attempt's deadline, so that it is they who end it: a client that
-/// is told "no answer in time" knows more than one that is told "unknown".
+/// How much earlier the upstream's own timeouts end than an attempt's deadline. "No response in time" tells a client
+/// more than "unknown", so the timeouts should come first.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Where secrets are looked up by name.
+/// Looks secrets up by name.
 pub type Environment<'e> = dyn Fn(&str) -> Option<OsString> + 'e;
 
 /// The process's own environment.
@@ -77,7 +76,7 @@ pub fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// What flags and variables say. It outranks the file.
+/// What flags and environment variables set. They override the file.
 #[derive(Debug, Clone, Default)]
 #[expect(missing_docs, reason = "each is the option of that name, where it was given")]
 pub struct Overrides {
@@ -97,34 +96,34 @@ pub struct Overrides {
     pub log_level: Option<Level>,
     pub log_requests: Option<bool>,
     pub anonymous: bool,
-    /// What is laid over `[defaults]`; an operation that says otherwise in the file keeps to that.
+    /// Overrides `[defaults]`, but not what an operation sets in the file.
     pub terms: Patch,
 }
 
-/// What a gateway is to do, as far as it is known: the upstream may still be missing.
+/// The configuration of a gateway. The upstream may still be missing.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The service behind it.
     pub target: Option<Target>,
     /// How clients reach it.
     pub listen: listen::Options,
-    /// How it reaches the service.
+    /// How the gateway reaches the service.
     pub upstream: upstream::Options,
     /// Which `Host` the service sees.
     pub host: Host,
-    /// Where operators and workers find it, if anywhere.
+    /// Where operators and workers connect, if anywhere.
     pub admin: Option<Admin>,
-    /// Where records are kept.
+    /// Where records are stored.
     pub store: stores::Url,
-    /// How log lines look.
+    /// The format of log lines.
     pub log: Form,
-    /// Which are written.
+    /// The log level.
     pub log_level: Level,
     /// Whether every request is logged.
     pub log_requests: bool,
-    /// The terms of requests that are no operation's.
+    /// The terms of requests of no operation.
     pub terms: Terms,
-    /// What is asked about them.
+    /// The questions about them.
     pub questions: Questions,
     /// The operations.
     pub operations: Vec<Operation>,
@@ -132,22 +131,22 @@ pub struct Config {
     pub identity: Identity,
     /// Limits on new keys and records.
     pub quotas: Quotas,
-    /// What stored outcomes are sealed with.
+    /// The keys that seal stored outcomes.
     pub sealing: Option<KeyRing>,
-    /// How records are kept, besides where.
-    pub keeping: Keeping,
-    /// What is held of requests at once.
+    /// How records are stored.
+    pub storage: StorageSettings,
+    /// How much of requests is held in memory at once.
     pub limits: Limits,
-    /// The proxies whose word about earlier stations is passed on.
+    /// The proxies whose forwarding headers are passed on.
     pub forwarded_by: Vec<Network>,
-    /// What stands before the paths that are published.
+    /// The prefix of the published paths.
     pub prefix: String,
     /// Where spans are sent.
     pub tracer: Option<Tracer>,
 }
 
 impl Config {
-    /// What is no mistake, and perhaps not what was meant.
+    /// What is not a mistake, but perhaps not intended.
     pub fn warnings(&self) -> Vec<String> {
         let terms = self.operations.iter().map(|operation| &operation.terms).chain([&self.terms]);
         let methods = terms.flat_map(|terms| &terms.methods).filter(|method| !is_registered_method(method));
@@ -160,7 +159,7 @@ impl Config {
         methods.into_iter().map(told).collect()
     }
 
-    /// The plan, where it is known what to stand in front of.
+    /// The plan, if the upstream is known.
     pub fn plan(self) -> Option<Plan> {
         Some(Plan {
             target: self.target?,
@@ -175,7 +174,7 @@ impl Config {
             identity: self.identity,
             quotas: self.quotas,
             sealing: self.sealing,
-            keeping: self.keeping,
+            storage: self.storage,
             limits: self.limits,
             forwarded_by: self.forwarded_by,
             prefix: self.prefix,
@@ -186,29 +185,33 @@ impl Config {
     }
 }
 
-/// Reads a file's text; the empty text where there is no file. Tells every mistake, in the order of the file.
+/// Reads the text of a file; an empty text means no file. Reports every mistake, in the order of the file.
 pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Result<Config, Vec<Mistake>> {
-    let page = Page::new(text, environment);
-    let (document, malformed) = DeTable::parse_recoverable(text);
+    let document = Document::new(text, environment);
+    let (entries, malformed) = DeTable::parse_recoverable(text);
     if !malformed.is_empty() {
         for error in malformed {
             let first = error.span().and_then(|span| duplicate::first_line(text, &span));
             if let (Some(first), true) = (first, error.message().contains("duplicate key")) {
                 let key = error.span().and_then(|span| text.get(span)).unwrap_or("this key");
                 let what = format!("`{key}` is set twice: here and on line {first}");
-                page.mistake(error.span().as_ref(), what, "remove one of them");
+                document.mistake(error.span().as_ref(), what, "remove one of them");
                 continue;
             }
             let what = format!("this is not TOML: {}", error.message());
-            page.mistake(error.span().as_ref(), what, "write key = value, with strings in quotation marks");
+            document.mistake(
+                error.span().as_ref(),
+                what,
+                "write key = value, with strings in quotation marks",
+            );
         }
-        // What was understood of the rest may not be what was meant.
-        return Err(page.end());
+        // The rest may have been misunderstood.
+        return Err(document.end());
     }
-    let top = Table::top(&page, document.get_ref());
+    let top = Table::top(&document, entries.get_ref());
     let config = whole(&top, over);
     top.end();
-    let mistakes = page.end();
+    let mistakes = document.end();
     match config {
         Some(config) if mistakes.is_empty() => Ok(config),
         _ => Err(mistakes),
@@ -227,7 +230,7 @@ fn listening(top: &Table<'_, '_>, over: &Overrides) -> listen::Options {
     listen
 }
 
-/// What flags say of the upstream outranks the file.
+/// Flags for the upstream override the file.
 fn set_upstream(upstream: &mut upstream::Options, over: &Overrides) {
     upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
     upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
@@ -251,28 +254,28 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
 
     let admin_table = top.table("admin", "[admin]");
     let admin = admin::read(&admin_table, over.admin);
-    let written = addresses::Written {
+    let written = addresses::AddressSpans {
         upstream: upstream_at,
         admin: admin_table.span_of("address").filter(|_| over.admin.is_none()),
     };
     let admin_address = admin.as_ref().map(|admin| admin.options.address);
     addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &written);
     admin_table.end();
-    let mut keeping = Keeping::default();
+    let mut storage = StorageSettings::default();
     let store_table = top.table("store", "[store]");
-    let store = keeping::store(&store_table, &mut keeping);
+    let store = storage::store(&store_table, &mut storage);
     let cache_is_chosen = store_table.span_of("cache_max").is_some();
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
-    keeping::sweep(&sweep_table, &mut keeping);
+    storage::sweep(&sweep_table, &mut storage);
     let clock_table = top.table("clock", "[clock]");
-    keeping::clock(&clock_table, &sweep_table, &mut keeping);
+    storage::clock(&clock_table, &sweep_table, &mut storage);
     clock_table.end();
-    let skew = keeping.settings.clock.skew;
-    let unswept = keeping.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
+    let skew = storage.settings.clock.skew;
+    let unswept = storage.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
     sweep_table.end();
     let published_table = top.table("published", "[published]");
-    let prefix = keeping::prefix(&published_table);
+    let prefix = storage::prefix(&published_table);
     published_table.end();
     let log_table = top.table("log", "[log]");
     let (log, log_level, log_requests) = service::log(&log_table);
@@ -284,26 +287,34 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
-    let blame = terms::Blame { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing, skew };
+    let blame =
+        terms::MistakeReporter { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing, skew };
     let terms = blame.terms(&defaults, None, deadline);
-    let asks = ask::of_defaults(&defaults_table, listen.address);
-    let questions = terms.as_ref().map(|terms| asks.of_others(&defaults_table, terms)).unwrap_or_default();
+    let inherited_questions = ask::of_defaults(&defaults_table, listen.address);
+    let questions =
+        terms.as_ref().map(|terms| inherited_questions.of_others(&defaults_table, terms)).unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some(), over.anonymous);
     let (sealing, listening) = (&sealing, listen.address);
-    let inherited =
-        operation::Inherited { terms: &defaults, asks: &asks, sealing, deadline, skew, listen: listening };
+    let inherited = operation::Inherited {
+        terms: &defaults,
+        questions: &inherited_questions,
+        sealing,
+        deadline,
+        skew,
+        listen: listening,
+    };
     let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited, &mut callers);
     let identity = callers.end(&identity_table);
     identity_table.end();
     if terms.is_some() {
         let asked = operations.iter().map(|operation| &operation.questions);
         let mut asked = asked.chain([&questions]);
-        asks.check_inherited(&defaults_table, asked.clone());
+        inherited_questions.check_inherited(&defaults_table, asked.clone());
         if unswept.is_some() && asked.any(|questions| questions.probe.is_some()) {
-            let what = "no probe would be asked by itself: it is the sweeper that sees when one is due";
-            let mend = "set every, or take the probes out";
-            defaults_table.page.mistake(unswept.as_ref(), what, mend);
+            let what = "no probe would ever be sent: the sweeper, which is off, starts them";
+            let fix = "set every, or remove the probes";
+            defaults_table.document.mistake(unswept.as_ref(), what, fix);
         }
     }
     defaults_table.end();
@@ -312,9 +323,9 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let quotas = records::quotas(&quotas_table);
     quotas_table.end();
     let limits_table = top.table("limits", "[limits]");
-    let limits = keeping::limits(&limits_table, cache_is_chosen, &mut keeping);
+    let limits = storage::limits(&limits_table, cache_is_chosen, &mut storage);
     let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
-    keeping::check_room(&limits_table, limits, all);
+    storage::check_room(&limits_table, limits, all);
     limits_table.end();
     let otlp_table = top.table("otlp", "[otlp]");
     let tracer = otlp::read(&otlp_table);
@@ -335,7 +346,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         identity,
         quotas,
         sealing: sealing.ring.clone(),
-        keeping,
+        storage,
         limits,
         forwarded_by,
         prefix: over.prefix.unwrap_or(prefix),

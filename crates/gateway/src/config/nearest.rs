@@ -1,16 +1,14 @@
-//! Which known name a stranger most resembles.
-//!
-//! What lives here: the distance between two words. What must never: a guess so far off that it misleads.
+//! Finds the known name that is most similar to an unknown one, if they are similar enough.
 
-/// The known name that `word` was probably meant to be, if any is near enough.
+/// The known name that `word` was probably meant to be, if one is similar enough.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let near = known.into_iter().map(|name| (distance(word, name), name));
     let (far, name) = near.min()?;
-    // Every third letter may be another.
+    // Every third letter may differ.
     (far <= (word.chars().count().max(3)) / 3).then_some(name)
 }
 
-/// How many letters have to be put in, taken out, replaced or swapped with their neighbour.
+/// The number of letters to insert, remove, replace or swap with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];

@@ -1,32 +1,29 @@
 //! `[otlp]`: where spans are sent.
-//!
-//! What lives here: from that table to a tracer. What must never: a secret in the file itself. That one is sent in clear to
-//! another machine is told at start.
 
 use super::table::Table;
 use crate::trace::{Options, Tracer};
 use crate::upstream::{self, Target, Transport};
 use http::{HeaderName, HeaderValue};
 
-/// The tracer, where spans are to be sent anywhere.
+/// The tracer, if spans are sent anywhere.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
     let endpoint = table.parsed("endpoint", |text| {
         let target = Target::parse(text)
-            .map_err(|error| format!("{error}: write such as \"http://127.0.0.1:4318\""))?;
+            .map_err(|error| format!("{error}: write one like \"http://127.0.0.1:4318\""))?;
         if target.transport() == Transport::H2c {
             return Err(format!(
-                "`{text}` is for gRPC, and spans are sent over HTTP: write such as \"http://127.0.0.1:4318\""
+                "`{text}` is for gRPC, but spans are sent over HTTP: write one like \"http://127.0.0.1:4318\""
             ));
         }
         Ok(target)
     });
-    // Everything is read, whether or not it is used: a mistake is one either way.
+    // Everything is read, even if it is not used, so that mistakes are reported.
     let (service, sample) = (table.text("service").map(|(text, _)| text.to_owned()), sample(table));
     let (queue_max, timeout) = (table.count("queue_max", 1), table.limit("timeout"));
     let (tls, headers) = (tls(table), headers(table));
     if endpoint.is_none() && !table.has("endpoint") && !headers.is_empty() {
-        let what = "[[otlp.header]] says what to send along, and nothing says where to";
-        table.page.mistake(table.span().as_ref(), what, "write `endpoint`, or leave the headers out");
+        let what = "[[otlp.header]] is set without an `endpoint`";
+        table.document.mistake(table.span().as_ref(), what, "write `endpoint`, or remove the headers");
     }
     let usual = Options::new(endpoint?);
     Some(Tracer::new(Options {
@@ -51,7 +48,11 @@ fn sample(table: &Table<'_, '_>) -> Option<f64> {
     };
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     if share.is_none() {
-        table.page.mistake(Some(&value.span()), "`sample` is out of range", "write a number from 0.0 to 1.0");
+        table.document.mistake(
+            Some(&value.span()),
+            "`sample` is out of range",
+            "write a number from 0.0 to 1.0",
+        );
     }
     share
 }
@@ -59,8 +60,8 @@ fn sample(table: &Table<'_, '_>) -> Option<f64> {
 fn tls(table: &Table<'_, '_>) -> Option<upstream::Tls> {
     let (_, pem) = table.file("ca")?;
     let tls = upstream::Tls::only(&pem).map_err(|error| {
-        let mend = "write the path of a PEM file with the authorities' certificates";
-        table.page.mistake(table.span_of("ca").as_ref(), error.to_string(), mend);
+        let fix = "write the path of a PEM file with the authorities' certificates";
+        table.document.mistake(table.span_of("ca").as_ref(), error.to_string(), fix);
     });
     tls.ok()
 }
@@ -70,12 +71,12 @@ fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
     for table in table.tables("header", "[[otlp.header]]") {
         let name = table.parsed("name", |text| {
             text.parse::<HeaderName>()
-                .map_err(|_| format!("`{text}` is no header: write such as \"authorization\""))
+                .map_err(|_| format!("`{text}` is not a header name: write one like \"authorization\""))
         });
         let value = table.secret("value").and_then(|secret| {
             let value = HeaderValue::from_bytes(&secret).map_err(|_| {
-                let what = "what `value` refers to cannot stand in a header";
-                table.page.mistake(
+                let what = "the secret that `value` refers to cannot be sent in a header";
+                table.document.mistake(
                     table.span_of("value").as_ref(),
                     what,
                     "put one line of visible characters there",
@@ -87,8 +88,8 @@ fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
         });
         for key in ["name", "value"] {
             if !table.has(key) {
-                let mend = format!("write `{key}`");
-                table.page.mistake(table.span().as_ref(), format!("a header has no {key}"), mend);
+                let fix = format!("write `{key}`");
+                table.document.mistake(table.span().as_ref(), format!("a header has no {key}"), fix);
             }
         }
         headers.extend(name.zip(value));
@@ -101,10 +102,10 @@ fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
 mod tests {
     use crate::config::{Overrides, read};
 
-    fn told(text: &str) -> String {
+    fn messages(text: &str) -> String {
         let mistakes = read(text, &Overrides::default(), &|name| (name == "TOKEN").then(|| "s3cret".into()));
         let mistakes = mistakes.expect_err("mistakes");
-        mistakes.iter().map(|mistake| mistake.told("f") + "\n").collect()
+        mistakes.iter().map(|mistake| mistake.message("f") + "\n").collect()
     }
 
     #[test]
@@ -134,22 +135,22 @@ mod tests {
     #[test]
     fn each_mistake_is_told_with_what_mends_it() {
         for (text, what) in [
-            ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" is no upstream"),
+            ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" cannot be the upstream"),
             ("endpoint = \"h2c://collector:4317\"", "is for gRPC"),
             ("sample = 2", "f:2:10: `sample` is out of range"),
             ("sample = -0.5", "`sample` is out of range"),
             ("sample = \"all\"", "a number from 0 to 1"),
             ("queue_max = 0", "`queue_max` is out of range"),
-            ("timeout = \"0s\"", "`timeout` is zero"),
+            ("timeout = \"0s\"", "`timeout` must not be zero"),
             ("endpont = \"http://c\"", "unknown key `endpont` in [otlp]"),
-            ("[[otlp.header]]\nname = \"a b\"\nvalue = \"env:TOKEN\"", "is no header"),
-            ("[[otlp.header]]\nname = \"a\"\nvalue = \"s3cret\"", "does not say where the secret is"),
+            ("[[otlp.header]]\nname = \"a b\"\nvalue = \"env:TOKEN\"", "is not a header name"),
+            ("[[otlp.header]]\nname = \"a\"\nvalue = \"s3cret\"", "must not contain the secret itself"),
             ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:NOBODY\"", "NOBODY"),
             ("[[otlp.header]]\nname = \"a\"", "a header has no value"),
-            ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:TOKEN\"", "nothing says where to"),
+            ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:TOKEN\"", "without an `endpoint`"),
         ] {
-            let told = told(&format!("[otlp]\n{text}\n"));
-            assert!(told.contains(what) && !told.contains("s3cret"), "{text}: {told}");
+            let messages = messages(&format!("[otlp]\n{text}\n"));
+            assert!(messages.contains(what) && !messages.contains("s3cret"), "{text}: {messages}");
         }
     }
 }

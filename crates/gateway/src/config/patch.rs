@@ -1,7 +1,5 @@
-//! Terms as far as somebody spoke of them.
-//!
-//! What lives here: one set of choices, laid over another: flags over `[defaults]`, an operation over both. What must never: a
-//! default; what nobody spoke of is [`Terms`]' to say.
+//! Terms that are only partly set. Flags override `[defaults]`, and an operation overrides both; [`Terms`] has the
+//! defaults.
 
 use http::{HeaderName, Method};
 use semel::core::classify::Meaning;
@@ -13,7 +11,7 @@ use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, StoreDown, Terms};
 use std::time::Duration;
 
-/// What is kept of a response, and how.
+/// What is stored of a response, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
     /// All of it.
@@ -21,26 +19,26 @@ pub enum Keep {
     Whole,
     /// All of it, sealed.
     Sealed,
-    /// The least.
+    /// Only status, `Location` and `ETag`.
     Minimal,
 }
 
 macro_rules! patch {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
-        /// Terms as far as somebody spoke of them.
+        /// Terms that are only partly set.
         #[derive(Debug, Clone, Default)]
         pub struct Patch {
             $($(#[$doc])* pub $name: Option<$type>,)*
         }
 
         impl Patch {
-            /// These choices, and for the rest those of `under`.
+            /// These terms, and those of `under` for the rest.
             #[must_use]
             pub fn over(self, under: &Self) -> Self {
                 Self { $($name: self.$name.or_else(|| under.$name.clone()),)* }
             }
 
-            /// Whether it speaks of the key of this name.
+            /// Whether the key of this name is set.
             pub(super) fn has(&self, key: &str) -> bool {
                 match key {
                     $(stringify!($name) => self.$name.is_some(),)*
@@ -58,9 +56,9 @@ patch! {
     key: KeyRule,
     /// See [`Terms::key_source`].
     key_from: KeySource,
-    /// The fewest characters of a key.
+    /// The minimum length of a key, in characters.
     key_min: usize,
-    /// The most.
+    /// The maximum length.
     key_max: usize,
     /// What happens to weak keys.
     weak_keys: key::Treatment,
@@ -68,45 +66,45 @@ patch! {
     mode: Mode,
     /// How effects happen.
     class: Class,
-    /// How long a downstream system remembers.
+    /// How long a downstream system remembers an ID.
     dedup_window: Duration,
     /// How long outcomes are replayed.
     ttl: Duration,
-    /// How long a refusal for want of permission is remembered.
+    /// How long a denied request (401, 403) is remembered.
     denied_ttl: Duration,
-    /// How long after that a late retry is refused.
+    /// How long after that late retries are refused.
     tombstone: Duration,
-    /// What a key comes to after its time.
+    /// What happens to a key after that.
     after_expiry: AfterExpiry,
-    /// For how long clients retry; nothing comes of it but a check.
+    /// How long clients retry; used only for a check.
     retry_horizon: Duration,
-    /// How long a claim holds without renewal.
+    /// How long a claim is valid without renewal.
     lease: Duration,
     /// See [`Terms::wait`].
     wait: Duration,
-    /// After how many attempts a key is given up.
+    /// After how many attempts a key is exhausted.
     attempts_max: u32,
-    /// Whether an answer that took no effect lets the next request try again.
+    /// Whether the next request may try again after a response without effect.
     rerun: bool,
-    /// Statuses that promise that nothing took effect.
+    /// Statuses which mean that nothing took effect.
     not_applied_statuses: Vec<Status>,
-    /// Statuses with a meaning of their own.
+    /// Statuses with a configured meaning.
     statuses: Vec<(Status, Meaning)>,
-    /// What is kept of a response, and how.
+    /// What is stored of a response, and how.
     kept: Keep,
-    /// Response headers that are kept although they usually are not.
+    /// Response headers that are stored although they usually are not.
     keep_headers: Vec<HeaderName>,
-    /// Response headers that are not kept although they usually are.
+    /// Response headers that are not stored although they usually are.
     drop_headers: Vec<HeaderName>,
-    /// The longest response body that is kept.
+    /// The longest response body that is stored.
     kept_max: usize,
     /// The longest request body.
     request_max: usize,
-    /// The only places of a JSON body that count.
+    /// The only parts of a JSON body that are compared.
     fingerprint_include: Vec<String>,
-    /// Places of a JSON body that do not.
+    /// Parts of a JSON body that are not compared.
     fingerprint_exclude: Vec<String>,
-    /// Request headers that count.
+    /// Request headers that are compared.
     fingerprint_headers: Vec<String>,
     /// See [`Terms::mismatch`].
     mismatch_status: MismatchStatus,
@@ -114,14 +112,14 @@ patch! {
     store_down: StoreDown,
 }
 
-/// How long a twin waits where nobody spoke of it.
+/// The default for how long a duplicate waits.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The keys that do not go together, and why.
+/// The keys that do not fit together, and why.
 pub(super) type Mistake = (&'static [&'static str], String);
 
 impl Patch {
-    /// The policy that these choices make, fit for use or not.
+    /// The policy of these terms. It may be invalid.
     pub(super) fn policy(&self, work_deadline: Duration) -> Result<PolicySettings, Mistake> {
         let set = |place: &mut Duration, span: Option<Duration>| *place = span.unwrap_or(*place);
         let mut policy = PolicySettings::from(Terms::default().policy);
@@ -138,7 +136,7 @@ impl Patch {
         Ok(policy)
     }
 
-    /// The terms that these choices make, under a policy.
+    /// The terms, with this policy.
     pub(super) fn terms(&self, name: Option<String>, policy: Policy) -> Result<Terms, Mistake> {
         let wait = Some(self.wait.unwrap_or(WAIT));
         let mut terms = Terms { name, policy, wait, ..Terms::default() };

@@ -1,6 +1,4 @@
 //! `[quotas]` and `[sealing]`: how many records there may be, and who can read them.
-//!
-//! What lives here: from these tables to limits and a ring of keys. What must never: a key's bytes in a message.
 
 use super::table::Table;
 use crate::cli::span;
@@ -28,12 +26,12 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
             QuotasError::NobodyTracked => "tracked_max",
             QuotasError::WindowTooShort => "address_window",
         };
-        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
+        table.document.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
     }
     quotas
 }
 
-/// What an operation limits for itself.
+/// An operation's own limits.
 pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
     let rates = Rates {
         new_per_caller: table.rate("new_per_caller"),
@@ -41,12 +39,12 @@ pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
         new_in_total: table.rate("new_in_total"),
     };
     if let Err(error @ QuotasError::RateInNoTime(key)) = rates.check() {
-        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
+        table.document.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
     }
     rates
 }
 
-/// `100/1m`: so many within so much time.
+/// `100/1m`: a number per duration.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let malformed = || format!("`{text}` is not a rate: write a number and a duration, such as \"100/1m\"");
     let (count, per) = text.split_once('/').ok_or_else(malformed)?;
@@ -54,13 +52,13 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Ok(Rate { count, per: span::parse(per).map_err(|_| malformed())? })
 }
 
-/// What there is to seal with, and what is sealed.
+/// The sealing keys, and what is sealed.
 pub(super) struct Sealing {
-    /// The ring, where there is one: the first key seals.
+    /// The keys, if there are any: the first one seals.
     pub(super) ring: Option<KeyRing>,
-    /// Whether there are keys, were it such with mistakes.
+    /// Whether there are keys, even invalid ones.
     pub(super) has_keys: bool,
-    /// Whether only those answers are sealed of which it is said.
+    /// Whether only chosen responses are sealed.
     pub(super) is_by_choice: bool,
 }
 
@@ -68,11 +66,11 @@ pub(super) fn sealing(table: &Table<'_, '_>) -> Sealing {
     let is_by_choice = table.choice("seals", &[("all", false), ("chosen", true)]).unwrap_or(false);
     let (ring, has_keys) = (ring(table), table.has("key"));
     if is_by_choice && !has_keys {
-        let what = "nothing can be sealed, chosen or not: [sealing] has no key";
-        table.page.mistake(
+        let what = "nothing can be sealed: [sealing] has no key";
+        table.document.mistake(
             table.span_of("seals").as_ref(),
             what,
-            "write a [[sealing.key]], or take seals out",
+            "write a [[sealing.key]], or remove seals",
         );
     }
     Sealing { ring, has_keys, is_by_choice }
@@ -90,12 +88,12 @@ fn ring(table: &Table<'_, '_>) -> Option<KeyRing> {
                 Ok(added) => ring = Some(added),
                 Err(error) => {
                     let at = if matches!(error, KeyError::Length(_)) { "secret" } else { "name" };
-                    let mend = match error {
+                    let fix = match error {
                         KeyError::Length(_) => "make one with openssl rand -hex 32",
                         KeyError::Name => "write a name such as \"2026-11\"",
-                        KeyError::NameTaken(_) => "give each key a name of its own, for good",
+                        KeyError::NameTaken(_) => "give each key its own name, and never change it",
                     };
-                    table.page.mistake(table.span_of(at).as_ref(), error.to_string(), mend);
+                    table.document.mistake(table.span_of(at).as_ref(), error.to_string(), fix);
                 }
             }
         }
@@ -108,15 +106,19 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
     let (name, secret) = (table.text("name"), table.secret("secret"));
     for key in ["name", "secret"] {
         if !table.has(key) {
-            let mend = format!("write `{key}`");
-            table.page.mistake(table.span().as_ref(), format!("a sealing key has no {key}"), mend);
+            let fix = format!("write `{key}`");
+            table.document.mistake(table.span().as_ref(), format!("a sealing key has no {key}"), fix);
         }
     }
     let bytes = secret.and_then(|secret| {
         let bytes = hex(secret.trim_ascii());
         if bytes.is_none() {
-            let what = "the sealing key is not written in hexadecimal digits";
-            table.page.mistake(table.span_of("secret").as_ref(), what, "make one with openssl rand -hex 32");
+            let what = "the sealing key is not in hexadecimal digits";
+            table.document.mistake(
+                table.span_of("secret").as_ref(),
+                what,
+                "make one with openssl rand -hex 32",
+            );
         }
         bytes
     });

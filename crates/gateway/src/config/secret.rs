@@ -1,42 +1,35 @@
-//! Secrets, which stand elsewhere.
-//!
-//! What lives here: from `env:NAME` or `file:PATH` to what stands there. What must never: a secret in the file itself, or a
-//! letter of one in a message.
+//! Secrets, read from `env:NAME` or `file:PATH`. No part of a secret is in the file or in a message.
 
 use super::table::{Span, Table};
 use std::path::PathBuf;
 
 impl Table<'_, '_> {
-    /// The secret that `key` refers to, without the line's end behind it.
+    /// The secret that `key` refers to, without a trailing newline.
     pub(super) fn secret(&self, key: &'static str) -> Option<Vec<u8>> {
         let (text, span) = self.text(key)?;
         self.secret_at(key, text, &span)
     }
 
-    /// The secret that `text` refers to, which stands at `span` under `key`.
+    /// The secret that `text` refers to, which is the value of `key` at `span`.
     pub(super) fn secret_at(&self, key: &str, text: &str, span: &Span) -> Option<Vec<u8>> {
         let at = Some(span);
         let found = if let Some(name) = text.strip_prefix("env:") {
-            let found = (self.page.environment)(name).filter(|value| !value.is_empty());
+            let found = (self.document.environment)(name).filter(|value| !value.is_empty());
             if found.is_none() {
-                let what = format!("the environment variable {name}, which holds `{key}`, is not set");
-                self.page.mistake(at, what, format!("set {name} for the process, or write file:PATH"));
+                let what = format!("the environment variable {name}, named by `{key}`, is not set");
+                self.document.mistake(at, what, format!("set {name} for the process, or write file:PATH"));
             }
             found.map(std::ffi::OsString::into_encoded_bytes)
         } else if let Some(path) = text.strip_prefix("file:") {
             let read = std::fs::read(path).map_err(|error| {
-                let what = format!("{path}, which holds `{key}`, cannot be read: {error}");
-                self.page.mistake(at, what, "put the file there, readable for this process");
+                let what = format!("{path}, named by `{key}`, cannot be read: {error}");
+                self.document.mistake(at, what, "create the file, readable for this process");
             });
             read.ok()
         } else {
-            // What stands there may be the secret itself.
-            let what = format!("`{key}` does not say where the secret is");
-            self.page.mistake(
-                at,
-                what,
-                "write env:NAME or file:PATH; a secret does not belong into this file",
-            );
+            // The value may be the secret itself.
+            let what = format!("`{key}` must not contain the secret itself");
+            self.document.mistake(at, what, "write env:NAME or file:PATH");
             None
         };
         let mut found = found?;
@@ -49,12 +42,12 @@ impl Table<'_, '_> {
         Some(found)
     }
 
-    /// What the file holds that `key` names, and where it is.
+    /// The content and the path of the file that `key` names.
     pub(super) fn file(&self, key: &'static str) -> Option<(PathBuf, Vec<u8>)> {
         let (path, span) = self.text(key)?;
         let read = std::fs::read(path).map_err(|error| {
-            let what = format!("{path}, which `{key}` names, cannot be read: {error}");
-            self.page.mistake(Some(&span), what, "put the file there, readable for this process");
+            let what = format!("{path}, named by `{key}`, cannot be read: {error}");
+            self.document.mistake(Some(&span), what, "create the file, readable for this process");
         });
         Some((path.into(), read.ok()?))
     }

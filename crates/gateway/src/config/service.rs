@@ -1,7 +1,5 @@
-//! `[listen]`, `[upstream]`, `[log]`: the process and what it stands between.
-//!
-//! What lives here: from these tables to the options of each part. What must never: a file that is found missing only once the
-//! first client comes.
+//! `[listen]`, `[upstream]`, `[log]`. Missing files are reported when the configuration is read, not when the first
+//! client connects.
 
 use super::table::Table;
 use crate::forward::Host;
@@ -37,31 +35,31 @@ fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
     table.parsed("address", crate::cli::address::parse)
 }
 
-/// Which certificates clients are asked for, if any.
+/// Which client certificates the listener asks for, if any.
 fn clients(table: &Table<'_, '_>) -> Option<listen::Clients> {
     let is_required = table.choice("client_certs", &[("required", true), ("optional", false)]);
     let authorities = table.file("client_ca");
     if !table.has("client_ca") && table.has("client_certs") {
-        let what = "`client_certs` is about certificates that the authorities of `client_ca` vouch for, and there are none";
-        let mend = "write client_ca, the path of their certificates, or take client_certs out";
-        table.page.mistake(table.span_of("client_certs").as_ref(), what, mend);
+        let what = "`client_certs` needs `client_ca`, which is not set";
+        let fix = "write client_ca, the path of a PEM file, or remove client_certs";
+        table.document.mistake(table.span_of("client_certs").as_ref(), what, fix);
     }
     let clients = listen::Clients { authorities: authorities?.0, is_required: is_required.unwrap_or(true) };
-    // The listener reads the file again; what is wrong with it is told here, where it has a line.
+    // The listener reads the file again; mistakes are reported here because here they have a line.
     if let Err(error) = clients.check() {
-        let mend = "write the path of a PEM file with the authorities' certificates";
-        table.page.mistake(table.span_of("client_ca").as_ref(), error.to_string(), mend);
+        let fix = "write the path of a PEM file with the authorities' certificates";
+        table.document.mistake(table.span_of("client_ca").as_ref(), error.to_string(), fix);
     }
     Some(clients)
 }
 
-/// Certificates are shown by TLS, whether the file or a flag sets it up.
+/// Client certificates need TLS, whether the file or a flag configures it.
 pub(super) fn check_clients(table: &Table<'_, '_>, options: &listen::Options) {
     let is_plain = options.tls.is_none() && !table.has("tls_cert") && !table.has("tls_key");
     if options.clients.is_some() && is_plain {
-        let what = "clients are asked for certificates, which they can show by TLS only";
-        let mend = "write tls_cert and tls_key too, or take client_ca out";
-        table.page.mistake(table.span_of("client_ca").as_ref(), what, mend);
+        let what = "client certificates need TLS, which is not set";
+        let fix = "write tls_cert and tls_key too, or remove client_ca";
+        table.document.mistake(table.span_of("client_ca").as_ref(), what, fix);
     }
 }
 
@@ -73,33 +71,35 @@ pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
         _ => None,
     };
     if let Some(lone) = lone {
-        let what = format!("`{lone}` stands alone: TLS needs a certificate and its key");
-        table.page.mistake(table.span_of(lone).as_ref(), what, "write both tls_cert and tls_key, or neither");
+        let what = format!("only `{lone}` is set: TLS needs a certificate and its key");
+        table.document.mistake(
+            table.span_of(lone).as_ref(),
+            what,
+            "write both tls_cert and tls_key, or neither",
+        );
     }
     let tls = listen::Tls { certificates: certificates?.0, key: key?.0 };
-    // The listener reads the files again; what is wrong with them is told here, where it has a line.
+    // The listener reads the files again; mistakes are reported here because here they have a line.
     if let Err(error) = tls.check() {
-        let (key, mend) = match &error {
+        let (key, fix) = match &error {
             listen::Error::OtherKey { .. } => {
-                ("tls_key", "write the path of the key that the certificate was made for")
+                ("tls_key", "write the path of the key that belongs to the certificate")
             }
             listen::Error::NoKey(_) => ("tls_key", "write the path of a PEM file with the private key"),
             listen::Error::Damaged(file, _) if *file == tls.key => {
-                ("tls_key", "write the path of a PEM file with the private key, which is not encrypted")
+                ("tls_key", "write the path of a PEM file with the private key, not encrypted")
             }
-            _ => {
-                ("tls_cert", "write the path of a PEM file with the certificate and those that vouch for it")
-            }
+            _ => ("tls_cert", "write the path of a PEM file with the certificate and its chain"),
         };
-        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), mend);
+        table.document.mistake(table.span_of(key).as_ref(), error.to_string(), fix);
     }
     Some(tls)
 }
 
-/// Where the upstream is, if that is said, and how it is reached.
+/// The upstream's URL, if it is set, and how it is reached.
 pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Options, Host) {
     let target = table.parsed("url", |text| {
-        Target::parse(text).map_err(|error| format!("{error}: write such as \"http://127.0.0.1:3000\""))
+        Target::parse(text).map_err(|error| format!("{error}: write one like \"http://127.0.0.1:3000\""))
     });
     let mut options = upstream::Options::default();
     options.connect_timeout = table.limit("connect_timeout").unwrap_or(options.connect_timeout);
@@ -114,7 +114,7 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
     if let Some((_, pem)) = table.file("ca") {
         match upstream::Tls::only(&pem) {
             Ok(tls) => options.tls = tls,
-            Err(error) => table.page.mistake(
+            Err(error) => table.document.mistake(
                 table.span_of("ca").as_ref(),
                 error.to_string(),
                 "write the path of a PEM file with the authorities' certificates",
@@ -131,8 +131,8 @@ pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
         let network = text.parse::<Network>().map_err(|error| error.to_string())?;
         if network.is_too_wide() {
             return Err(format!(
-                "{network} is wider than any private network: clients in it could say that they come from anywhere. Name the \
-                 proxies' own addresses"
+                "{network} is wider than any private network, and clients in it could claim any address. \
+                    Write the proxies' own addresses"
             ));
         }
         Ok(network)
@@ -140,7 +140,7 @@ pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
     networks.unwrap_or_default()
 }
 
-/// How log lines look, which are written, and whether every request has one.
+/// The format of log lines, the log level, and whether every request is logged.
 pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level, bool) {
     let form = table.choice("form", &[("text", Form::Text), ("json", Form::Json)]);
     let levels =

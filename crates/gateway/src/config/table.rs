@@ -1,10 +1,7 @@
-//! Tables of a file, read key by key.
-//!
-//! What lives here: a table that remembers which keys it was asked for, so that whatever else stands in it is a mistake. What
-//! must never: a value that is passed over in silence, or an end at the first mistake.
+//! Tables of a file, read key by key. A key that nobody asked for is a mistake, and all mistakes are collected.
 
 use super::Environment;
-use super::mistake::{Mistake, Place, parted};
+use super::mistake::{Mistake, Position, split_fix};
 use super::nearest::nearest;
 use crate::cli::{size, span};
 use semel::quota::Rate;
@@ -18,40 +15,40 @@ use toml::de::{DeTable, DeValue};
 pub(super) type Span = Range<usize>;
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The top of a file, as messages name it.
+/// The top level of a file, in messages.
 pub(super) const TOP: &str = "the top level of the file";
 
-/// A file as it is read, and what was found wrong with it so far.
-pub(super) struct Page<'i> {
+/// A file that is being read, and its mistakes so far.
+pub(super) struct Document<'i> {
     text: &'i str,
     pub(super) environment: &'i Environment<'i>,
     mistakes: RefCell<Vec<Mistake>>,
     /// Which keys each kind of table was asked for.
     known: RefCell<BTreeMap<&'static str, BTreeSet<&'static str>>>,
     /// Keys that nobody asked for.
-    strangers: RefCell<Vec<(&'static str, String, Span)>>,
+    unknown_keys: RefCell<Vec<(&'static str, String, Span)>>,
 }
 
-impl<'i> Page<'i> {
+impl<'i> Document<'i> {
     pub(super) fn new(text: &'i str, environment: &'i Environment<'i>) -> Self {
         Self {
             text,
             environment,
             mistakes: RefCell::default(),
             known: RefCell::default(),
-            strangers: RefCell::default(),
+            unknown_keys: RefCell::default(),
         }
     }
 
-    pub(super) fn mistake(&self, span: Option<&Span>, what: impl Into<String>, mend: impl Into<String>) {
-        let at = span.map(|span| Place::of(self.text, span));
-        self.mistakes.borrow_mut().push(Mistake { at, what: what.into(), mend: mend.into() });
+    pub(super) fn mistake(&self, span: Option<&Span>, what: impl Into<String>, fix: impl Into<String>) {
+        let at = span.map(|span| Position::of(self.text, span));
+        self.mistakes.borrow_mut().push(Mistake { at, what: what.into(), fix: fix.into() });
     }
 
-    /// A mistake in the words of whoever found it.
-    pub(super) fn told(&self, span: Option<&Span>, told: &str) {
-        let (what, mend) = parted(told);
-        self.mistake(span, what, mend);
+    /// Reports an error whose text ends with its fix.
+    pub(super) fn error(&self, span: Option<&Span>, error: &str) {
+        let (what, fix) = split_fix(error);
+        self.mistake(span, what, fix);
     }
 
     /// Which keys each kind of table has.
@@ -60,19 +57,19 @@ impl<'i> Page<'i> {
         self.known.borrow().clone()
     }
 
-    /// Everything that is wrong, in the order of the file.
+    /// All mistakes, in the order of the file.
     pub(super) fn end(self) -> Vec<Mistake> {
         let known = self.known.borrow();
-        for (label, key, span) in self.strangers.take() {
+        for (label, key, span) in self.unknown_keys.take() {
             let here = known.get(label).into_iter().flatten().copied();
             let elsewhere =
                 known.iter().find(|(_, keys)| keys.contains(key.as_str())).map(|(label, _)| *label);
-            let mend = match (nearest(&key, here), elsewhere) {
+            let fix = match (nearest(&key, here), elsewhere) {
                 (_, Some(elsewhere)) => format!("put it under {elsewhere}"),
                 (Some(meant), None) => format!("write `{meant}`"),
-                (None, None) => "take it out; `semel config default` shows every key".to_owned(),
+                (None, None) => "remove it; `semel config default` shows every key".to_owned(),
             };
-            self.mistake(Some(&span), format!("unknown key `{key}` in {label}"), mend);
+            self.mistake(Some(&span), format!("unknown key `{key}` in {label}"), fix);
         }
         let mut mistakes = self.mistakes.take();
         mistakes.sort_by_key(|mistake| mistake.at);
@@ -80,7 +77,7 @@ impl<'i> Page<'i> {
     }
 }
 
-/// What a value is, in words.
+/// The type of a value, in words.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value.type_str() {
         "integer" => "a whole number",
@@ -95,29 +92,29 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 
 /// One table.
 pub(super) struct Table<'p, 'i> {
-    pub(super) page: &'p Page<'i>,
+    pub(super) document: &'p Document<'i>,
     label: &'static str,
     at: Option<Span>,
     entries: Option<&'p DeTable<'i>>,
 }
 
 impl<'p, 'i> Table<'p, 'i> {
-    pub(super) fn top(page: &'p Page<'i>, entries: &'p DeTable<'i>) -> Self {
-        Self { page, label: TOP, at: None, entries: Some(entries) }
+    pub(super) fn top(document: &'p Document<'i>, entries: &'p DeTable<'i>) -> Self {
+        Self { document, label: TOP, at: None, entries: Some(entries) }
     }
 
-    /// What stands under `key`, which is known from now on.
+    /// The value of `key`, which is a known key from now on.
     pub(super) fn value(&self, key: &'static str) -> Option<&'p Value<'i>> {
-        self.page.known.borrow_mut().entry(self.label).or_default().insert(key);
+        self.document.known.borrow_mut().entry(self.label).or_default().insert(key);
         self.entries?.get(key)
     }
 
-    /// Where `key` stands, if it does.
+    /// The position of `key`, if it is set.
     pub(super) fn span_of(&self, key: &str) -> Option<Span> {
         self.entries?.get_key_value(key).map(|(key, _)| key.span())
     }
 
-    /// Where the table begins, as well as can be told.
+    /// The position of the table, as far as it is known.
     pub(super) fn span(&self) -> Option<Span> {
         self.at.clone()
     }
@@ -126,29 +123,30 @@ impl<'p, 'i> Table<'p, 'i> {
         self.entries.is_some_and(|entries| entries.contains_key(key))
     }
 
-    /// Whatever nobody asked for is a mistake.
+    /// Keys that nobody asked for are mistakes.
     pub(super) fn end(self) {
-        let known = self.page.known.borrow();
+        let known = self.document.known.borrow();
         let known = known.get(self.label);
         for (key, _) in self.entries.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !known.is_some_and(|known| known.contains(name)) {
-                self.page.strangers.borrow_mut().push((self.label, name.to_owned(), key.span()));
+                self.document.unknown_keys.borrow_mut().push((self.label, name.to_owned(), key.span()));
             }
         }
     }
 
-    /// The value is of another type than `wanted`. Only `true` and `false` are repeated: a number may be a secret.
+    /// Reports a value that is not of the type `wanted`. Only `true` and `false` are repeated: a number may be a
+    /// secret.
     pub(super) fn wrong(&self, key: &str, value: &Value<'_>, wanted: &str) {
         let found = match value.get_ref() {
             DeValue::Boolean(is) => format!("`{is}`"),
             other => kind(other).to_owned(),
         };
         let what = format!("`{key}`: expected {wanted}, found {found}");
-        self.page.mistake(Some(&value.span()), what, format!("write {wanted}"));
+        self.document.mistake(Some(&value.span()), what, format!("write {wanted}"));
     }
 
-    /// A number without its unit, where a text with one is wanted; `suggest` makes that of the digits.
+    /// Reports a number without a unit; `suggest` turns its digits into a correct value.
     fn without_unit(&self, key: &str, value: &Value<'_>, wanted: &str, suggest: impl Fn(&str) -> String) {
         let number = value.get_ref().as_integer().filter(|number| number.radix() == 10);
         let Some(digits) = number.map(toml::de::DeInteger::as_str) else {
@@ -156,10 +154,10 @@ impl<'p, 'i> Table<'p, 'i> {
             return self.wrong(key, value, &format!("{wanted} such as {example}"));
         };
         let what = format!("`{key}`: expected {wanted}, found `{digits}`");
-        self.page.mistake(Some(&value.span()), what, format!("write {}", suggest(digits)));
+        self.document.mistake(Some(&value.span()), what, format!("write {}", suggest(digits)));
     }
 
-    /// So many within so much time.
+    /// A number per duration.
     pub(super) fn rate(&self, key: &'static str) -> Option<Rate> {
         let value = self.value(key)?;
         if value.get_ref().as_str().is_none() {
@@ -184,7 +182,7 @@ impl<'p, 'i> Table<'p, 'i> {
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         let (text, span) = self.text(key)?;
-        parse(text).map_err(|told| self.page.told(Some(&span), &told)).ok()
+        parse(text).map_err(|error| self.document.error(Some(&span), &error)).ok()
     }
 
     pub(super) fn duration(&self, key: &'static str) -> Option<Duration> {
@@ -196,12 +194,12 @@ impl<'p, 'i> Table<'p, 'i> {
         self.parsed(key, span::parse)
     }
 
-    /// A span that must not be zero.
+    /// A duration that must not be zero.
     pub(super) fn limit(&self, key: &'static str) -> Option<Duration> {
         let limit = self.duration(key)?;
         if limit.is_zero() {
-            let what = format!("`{key}` is zero: nothing could be done within it");
-            self.page.mistake(self.span_of(key).as_ref(), what, "write a longer duration");
+            let what = format!("`{key}` must not be zero");
+            self.document.mistake(self.span_of(key).as_ref(), what, "write a longer duration");
             return None;
         }
         Some(limit)
@@ -225,7 +223,7 @@ impl<'p, 'i> Table<'p, 'i> {
         is
     }
 
-    /// A whole number from `least` on.
+    /// A whole number of at least `least`.
     pub(super) fn count<T: TryFrom<u64>>(&self, key: &'static str, least: u64) -> Option<T> {
         let value = self.value(key)?;
         let Some(number) = value.get_ref().as_integer() else {
@@ -236,7 +234,11 @@ impl<'p, 'i> Table<'p, 'i> {
         let fit = number.filter(|number| *number >= least).and_then(|number| T::try_from(number).ok());
         if fit.is_none() {
             let what = format!("`{key}` is out of range");
-            self.page.mistake(Some(&value.span()), what, format!("write a whole number from {least} on"));
+            self.document.mistake(
+                Some(&value.span()),
+                what,
+                format!("write a whole number of {least} or more"),
+            );
         }
         fit
     }
@@ -264,7 +266,7 @@ impl<'p, 'i> Table<'p, 'i> {
         Some(list.iter().collect())
     }
 
-    /// The texts of a list, each with its place.
+    /// The strings of a list, each with its position.
     pub(super) fn texts(&self, key: &'static str) -> Option<Vec<(&'p str, Span)>> {
         let list = self.list(key)?;
         let text = |value: &&'p Value<'i>| {
@@ -277,18 +279,19 @@ impl<'p, 'i> Table<'p, 'i> {
         Some(list.iter().filter_map(text).collect())
     }
 
-    /// The texts of a list, each read by `parse`.
+    /// The strings of a list, each read by `parse`.
     pub(super) fn parsed_list<T>(
         &self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let read =
-            |(text, span): &(&str, Span)| parse(text).map_err(|told| self.page.told(Some(span), &told)).ok();
+        let read = |(text, span): &(&str, Span)| {
+            parse(text).map_err(|error| self.document.error(Some(span), &error)).ok()
+        };
         Some(self.texts(key)?.iter().filter_map(read).collect())
     }
 
-    /// A table below this one; an empty one where there is none.
+    /// A table in this one; an empty one if it is missing.
     pub(super) fn table(&self, key: &'static str, label: &'static str) -> Table<'p, 'i> {
         let value = self.value(key);
         let entries = value.and_then(|value| {
@@ -298,10 +301,10 @@ impl<'p, 'i> Table<'p, 'i> {
             }
             table
         });
-        Table { page: self.page, label, at: self.span_of(key), entries }
+        Table { document: self.document, label, at: self.span_of(key), entries }
     }
 
-    /// A list of tables below this one.
+    /// A list of tables in this one.
     pub(super) fn tables(&self, key: &'static str, label: &'static str) -> Vec<Table<'p, 'i>> {
         let Some(list) = self.list(key) else { return Vec::new() };
         let table = |value: &&'p Value<'i>| {
@@ -310,7 +313,7 @@ impl<'p, 'i> Table<'p, 'i> {
                 self.wrong(key, value, &format!("tables, {label}"));
             }
             entries.map(|entries| Table {
-                page: self.page,
+                document: self.document,
                 label,
                 at: Some(value.span()),
                 entries: Some(entries),

@@ -1,7 +1,5 @@
-//! `[defaults]` and what an `[[operation]]` has in common with it.
-//!
-//! What lives here: from a table to choices, and from choices to terms that can be kept. What must never: a mistake told once
-//! for every operation that inherits it.
+//! `[defaults]`, and the keys that `[[operation]]` shares with it. A mistake in `[defaults]` is reported once, not for
+//! every operation that inherits it.
 
 use super::patch::{Keep, Mistake, Patch};
 use super::records::Sealing;
@@ -17,7 +15,7 @@ use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, Ter
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// What a table says.
+/// The terms that a table sets.
 pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
     use KeyRule::{Off, Optional, Required};
     Patch {
@@ -72,7 +70,7 @@ pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
 }
 
 fn pointer_told(error: &semel::core::fingerprint::SelectionError) -> String {
-    format!("{error}. Write a place of the body, such as \"/client/sent_at\"")
+    format!("{error}. Write a JSON pointer into the body, such as \"/client/sent_at\"")
 }
 
 fn methods(table: &Table<'_, '_>) -> Option<Vec<Method>> {
@@ -84,25 +82,23 @@ fn methods(table: &Table<'_, '_>) -> Option<Vec<Method>> {
     }
     if methods.is_empty() && table.list("methods").is_some_and(|list| list.is_empty()) {
         let at = table.span_of("methods");
-        table.page.mistake(
+        table.document.mistake(
             at.as_ref(),
-            "without methods nothing comes under these terms",
+            "`methods` is empty, so these terms apply to no request",
             "name the methods, or write key = \"off\" to protect nothing",
         );
     }
     Some(methods)
 }
 
-/// A method that requests can have, in the form in which it is compared.
+/// A method, in the form in which it is compared.
 fn method(text: &str) -> Result<Method, String> {
     let other =
-        || format!("`{text}` is not a method that can be protected: write such as \"POST\" or \"DELETE\"");
+        || format!("`{text}` is not a method that can be protected: write one like \"POST\" or \"DELETE\"");
     let method = Method::from_bytes(text.as_bytes()).map_err(|_| other())?;
     match check_method(&method) {
         Ok(method) if method != Method::CONNECT => Ok(method),
-        Err(TermsError::Method { meant, .. }) => {
-            Err(format!("no request would come under `{text}`, which is not a method: write \"{meant}\""))
-        }
+        Err(TermsError::Method { meant, .. }) => Err(format!("`{text}` is not a method: write \"{meant}\"")),
         _ => Err(other()),
     }
 }
@@ -113,8 +109,7 @@ fn class(table: &Table<'_, '_>) -> Option<Class> {
         "downstream" => Ok(Class::Downstream),
         "local" => {
             Err("class local is for effects that commit in the same transaction as their record, which a \
-                        gateway cannot join: write \"external\", or \"downstream\" where the service itself \
-                        recognises repeats"
+                gateway cannot join: write \"external\", or \"downstream\" if the service itself recognises repeats"
                 .to_owned())
         }
         other => Err(format!("`class` cannot be \"{other}\": write \"external\" or \"downstream\"")),
@@ -123,22 +118,24 @@ fn class(table: &Table<'_, '_>) -> Option<Class> {
 
 fn header(text: &str) -> Result<HeaderName, String> {
     let lower = text.to_ascii_lowercase();
-    lower.parse().map_err(|_| format!("`{text}` is no header: write a header's name"))
+    lower.parse().map_err(|_| format!("`{text}` is not a header name: write one such as \"x-user\""))
 }
 
-/// One place that a key can come from.
+/// One source of keys.
 fn source(text: &str) -> Result<KeySource, String> {
     match text.split_once(':') {
         Some(("header", name)) => header(name).map(KeySource::Header),
         Some(("json", pointer)) => match Pointer::parse(pointer) {
             Ok(found) => Ok(KeySource::Pointer(found)),
             Err(error) => Err(format!(
-                "`{pointer}` is no JSON pointer: {error}. Write a place of the body, such as \"json:/event_id\""
+                "`{pointer}` is not a JSON pointer: {error}. Write a JSON pointer into the body, such as \
+                    \"json:/event_id\""
             )),
         },
         None if text == "fingerprint" => Ok(KeySource::Fingerprint),
         _ => Err(format!(
-            "no key can come from `{text}`: write \"header:NAME\", \"json:/POINTER\" or \"fingerprint\", or a list of these"
+            "unknown source of keys `{text}`: write \"header:NAME\", \"json:/POINTER\" or \"fingerprint\", \
+                or a list of these"
         )),
     }
 }
@@ -158,8 +155,8 @@ fn mismatch_status(table: &Table<'_, '_>) -> Option<MismatchStatus> {
         409 => Some(MismatchStatus::Conflict),
         _ => {
             let at = table.span_of("mismatch_status");
-            let what = format!("a key of another payload cannot be refused with {status}");
-            table.page.mistake(at.as_ref(), what, "write 422 or 409");
+            let what = format!("`{status}` is not a status for a key that was used for another payload");
+            table.document.mistake(at.as_ref(), what, "write 422 or 409");
             None
         }
     }
@@ -184,9 +181,9 @@ fn not_applied_statuses(table: &Table<'_, '_>) -> Option<Vec<Status>> {
         match read {
             Some(status) if is_success(status) => not_a_failure(table, &value.span(), status),
             Some(status) => found.push(status),
-            None => table.page.mistake(
+            None => table.document.mistake(
                 Some(&value.span()),
-                "that is no status that an answer can have",
+                "this status cannot be set here",
                 "write a number from 400 to 599, or \"grpc:7\" for a gRPC status",
             ),
         }
@@ -203,8 +200,12 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
     let mut found = Vec::new();
     for (code, meaning) in entries {
         let Some(status) = status(code.get_ref()) else {
-            let what = format!("`{}` is no status that an answer can have", code.get_ref());
-            table.page.mistake(Some(&code.span()), what, "write 200 to 599, or \"grpc:7\" for a gRPC status");
+            let what = format!("`{}` is not a status of a response", code.get_ref());
+            table.document.mistake(
+                Some(&code.span()),
+                what,
+                "write 200 to 599, or \"grpc:7\" for a gRPC status",
+            );
             continue;
         };
         let meant = match meaning.get_ref().as_str() {
@@ -213,9 +214,9 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
             Some("not-applied") => Meaning::NotApplied,
             Some("unknown") => Meaning::InDoubt,
             _ => {
-                let what = format!("that is not what a {} can mean", code.get_ref());
-                let mend = "write \"applied\", \"failed\", \"not-applied\" or \"unknown\"";
-                table.page.mistake(Some(&meaning.span()), what, mend);
+                let what = format!("status {} cannot mean this", code.get_ref());
+                let fix = "write \"applied\", \"failed\", \"not-applied\" or \"unknown\"";
+                table.document.mistake(Some(&meaning.span()), what, fix);
                 continue;
             }
         };
@@ -228,7 +229,7 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
     Some(found)
 }
 
-/// Tells that a success cannot mean that nothing took effect.
+/// Reports a success status that is configured to mean that nothing took effect.
 fn not_a_failure(table: &Table<'_, '_>, at: &Span, status: Status) {
     let code = match status {
         Status::Http(code) => format!("a {code}"),
@@ -236,65 +237,68 @@ fn not_a_failure(table: &Table<'_, '_>, at: &Span, status: Status) {
         Status::Value => "a value".to_owned(),
     };
     let what =
-        format!("{code} is a success, and cannot say that nothing took effect: every retry would run again");
-    let mend =
-        "name errors only; a service that did nothing can say so with Idempotency-Outcome: not-applied";
-    table.page.mistake(Some(at), what, mend);
+        format!("{code} is a success and cannot mean that nothing took effect: every retry would run again");
+    let fix = "name errors only; a service that did nothing can say so with Idempotency-Outcome: not-applied";
+    table.document.mistake(Some(at), what, fix);
 }
 
-/// Whose mistake it is where these keys do not go together.
-pub(super) struct Blame<'t, 'p, 'i> {
+/// Reports keys that do not fit together.
+pub(super) struct MistakeReporter<'t, 'p, 'i> {
     pub(super) table: &'t Table<'p, 'i>,
-    /// What flags say over this table. Only the defaults have some; and nobody else answers for what stands nowhere.
+    /// Flags that override this table. Only the defaults have some.
     pub(super) flags: Option<&'t Patch>,
-    /// What there is to seal with.
+    /// The sealing keys.
     pub(super) sealing: &'t Sealing,
-    /// By how much clocks may differ.
+    /// How far clocks may differ.
     pub(super) skew: Duration,
 }
 
-impl Blame<'_, '_, '_> {
-    /// Tells it, if it is this table's to mend.
-    fn told(&self, keys: &[&str], what: &str, mend: &str) {
+impl MistakeReporter<'_, '_, '_> {
+    /// Reports a mistake, if it can be fixed in this table.
+    fn report(&self, keys: &[&str], what: &str, fix: &str) {
         let by_flag = self.flags.and_then(|flags| keys.iter().find(|key| flags.has(key)));
         if let Some(key) = by_flag {
             let flag = key.replace('_', "-");
-            self.table.page.mistake(None, what, format!("{mend} (--{flag} was given)"));
+            self.table.document.mistake(None, what, format!("{fix} (--{flag} was given)"));
             return;
         }
         let at: Option<Span> = keys.iter().find_map(|key| self.table.span_of(key));
         if at.is_some() || self.flags.is_some() {
-            self.table.page.mistake(at.as_ref(), what, mend);
+            self.table.document.mistake(at.as_ref(), what, fix);
         }
     }
 
-    /// The terms that `patch` makes, and everything that is wrong with them.
+    /// The terms of `patch`. Reports everything that is wrong with them.
     pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
-        let tell = |(keys, told): Mistake| self.told(keys, &told, "change one of them");
+        let tell = |(keys, report): Mistake| self.report(keys, &report, "change one of them");
         let mut policy = patch.policy(deadline).map_err(tell).ok()?;
-        // The engine adds it to every record's terms; checked here with it, they are fit there.
+        // The engine adds the skew to every record's terms, so the check includes it.
         policy.skew = self.skew;
         self.check_horizon(patch, policy.ttl);
         let mut terms = patch.terms(name, self.check_policy(policy)).map_err(tell).ok()?;
         self.seal(&mut terms);
         match terms.check() {
             Err(error @ TermsError::KeyHeader) => {
-                self.told(&["key_from"], &error.to_string(), "take the header that clients send");
+                self.report(&["key_from"], &error.to_string(), "name the header that clients send");
             }
             Err(error @ TermsError::Composite) => {
-                self.told(&["key_from"], &error.to_string(), "name 2 to 16 places, or one without brackets");
+                self.report(
+                    &["key_from"],
+                    &error.to_string(),
+                    "name 2 to 16 sources, or one without brackets",
+                );
             }
             _ => {}
         }
         Some(terms)
     }
 
-    /// Has the outcomes of these terms sealed, or not, as `[sealing]` has it; and tells where they are to be and cannot.
+    /// Seals the outcomes of these terms, or not, as `[sealing]` says. Reports terms that cannot be sealed.
     fn seal(&self, terms: &mut Terms) {
         if terms.seal == Seal::Required {
             if !self.sealing.has_keys {
-                let what = "answers are to be kept sealed, and [sealing] has no key: nobody could seal them";
-                self.told(&["kept"], what, "write a [[sealing.key]], or kept = \"whole\"");
+                let what = "kept = \"sealed\" needs a key, but [sealing] has none";
+                self.report(&["kept"], what, "write a [[sealing.key]], or kept = \"whole\"");
             }
         } else if self.sealing.is_by_choice {
             terms.seal = Seal::Off;
@@ -306,14 +310,15 @@ impl Blame<'_, '_, '_> {
         if ttl < horizon {
             let (kept, retried) = (crate::cli::span::text(ttl), crate::cli::span::text(horizon));
             let what = format!(
-                "the ttl of {kept} is shorter than the retry_horizon: a client that still retries after {kept} would \
-                 find its outcome gone"
+                "the ttl of {kept} is shorter than the retry_horizon: a client that retries after {kept} \
+                    would not get its outcome"
             );
-            self.told(&["ttl", "retry_horizon"], &what, &format!("make ttl {retried} or longer"));
+            self.report(&["ttl", "retry_horizon"], &what, &format!("make ttl {retried} or longer"));
         }
     }
 
-    /// The policy of these settings. They tell their first fault only; each is told, and mended to see the next.
+    /// The policy of these settings. A check returns only its first error; each is reported and corrected, to find the
+    /// next one.
     fn check_policy(&self, mut policy: PolicySettings) -> Policy {
         loop {
             let error = match Policy::try_from(policy.clone()) {
@@ -321,7 +326,7 @@ impl Blame<'_, '_, '_> {
                 Err(error) => error,
             };
             let long = policy.lease.saturating_add(policy.work_deadline).saturating_mul(2);
-            let (keys, mend): (&[&str], _) = match error {
+            let (keys, fix): (&[&str], _) = match error {
                 PolicyError::NoLease => {
                     policy.lease = Duration::from_secs(1);
                     (&["lease"], "write a lease such as \"30s\"")
@@ -338,22 +343,22 @@ impl Blame<'_, '_, '_> {
                     policy.dedup_window = long;
                     (
                         &["dedup_window", "class"],
-                        "write for how long the service really remembers; where that is less than an attempt may \
-                         take, the class is external",
+                        "write how long the service really remembers an ID; if that is shorter than an \
+                            attempt may take, use class external",
                     )
                 }
                 PolicyError::NoAttempts
                 | PolicyError::NoWorkDeadline
                 | PolicyError::FinerThanMilliseconds => {
-                    self.told(
+                    self.report(
                         &["attempts_max"],
                         &error.to_string(),
-                        "write a longer span, or a higher number",
+                        "write a longer duration, or a higher number",
                     );
                     return Policy::new(policy.class);
                 }
             };
-            self.told(keys, &error.to_string(), mend);
+            self.report(keys, &error.to_string(), fix);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The default file, and every kind of mistake with its place and its words.
 
+mod admin;
 mod callers;
-mod desk;
 mod hidden;
-mod keeping;
 mod matching;
 pub(crate) mod pem;
+mod storage;
 
-use super::table::{Page, Table};
+use super::table::{Document, Table};
 use super::*;
 use semel::core::policy::Class;
 use semel_http::{KeyRule, KeySource, Mode, StoreDown};
@@ -22,17 +22,17 @@ pub(super) fn parsed(text: &str) -> Config {
     read(text, &Overrides::default(), &nothing).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
 
-/// Every mistake as `line:column: what / mend`.
+/// Every mistake as `line:column: what / fix`.
 pub(super) fn mistakes(text: &str) -> Vec<String> {
     let found = read(text, &Overrides::default(), &nothing).expect_err("a mistake");
-    let place = |mistake: &Mistake| mistake.at.map(|Place { line, column }| format!("{line}:{column}: "));
+    let place = |mistake: &Mistake| mistake.at.map(|Position { line, column }| format!("{line}:{column}: "));
     found
         .iter()
-        .map(|found| format!("{}{} / {}", place(found).unwrap_or_default(), found.what, found.mend))
+        .map(|found| format!("{}{} / {}", place(found).unwrap_or_default(), found.what, found.fix))
         .collect()
 }
 
-/// The one mistake there is, which stands at `place` and says `words`.
+/// Expects exactly one mistake, at `place`, whose text contains `words`.
 #[track_caller]
 pub(super) fn one_mistake(text: &str, place: &str, words: &[&str]) {
     let found = mistakes(text);
@@ -43,7 +43,7 @@ pub(super) fn one_mistake(text: &str, place: &str, words: &[&str]) {
     }
 }
 
-/// The default file with its examples switched on.
+/// The default file with its examples uncommented.
 fn uncommented() -> String {
     let on = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|letter: char| letter == '[' || letter.is_ascii_lowercase()) => {
@@ -57,8 +57,8 @@ fn uncommented() -> String {
 #[test]
 fn the_default_file_means_what_no_file_means() {
     let mut unwritten = parsed("");
-    // All that differs: somebody has written it down.
-    unwritten.keeping.skew_is_chosen = true;
+    // The only difference: the value is written in the file.
+    unwritten.storage.skew_is_chosen = true;
     assert_eq!(format!("{:#?}", parsed(DEFAULT)), format!("{unwritten:#?}"));
 }
 
@@ -68,7 +68,7 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
     let over = Overrides { target: Some(target.clone()), ..Overrides::default() };
     let plan = read("", &over, &nothing).expect("no mistake").plan().expect("a plan");
     let mut usual = Plan::new(target);
-    // Those that follow from others: how long an attempt may take, by how much clocks differ, and how long a twin waits.
+    // Derived values: how long an attempt may take, how far clocks differ, and how long a duplicate waits.
     let following = |policy: &mut semel::core::policy::PolicySettings| {
         policy.work_deadline = Duration::from_secs(66);
         policy.skew = Duration::from_secs(5);
@@ -82,19 +82,20 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
 fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
     let text = uncommented();
     let environment: &Environment<'_> = &nothing;
-    let page = Page::new(&text, environment);
-    let (document, malformed) = DeTable::parse_recoverable(&text);
+    let document = Document::new(&text, environment);
+    let (entries, malformed) = DeTable::parse_recoverable(&text);
     assert!(malformed.is_empty(), "{malformed:#?}");
-    let top = Table::top(&page, document.get_ref());
+    let top = Table::top(&document, entries.get_ref());
     whole(&top, &Overrides::default());
     top.end();
-    let known = page.known();
-    let unknown: Vec<_> = page.end().into_iter().filter(|found| found.what.contains("unknown key")).collect();
+    let known = document.known();
+    let unknown: Vec<_> =
+        document.end().into_iter().filter(|found| found.what.contains("unknown key")).collect();
     assert!(unknown.is_empty(), "{unknown:#?}");
 
     let written = |label: &str| -> BTreeSet<String> {
         let path = label.trim_matches(['[', ']']);
-        let mut tables = vec![document.get_ref()];
+        let mut tables = vec![entries.get_ref()];
         for part in path.split('.').filter(|_| label != table::TOP) {
             let below =
                 tables.iter().filter_map(|table| table.get(part)).flat_map(|value| match value.get_ref() {
@@ -114,7 +115,7 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
             there.extend(written("[defaults]"));
         }
         if label == "[sweep]" {
-            // Where `[clock]` has its keys from; files that have them there are still read.
+            // The older keys for `[clock]`; files that have them are still read.
             there.extend(
                 written("[clock]").into_iter().filter(|key| ["skew", "steady_for"].contains(&&**key)),
             );
@@ -126,7 +127,7 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
+fn an_unknown_key_is_reported_with_a_suggestion() {
     one_mistake("[defaults]\n tll = \"1h\"\n", "2:2", &["unknown key `tll` in [defaults]", "write `ttl`"]);
     one_mistake(
         "[defalts]\n",
@@ -134,7 +135,7 @@ fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
         &["unknown key `defalts` in the top level of the file", "write `defaults`"],
     );
     one_mistake("ttl = \"1h\"\n", "1:1", &["unknown key `ttl` in", "put it under [defaults]"]);
-    one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "take it out"]);
+    one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "remove it"]);
     one_mistake("[clock]\nsettel = \"1s\"\n", "2:1", &["unknown key `settel` in [clock]", "write `settle`"]);
     one_mistake(
         "[[operation]]\npath = \"/x\"\nkey-from = \"fingerprint\"\n",
@@ -144,7 +145,7 @@ fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn a_value_of_another_kind_is_told_with_the_kind_that_is_wanted() {
+fn a_value_of_the_wrong_type_is_reported_with_the_expected_one() {
     one_mistake(
         "[defaults]\nttl = 24\n",
         "2:7",
@@ -160,7 +161,7 @@ fn a_value_of_another_kind_is_told_with_the_kind_that_is_wanted() {
         "2:11",
         &["`methods`: expected a list", "found a string"],
     );
-    one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "from 1 on"]);
+    one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "of 1 or more"]);
     one_mistake("operation = 3\n", "1:13", &["`operation`: expected a list", "found a whole number"]);
     one_mistake(
         "listen = \"127.0.0.1:80\"\n",
@@ -170,14 +171,14 @@ fn a_value_of_another_kind_is_told_with_the_kind_that_is_wanted() {
 }
 
 #[test]
-fn a_span_or_size_that_could_be_misread_is_told() {
+fn an_ambiguous_duration_or_size_is_a_mistake() {
     one_mistake(
         "[defaults]\nttl = \"24\"\n",
         "2:7",
         &["`24` is not a duration", "write a whole number with ms"],
     );
     one_mistake("[defaults]\nkept_max = \"10MB\"\n", "2:12", &["`10MB` is not a size", "KiB"]);
-    one_mistake("[upstream]\nresponse_timeout = \"0s\"\n", "2:1", &["is zero", "longer"]);
+    one_mistake("[upstream]\nresponse_timeout = \"0s\"\n", "2:1", &["must not be zero", "longer"]);
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn an_outcome_that_is_gone_before_clients_stop_retrying_is_told() {
         "3:1",
         &["the ttl of 1h is shorter than the retry_horizon", "make ttl 12h or longer"],
     );
-    // Told once, where it was written, and not for whoever inherits it.
+    // Reported once, where it was written, and not for each operation that inherits it.
     let inherited =
         "[defaults]\nretry_horizon = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\n";
     one_mistake(inherited, "2:1", &["the ttl of 1d", "make ttl 2d"]);
@@ -195,13 +196,13 @@ fn an_outcome_that_is_gone_before_clients_stop_retrying_is_told() {
 }
 
 #[test]
-fn a_route_that_no_request_reaches_is_told() {
+fn a_route_that_no_request_reaches_is_a_mistake() {
     let one = "[[operation]]\npath = \"/a/{id}\"\n";
     one_mistake(
         &format!("{one}[[operation]]\npath = \"/a/7\"\n"),
         "4:8",
         &[
-            "POST and PATCH /a/7 never comes here: `/a/{id}` above takes it",
+            "POST and PATCH /a/7 never matches this operation: `/a/{id}` above matches it first",
             "put this operation before the other",
         ],
     );
@@ -209,7 +210,7 @@ fn a_route_that_no_request_reaches_is_told() {
     one_mistake(
         &format!("{open}[[operation]]\npath = \"/b\"\n"),
         "5:8",
-        &["POST /b never comes here", "name only the methods that are left"],
+        &["POST /b never matches this operation", "name only the methods that are left"],
     );
     parsed(&format!("{open}[[operation]]\npath = \"/b\"\nmethods = [\"DELETE\"]\n"));
     parsed(&format!("[[operation]]\npath = \"/a/7\"\n{one}"));
@@ -217,31 +218,31 @@ fn a_route_that_no_request_reaches_is_told() {
 }
 
 #[test]
-fn two_operations_of_one_name_are_told() {
+fn two_operations_of_one_name_are_a_mistake() {
     let text = "[[operation]]\nname = \"pay\"\npath = \"/a\"\n[[operation]]\nname = \"pay\"\npath = \"/b\"\n";
-    one_mistake(text, "5:8", &["called `pay` already", "a name of its own"]);
+    one_mistake(text, "5:8", &["already named `pay`", "its own name"]);
     for (path, name) in [("/a", "POST /b"), ("/a/{id}", "POST /a/{id}"), ("/a", "DELETE /a")] {
         let text = format!("[[operation]]\npath = \"{path}\"\nname = \"{name}\"\n");
-        let told = [name, "is what the records of that route are called", "not a method and a path"];
+        let told = [name, "is the name of the records of that route", "not a method and a path"];
         one_mistake(&text, "3:1", &told);
     }
     let own = parsed("[[operation]]\npath = \"/a\"\nname = \"POST /a\"\n");
     assert_eq!(own.operations[0].terms.name.as_deref(), Some("POST /a"));
     let text = "[[operation]]\npath = \"/a\"\nname = \"(shadow) POST /a\"\n";
-    one_mistake(text, "3:8", &["records of shadow mode", "another name"]);
+    one_mistake(text, "3:8", &["shadow mode's records", "another name"]);
 }
 
 #[test]
-fn a_secret_that_is_not_there_is_told_and_one_in_the_file_is_not_repeated() {
+fn a_missing_secret_is_reported_and_one_in_the_file_is_not_repeated() {
     let sealing = |secret: &str| format!("[[sealing.key]]\nname = \"k\"\nsecret = \"{secret}\"\n");
     one_mistake(
         &sealing("env:SEMEL_NOWHERE"),
         "3:10",
-        &["the environment variable SEMEL_NOWHERE, which holds `secret`, is not set", "set SEMEL_NOWHERE"],
+        &["the environment variable SEMEL_NOWHERE, named by `secret`, is not set", "set SEMEL_NOWHERE"],
     );
     one_mistake(&sealing("file:/nowhere/at/all"), "3:10", &["/nowhere/at/all", "cannot be read"]);
     let inline = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-    one_mistake(&sealing(inline), "3:10", &["does not say where the secret is", "env:NAME or file:PATH"]);
+    one_mistake(&sealing(inline), "3:10", &["must not contain the secret itself", "env:NAME or file:PATH"]);
     assert!(!mistakes(&sealing(inline))[0].contains("0011"));
     one_mistake("[upstream]\nca = \"/nowhere/ca.pem\"\n", "2:6", &["/nowhere/ca.pem", "cannot be read"]);
     one_mistake(
@@ -253,7 +254,7 @@ fn a_secret_that_is_not_there_is_told_and_one_in_the_file_is_not_repeated() {
 
 #[test]
 fn a_file_that_is_named_wrongly_is_one_mistake() {
-    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone", "or neither"]);
+    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["only `tls_cert` is set", "or neither"]);
     one_mistake(
         "[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n",
         "2:12",
@@ -277,11 +278,11 @@ fn a_sealing_key_is_read_from_the_environment() {
 }
 
 #[test]
-fn settings_that_believe_the_wrong_people_are_told() {
+fn settings_that_trust_the_wrong_callers_are_mistakes() {
     one_mistake(
         "[identity]\nsources = [\"header:x-user\"]\n",
         "2:1",
-        &["`x-user` is to be believed, but from no address", "Name the addresses of the proxy"],
+        &["`x-user` identifies callers, but no address is trusted", "Name the addresses of the proxy"],
     );
     one_mistake(
         "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"0.0.0.0/0\"]\n",
@@ -291,15 +292,15 @@ fn settings_that_believe_the_wrong_people_are_told() {
     one_mistake(
         "[identity]\nsources = [\"magic\"]\n",
         "2:12",
-        &["no caller can be told by `magic`", "\"jwt\""],
+        &["unknown source of callers `magic`", "\"jwt\""],
     );
     one_mistake("[identity]\nsources = [\"jwt\"]\n", "2:1", &["no issuer is set"]);
-    one_mistake("[identity]\ntenant = \"claim:org\"\n", "2:1", &["no token is verified"]);
+    one_mistake("[identity]\ntenant = \"claim:org\"\n", "2:1", &["no tokens are verified"]);
     let issuer = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\n";
     one_mistake(
         &format!("[identity]\nsources = [\"jwt\"]\n{issuer}jwks_url = \"http://id.example/k\"\n"),
         "4:1",
-        &["can be replaced on the way", "Use https://"],
+        &["can be replaced on the network", "Use https://"],
     );
     one_mistake(
         &format!("{issuer}jwks_url = \"https://id.example/k\"\n"),
@@ -310,7 +311,7 @@ fn settings_that_believe_the_wrong_people_are_told() {
 }
 
 #[test]
-fn what_a_gateway_cannot_promise_is_told() {
+fn class_local_is_a_mistake_in_a_gateway() {
     one_mistake(
         "[defaults]\nclass = \"local\"\n",
         "2:9",
@@ -333,7 +334,7 @@ fn what_a_gateway_cannot_promise_is_told() {
     one_mistake("[defaults]\nkey_from = [\"fingerprint\"]\n", "2:1", &["2 to 16 parts"]);
     one_mistake("[defaults]\nfingerprint_headers = [\"Date\"]\n", "2:24", &["cannot be fingerprinted"]);
     one_mistake("[defaults]\nfingerprint_exclude = [\"a\"]\n", "2:24", &["is not a JSON pointer"]);
-    one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is no status"]);
+    one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is not a status"]);
     one_mistake("[defaults]\nstatuses = { 500 = \"fine\" }\n", "2:20", &["\"not-applied\""]);
     one_mistake("[defaults]\nmismatch_status = 400\n", "2:1", &["write 422 or 409"]);
     one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is not a rate", "\"100/1m\""]);
@@ -342,12 +343,12 @@ fn what_a_gateway_cannot_promise_is_told() {
     one_mistake(
         "[upstream]\nurl = \"localhost:3000\"\n",
         "2:7",
-        &["is no upstream", "http://127.0.0.1:3000"],
+        &["cannot be the upstream", "http://127.0.0.1:3000"],
     );
 }
 
 #[test]
-fn every_mistake_is_told_at_once_and_in_order() {
+fn all_mistakes_are_reported_at_once_and_in_order() {
     let text = "[defaults]\nttl = 24\nclass = \"local\"\ncolour = \"red\"\n\n[[operation]]\npath = \"/x\"\nkey = \"maybe\"\n";
     let found = mistakes(text);
     let lines: Vec<_> = found.iter().map(|found| found.split(':').next().unwrap_or_default()).collect();
@@ -389,10 +390,10 @@ fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself(
     let kept: Vec<_> = config.operations.iter().map(|operation| operation.terms.policy.ttl).collect();
     assert_eq!(config.terms.policy.ttl, Duration::from_hours(1));
     assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
-    // A flag that does not go together with the rest is told as one, without a line of the file's.
+    // A flag that does not fit is reported as a flag, without a line of the file.
     let terms = Patch { ttl: Some(Duration::from_secs(1)), ..Patch::default() };
     let found =
         read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
     assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
-    assert!(found[0].mend.contains("--ttl was given"), "{found:?}");
+    assert!(found[0].fix.contains("--ttl was given"), "{found:?}");
 }

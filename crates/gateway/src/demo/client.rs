@@ -1,7 +1,5 @@
-//! Somebody who pays: one intent, one key, and as many requests as it takes.
-//!
-//! What lives here: HTTP/1.1 over a TCP connection per request, and the ways in which clients leave before they hear. What
-//! must never: a way to the gateway that other clients do not have.
+//! A paying client: one intent, one key, any number of requests. It uses HTTP/1.1 with one TCP connection per request,
+//! and can leave before the response arrives.
 
 use crate::demo::payments::{TROUBLE, Trouble};
 use bytes::Bytes;
@@ -21,7 +19,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// How long even the patient wait. A story has to end.
+/// The longest wait for a response: the story has to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client with one intent.
@@ -35,11 +33,11 @@ pub(super) struct Client {
     sent: Arc<AtomicU32>,
 }
 
-/// What came back.
+/// What the client received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
     Answer(Answer),
-    /// The line went dead, or the client did.
+    /// The connection closed, or the client left.
     Nothing,
 }
 
@@ -52,27 +50,27 @@ pub(super) struct Answer {
 }
 
 impl Client {
-    /// A client that will send to `to`.
+    /// A client that sends to `to`.
     pub(super) fn new(customer: &'static str, amount: u64, key: String, to: SocketAddr) -> Self {
         Self { customer, amount, key, to, sent: Arc::default() }
     }
 
-    /// The one who takes over after a crash, with the key that was found. What both send is counted together.
+    /// The same client after a crash and a restart, with the key that it read back. Both count their requests together.
     pub(super) fn restarted(&self, key: String) -> Self {
         Self { customer: self.customer, amount: self.amount, key, to: self.to, sent: Arc::clone(&self.sent) }
     }
 
-    /// The requests that left so far.
+    /// The number of requests sent so far.
     pub(super) fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Asks for the charge, and listens.
+    /// Requests the charge and waits for the response.
     pub(super) async fn ask(&self, trouble: Option<Trouble>) -> Heard {
         self.ask_for(self.amount, trouble).await
     }
 
-    /// Asks for another amount than was meant, under the same key.
+    /// Requests another amount than intended, with the same key.
     pub(super) async fn ask_for(&self, amount: u64, trouble: Option<Trouble>) -> Heard {
         let answer = async {
             let mut line = Line::to(self.to).await?;
@@ -83,14 +81,14 @@ impl Client {
         answered.ok().flatten().map_or(Heard::Nothing, Heard::Answer)
     }
 
-    /// Asks for the charge and closes the connection at the moment `leave`, whatever was on its way.
+    /// Requests the charge and closes the connection as soon as `leave` is ready.
     pub(super) async fn ask_and_leave(
         &self,
         trouble: Option<Trouble>,
         leave: impl Future<Output = ()>,
     ) -> Heard {
         let asking = async {
-            // The line is closed as it is dropped.
+            // Dropping the connection closes it.
             let Some(mut line) = Line::to(self.to).await else { return };
             drop(self.send(&mut line, self.amount, trouble).await);
             std::future::pending::<()>().await;
@@ -124,8 +122,8 @@ impl Client {
     }
 }
 
-/// What `path` shows at `to`, where it shows anything.
-pub(super) async fn look(to: SocketAddr, path: &str) -> Option<Bytes> {
+/// The body of `path` at `to`, if the request succeeds.
+pub(super) async fn fetch(to: SocketAddr, path: &str) -> Option<Bytes> {
     let looked = async {
         let mut line = Line::to(to).await?;
         let request = Request::get(path).header(HOST, to.to_string()).body(Full::default()).ok()?;
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_nothing_heard_and_nothing_sent() {
+    async fn without_a_listener_nothing_is_sent() {
         let gone =
             std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
         let client = Client::new("ada", 100, fresh_key(), gone);

@@ -8,7 +8,7 @@ use semel::time::{ClockStatus, Distrust, examine_clock};
 use semel::{ClockSettings, SystemClock};
 use std::time::Duration;
 
-pub(super) async fn look(
+pub(super) async fn check(
     store: &dyn Store,
     settings: &ClockSettings,
     found: &mut Vec<Finding>,
@@ -19,22 +19,26 @@ pub(super) async fn look(
         ClockStatus::Moved { by_ms } => {
             let by = rough(Duration::from_millis(by_ms.unsigned_abs()));
             let which = if by_ms < 0 { "back" } else { "forward" };
-            format!("the clock was set {which} by {by}; gateways on this store go on by the time that it was")
+            format!("the clock was set {which} by {by}; gateways on this store continue with the time before")
         }
         ClockStatus::Untrusted(Distrust::Behind(by)) => format!(
-            "the clock is {} behind the time that gateways on this store last went by; one that starts now refuses new keys",
+            "the clock is {} behind the time that gateways on this store last used; a gateway that starts \
+                now refuses new keys",
             rough(by)
         ),
         ClockStatus::Untrusted(Distrust::Ahead(by)) => format!(
-            "the clock is {} ahead of the time that gateways on this store last went by; one that starts now refuses new keys",
+            "the clock is {} ahead of the time that gateways on this store last used; a gateway that starts \
+                now refuses new keys",
             rough(by)
         ),
         ClockStatus::Untrusted(Distrust::Unreadable) => {
-            "the time that gateways on this store last went by cannot be read; one that starts now refuses new keys".to_owned()
+            "the time that gateways on this store last used cannot be read; a gateway that starts now \
+                refuses new keys"
+                .to_owned()
         }
     };
-    let fix = "set the clock right; where it is right, semel doctor --confirm-clock --reason \"…\"";
+    let fix = "set the clock; if it is right, run semel doctor --confirm-clock --reason \"…\"";
     found.push(Finding::error("clock-not-trusted", what, fix));
-    // Gateways judge by another time than this machine's clock, or not at all.
+    // Gateways use another time than this machine's clock, or no clock at all.
     Ok(Trust::Untrusted)
 }

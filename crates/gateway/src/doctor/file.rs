@@ -5,10 +5,10 @@ use crate::stores::Url;
 use semel::core::store::{Error, Inspection, Kind, SchemaVersion, StoreSize};
 use std::path::Path;
 
-/// How many lines of damage are told.
+/// How many lines of damage are reported.
 const LINES_MAX: usize = 5;
 
-/// The store, where it can be looked at.
+/// The store, if it can be read.
 pub(super) async fn open(
     url: &Url,
     report: &mut Report,
@@ -17,8 +17,8 @@ pub(super) async fn open(
     if url.backend().is_in_process() {
         found.push(Finding::error(
             "store-not-here",
-            format!("{url} lives in the process that made it, and there is nothing to look at from here"),
-            "ask the gateway's admin address",
+            format!("{url} exists only in the process that opened it, so nothing can be checked from here"),
+            "use the gateway's admin address",
         ));
         return None;
     }
@@ -26,7 +26,7 @@ pub(super) async fn open(
         found.push(Finding::error(
             "store-missing",
             format!("{url} does not exist"),
-            "look at the path and the working directory; `semel serve` and `semel schema apply` create it",
+            "check the path and the working directory; `semel serve` and `semel schema apply` create it",
         ));
         return None;
     }
@@ -43,9 +43,9 @@ pub(super) async fn open(
                 return Some(look);
             }
             let (what, code) = match have {
-                0 => (format!("the {} has no tables of Semel's", noun(url)), "schema-missing"),
+                0 => (format!("the {} has no tables of Semel", noun(url)), "schema-missing"),
                 _ => (
-                    format!("the {} has schema {have}, and this version works with {wanted}", noun(url)),
+                    format!("the {} has schema {have}, but this version needs {wanted}", noun(url)),
                     "schema-old",
                 ),
             };
@@ -54,19 +54,19 @@ pub(super) async fn open(
         Err(error) if error.kind() == Kind::Unfit => found.push(Finding::error(
             "schema-unfit",
             error.to_string(),
-            format!("use the version that has written the {0}, or another {0}", noun(url)),
+            format!("use the version of Semel that wrote the {0}, or another {0}", noun(url)),
         )),
         Err(error) => found.push(unopened(url, &error)),
     }
     None
 }
 
-/// What people call the place of the records.
+/// What to call the store: a file or a database.
 pub(super) fn noun(url: &Url) -> &'static str {
     if url.files().is_empty() { "store" } else { "file" }
 }
 
-/// How damage is repaired.
+/// How to repair damage.
 fn restored(url: &Url) -> &'static str {
     if url.files().is_empty() {
         "stop the gateways, and restore the store from a backup of its server"
@@ -76,18 +76,19 @@ fn restored(url: &Url) -> &'static str {
 }
 
 fn unopened(url: &Url, error: &Error) -> Finding {
-    let mend = match error.kind() {
-        Kind::ReadOnly => "look as the user that the gateway runs as",
+    let fix = match error.kind() {
+        Kind::ReadOnly => "run this as the user that the gateway runs as",
         Kind::Unfit if url.files().is_empty() => {
-            "do what the message says; where the data is damaged, stop the gateways and restore the store from a backup of its server"
+            "follow the message; if the data is damaged, stop the gateways and restore the store from a \
+                backup of its server"
         }
         Kind::Unfit => restored(url),
-        _ => "look again; somebody may hold the store, or it cannot be reached",
+        _ => "try again; another process may have locked the store, or it cannot be reached",
     };
-    Finding::error("store-unreadable", format!("the store cannot be looked at: {error}"), mend)
+    Finding::error("store-unreadable", format!("the store cannot be read: {error}"), fix)
 }
 
-/// It holds other people's answers, and the hashing secret.
+/// It contains responses of others, and the hashing secret.
 #[cfg(unix)]
 fn readable_by_others(path: &Path) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt as _;
@@ -97,7 +98,7 @@ fn readable_by_others(path: &Path) -> Option<Finding> {
         Finding::warning(
             "file-open-to-others",
             format!(
-                "{path} can be used by others (mode {:03o}): it holds answers and the hashing secret",
+                "other users can access {path} (mode {:03o}); it contains responses and the hashing secret",
                 mode & 0o777
             ),
             format!("chmod 600 {path}"),
@@ -110,7 +111,7 @@ fn readable_by_others(_: &Path) -> Option<Finding> {
     None
 }
 
-/// Has all of it read.
+/// Reads all of it.
 pub(super) async fn verify(url: &Url, look: &dyn Inspection, found: &mut Vec<Finding>) -> Result<(), Error> {
     let lines = look.verify().await?;
     if lines.is_empty() {
@@ -122,13 +123,13 @@ pub(super) async fn verify(url: &Url, look: &dyn Inspection, found: &mut Vec<Fin
     } else {
         String::new()
     };
-    let (code, mend) = if url.files().is_empty() {
-        ("store-damaged", format!("{}; keys that are somebody else's are removed by hand", restored(url)))
+    let (code, fix) = if url.files().is_empty() {
+        ("store-damaged", format!("{}; remove keys of other applications by hand", restored(url)))
     } else {
-        let mend = "stop the gateways, copy the file together with its -wal, and restore it from a backup";
-        ("file-damaged", mend.to_owned())
+        let fix = "stop the gateways, copy the file together with its -wal, and restore it from a backup";
+        ("file-damaged", fix.to_owned())
     };
-    let what = format!("the {} contradicts itself: {}{more}", noun(url), told.join("; "));
-    found.push(Finding::error(code, what, mend));
+    let what = format!("the {} is inconsistent: {}{more}", noun(url), told.join("; "));
+    found.push(Finding::error(code, what, fix));
     Ok(())
 }

@@ -9,14 +9,14 @@ use serde::Serialize;
 pub enum Severity {
     /// Worth knowing.
     Notice,
-    /// Somebody should look.
+    /// Somebody should check it.
     Warning,
-    /// A promise is not kept, or will not be: somebody has to act.
+    /// A guarantee is broken, or will be: somebody has to act.
     Error,
 }
 
 impl Severity {
-    /// In a word.
+    /// In one word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Notice => "notice",
@@ -26,31 +26,32 @@ impl Severity {
     }
 }
 
-/// Something that was found.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// A short name that stays the same.
+    /// A stable code.
     pub code: &'static str,
-    /// What is wrong, and what can come of it.
+    /// What is wrong, and what can happen.
     pub what: String,
-    /// What mends it.
-    pub mend: String,
+    /// How to fix it. In JSON it has its older name.
+    #[serde(rename = "mend")]
+    pub fix: String,
 }
 
 impl Finding {
-    pub(super) fn notice(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Notice, code, what: what.into(), mend: mend.into() }
+    pub(super) fn notice(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Notice, code, what: what.into(), fix: fix.into() }
     }
 
-    pub(super) fn warning(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, code, what: what.into(), mend: mend.into() }
+    pub(super) fn warning(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, code, what: what.into(), fix: fix.into() }
     }
 
-    /// Of the worst kind.
-    pub fn error(code: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, code, what: what.into(), mend: mend.into() }
+    /// A finding of severity error.
+    pub fn error(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, code, what: what.into(), fix: fix.into() }
     }
 }
 
@@ -61,6 +62,6 @@ impl From<store::Hazard> for Finding {
             store::Severity::Unverified => Severity::Warning,
             store::Severity::Danger => Severity::Error,
         };
-        Self { severity, code: hazard.code, what: hazard.what, mend: hazard.mend }
+        Self { severity, code: hazard.code, what: hazard.what, fix: hazard.fix }
     }
 }

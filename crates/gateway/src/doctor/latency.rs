@@ -1,9 +1,6 @@
-//! How long each of the store's calls takes.
-//!
-//! What lives here: the calls, each timed a few times. What must never: a write that nobody asked for, or one to a record that is
-//! somebody's.
+//! Times each of the store's calls. It writes only on request, and only to its own record.
 
-use super::{Ask, Finding, Report};
+use super::{Finding, Options, Report};
 use crate::stores::Url;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
@@ -18,23 +15,23 @@ use std::time::Duration;
 
 /// How often each call is made.
 const SAMPLES: usize = 7;
-/// After so long, the next sample of the same call is left out.
+/// After this time, no more samples of the same call are taken.
 const ENOUGH: Duration = Duration::from_secs(2);
-/// The operation of the record that writes are measured on, and the setting.
+/// The operation of the record for measuring writes, and the setting.
 const OPERATION: &str = "(doctor)";
 const SETTING: &str = "doctor";
-/// Should this process be killed in the middle, the record is gone soon after: nothing began under it.
+/// If this process is killed, the record is removed soon after: nothing began under it.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How long a call takes.
+/// The latency of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
-    /// Which call.
+    /// The call.
     pub call: &'static str,
-    /// Half of the samples took no longer, in microseconds.
+    /// The median, in microseconds.
     pub median_us: u64,
-    /// The slowest sample, in microseconds.
+    /// The maximum, in microseconds.
     pub slowest_us: u64,
 }
 
@@ -42,7 +39,7 @@ pub struct Latency {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotMeasured {
-    /// Which calls.
+    /// The calls.
     pub calls: String,
     /// Why.
     pub why: String,
@@ -53,7 +50,7 @@ const WRITES: &str = "claim, swap, remove, set";
 pub(super) async fn measure(
     url: &Url,
     look: &dyn Store,
-    ask: &Ask,
+    ask: &Options,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) {
@@ -71,15 +68,15 @@ pub(super) async fn measure(
             report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
         }
     } else {
-        let why = "a look changes nothing; --measure-writes measures them on a record of its own".to_owned();
+        let why = "writes are measured only with --measure-writes, on a separate record".to_owned();
         report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
         return;
     }
     if let Some(first) = report.not_measured.first() {
         found.push(Finding::warning(
             "latency-unverified",
-            format!("how long {} take could not be measured: {}", first.calls, first.why),
-            "look again as a role that may write, at a server that takes writes",
+            format!("the latency of {} could not be measured: {}", first.calls, first.why),
+            "try again with a role that may write, on a server that accepts writes",
         ));
     }
 }
@@ -98,7 +95,7 @@ async fn reads(look: &dyn Store, report: &mut Report) {
     ];
     for (call, timed) in timed {
         match timed {
-            Ok(samples) => report.latency.push(told(call, samples)),
+            Ok(samples) => report.latency.push(summarize(call, samples)),
             Err(error) => {
                 report.not_measured.push(NotMeasured { calls: call.to_owned(), why: error.to_string() });
             }
@@ -119,14 +116,14 @@ async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<D
     Ok(samples)
 }
 
-fn told(call: &'static str, mut samples: Vec<Duration>) -> Latency {
+fn summarize(call: &'static str, mut samples: Vec<Duration>) -> Latency {
     samples.sort_unstable();
     let micros =
         |span: Option<&Duration>| span.map_or(0, |span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
     Latency { call, median_us: micros(samples.get(samples.len() / 2)), slowest_us: micros(samples.last()) }
 }
 
-/// Measures writes on a record and a setting that nobody else knows, and removes both.
+/// Measures writes on a separate record and setting, and removes both.
 async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let mut id = [0; 32];
     id[..16].copy_from_slice(&SystemRandom.bits().to_be_bytes());
@@ -136,7 +133,7 @@ async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let mut stands = None;
     let measured = records(store, id, now, &mut stands, report).await;
     if let Some(record) = &stands {
-        // As good as it goes: a sweeper removes it soon after its lease otherwise.
+        // If this fails, a sweeper removes it soon after its lease.
         let _ = store.write(id, Change::Remove(Unchanged::of(record))).await;
     }
     measured?;
@@ -161,7 +158,11 @@ async fn records(
         removals.push(write(store, id, Change::Remove(Unchanged::of(&renewed.next))).await?);
         *stands = None;
     }
-    report.latency.extend([told("claim", claims), told("swap", swaps), told("remove", removals)]);
+    report.latency.extend([
+        summarize("claim", claims),
+        summarize("swap", swaps),
+        summarize("remove", removals),
+    ]);
     Ok(())
 }
 
@@ -169,12 +170,12 @@ async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Res
     let asked = SystemClock.uptime();
     match store.write(id, change).await {
         Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(asked)),
-        Ok(Written::Refused(_)) => Err("somebody else changed the record that was measured on".to_owned()),
+        Ok(Written::Refused(_)) => Err("another process changed the record used for measuring".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A claim under which nothing is ever begun.
+/// A claim under which nothing ever begins.
 fn claim(id: CommandId, now: Time) -> Result<Record, String> {
     let policy = Policy::new(Class::Local).with(|policy| {
         policy.lease = LEASE;
@@ -202,19 +203,21 @@ fn claim(id: CommandId, now: Time) -> Result<Record, String> {
 
 async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> {
     let (mut samples, value) = (Vec::new(), &b"measured"[..]);
-    // One that was killed in the middle may have left it.
+    // A process that was killed may have left it.
     let _ = store.set(SETTING, Some(value), None).await;
     for _ in 0..SAMPLES {
         for (expect, next) in [(None, Some(value)), (Some(value), None)] {
             let asked = SystemClock.uptime();
             match store.set(SETTING, expect, next).await {
                 Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(asked)),
-                Ok(Setting::Refused(_)) => return Err("somebody else measures at the same time".to_owned()),
+                Ok(Setting::Refused(_)) => {
+                    return Err("another process is measuring at the same time".to_owned());
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
     }
-    report.latency.push(told("set", samples));
+    report.latency.push(summarize("set", samples));
     Ok(())
 }
 
@@ -223,10 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_and_the_slowest_are_told() {
+    fn the_median_and_the_maximum_are_reported() {
         let millis = Duration::from_millis;
-        let told = told("read", vec![millis(9), millis(1), millis(2)]);
-        assert_eq!(told, Latency { call: "read", median_us: 2_000, slowest_us: 9_000 });
+        let summarize = summarize("read", vec![millis(9), millis(1), millis(2)]);
+        assert_eq!(summarize, Latency { call: "read", median_us: 2_000, slowest_us: 9_000 });
     }
 
     #[test]

@@ -1,7 +1,4 @@
-//! What is wrong with a store.
-//!
-//! What lives here: what is looked at, and what is found, with what mends it. What must never: a change of anything that is
-//! looked at.
+//! Examines a store and reports what is wrong, with a fix for each finding. It changes nothing.
 
 mod clock;
 mod file;
@@ -26,75 +23,75 @@ use semel_http::Routes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How thoroughly to look, and with what.
+/// The options of an examination.
 #[derive(Debug, Clone, Default)]
-pub struct Ask {
-    /// Leave out what reads the whole file.
+pub struct Options {
+    /// Skip the checks that read the whole store.
     pub is_quick: bool,
-    /// Measure writes too, on a record of its own that is removed.
+    /// Measure writes too, on a separate record that is removed.
     pub measures_writes: bool,
-    /// The keys that stored answers should be sealed with, where a configuration names them.
+    /// The keys that should seal stored responses, if there is a configuration.
     pub sealing: Option<KeyRing>,
-    /// The routes of that configuration, by which some answers must be sealed.
+    /// The routes of that configuration, some of which seal responses.
     pub routes: Option<Routes>,
     /// Whether there was a configuration that could be read.
     pub is_configured: bool,
-    /// When the clock is believed.
+    /// When the clock is trusted.
     pub clock: ClockSettings,
 }
 
-/// What was looked at, and what was found.
+/// The report of an examination.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The store, where one was looked at.
+    /// The store, if one was examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// By how much the server's clock differs from this machine's, where the store goes by a server's.
+    /// How far the server's clock differs from this machine's, if the store uses a server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockDifference>,
-    /// How long each of the store's calls takes.
+    /// The latency of the store's calls.
     pub latency: Vec<Latency>,
     /// Which calls were not measured, and why.
     pub not_measured: Vec<NotMeasured>,
-    /// Its time when it was looked at.
+    /// The store's time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
     /// What the store is built with: a library and its version.
     pub library: Option<String>,
-    /// Which schema the file has, where that is known, and which this program needs.
+    /// The schema of the store, if it is known, and the one that this program needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
-    /// How many bytes the file has.
+    /// The size of the file, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// How many bytes its log has.
+    /// The size of its log, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
     /// How many records there are in each state.
     pub records: BTreeMap<&'static str, u64>,
-    /// The oldest outcome that nobody can prove.
+    /// The oldest unknown outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_unknown: Option<Named>,
-    /// How many attempts have an owner whose lease is dead.
+    pub oldest_unknown: Option<RecordSince>,
+    /// How many attempts have a dead lease.
     pub dead_leases: u64,
-    /// By how much the longest overdue record is overdue, in milliseconds. Unknown outcomes are not counted: they wait for a probe
-    /// or an operator.
+    /// How long the most overdue record has been due, in milliseconds. Unknown outcomes are not included: they wait
+    /// for a probe or an operator.
     pub sweep_lag_ms: u64,
-    /// How far the store has come in replacing its hashing secret.
+    /// The state of the hashing secret.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<secrets::Told>,
-    /// How many entries were read one by one; none in a quick look.
+    pub secret: Option<secrets::HashingSecretReport>,
+    /// How many entries were read; none in a quick examination.
     pub scanned: u64,
     /// How many of them cannot be read.
     pub unreadable: u64,
-    /// How many stored answers are sealed.
+    /// How many stored responses are sealed.
     pub sealed: u64,
-    /// What was found, the worst first.
+    /// The findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// Which schema a file has, and which one is needed.
+/// The schema of a store, and the one that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "said in one line above")]
 pub struct Schema {
@@ -102,13 +99,13 @@ pub struct Schema {
     pub wanted: usize,
 }
 
-/// A record, and a moment that matters about it.
+/// A record, with a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Named {
+pub struct RecordSince {
     /// The record.
     pub operation_id: String,
-    /// Since when it is so.
+    /// The time.
     pub since: String,
 }
 
@@ -118,7 +115,7 @@ impl Report {
         Self { store: Some(url.to_string()), library, ..Self::of_no_store() }
     }
 
-    /// Nothing was looked at.
+    /// A report without a store.
     pub fn of_no_store() -> Self {
         Self {
             store: None,
@@ -142,20 +139,20 @@ impl Report {
         }
     }
 
-    /// Whether something was found that somebody has to see to.
+    /// Whether there is a finding of severity error.
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds findings from elsewhere.
     pub fn find(&mut self, finding: Finding) {
         self.findings.push(finding);
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 }
 
-/// Looks at the store. What cannot be looked at is a finding, too.
-pub async fn examine(url: &Url, ask: &Ask) -> Report {
+/// Examines the store. A failed check is a finding, too.
+pub async fn examine(url: &Url, ask: &Options) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
     if let Some(look) = file::open(url, &mut report, &mut found).await {
@@ -173,23 +170,23 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
 async fn whole(
     url: &Url,
     look: &dyn Inspection,
-    ask: &Ask,
+    ask: &Options,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) -> Result<(), store::Error> {
     found.extend(look.hazards().await?.into_iter().map(Finding::from));
-    // Damage first: whatever is read after it may be told by it.
+    // Damage first, because it can explain later findings.
     if !ask.is_quick {
         file::verify(url, look, found).await?;
     }
-    let trust = clock::look(look, &ask.clock, found).await?;
+    let trust = clock::check(look, &ask.clock, found).await?;
     server_clock::compare(look, &ask.clock, report, found).await?;
     let judged = |at: Time| Now { trust, skew: ask.clock.skew, ..at.into() };
     let now = records::count(look, report).await?;
     report.now = Some(rfc3339::text(now));
     records::unknown(look, now, report, found).await?;
     records::due(look, judged, report, found).await?;
-    secrets::look(look, report, found).await?;
+    secrets::check(look, report, found).await?;
     if !ask.is_quick {
         scan::all(look, ask, judged(now), report, found).await?;
     }
@@ -199,15 +196,15 @@ async fn whole(
 fn unanswered(url: &Url, error: &store::Error) -> Finding {
     Finding::error(
         "store-unanswered",
-        format!("the store did not answer a question, and what follows was not looked at: {error}"),
+        format!("the store did not answer, so the remaining checks were skipped: {error}"),
         format!(
-            "look again; where it stays so, stop the gateways and restore the {} from a backup",
+            "try again; if this remains, stop the gateways and restore the {} from a backup",
             file::noun(url)
         ),
     )
 }
 
-/// How many milliseconds lie between two moments.
+/// The milliseconds between two times.
 fn millis(later: Time, earlier: Time) -> u64 {
     later.as_millis().saturating_sub(earlier.as_millis())
 }

@@ -1,6 +1,6 @@
 //! What waits for somebody: unknown outcomes, dead leases, what is past its time.
 
-use super::{Finding, Named, Report, millis};
+use super::{Finding, RecordSince, Report, millis};
 use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::machine;
@@ -9,22 +9,22 @@ use semel::core::store::{Error, Filter, Store};
 use semel::core::time::{Now, Time};
 use std::time::Duration;
 
-/// How many records are asked for at once, and how many pages of what is due.
+/// How many records are read at once, and how many pages of due ones.
 const PAGE: usize = 500;
 const PAGES_MAX: usize = 200;
-/// After this long nobody but an operator is going to settle it.
+/// After this time, only an operator will resolve it.
 const UNKNOWN_TOO_LONG: Duration = Duration::from_hours(24);
-/// A sweeper that runs is never that far behind.
+/// A running sweeper is never this late.
 const LAG_MAX: Duration = Duration::from_mins(1);
 
-/// How many there are in each state. Gives back the store's time.
+/// Counts the records in each state. Returns the store's time.
 pub(super) async fn count(store: &dyn Store, report: &mut Report) -> Result<Time, Error> {
     let census = store.census().await?;
     report.records.extend(census.states().map(|(state, count)| (state.as_str(), count)));
     Ok(census.now)
 }
 
-/// Outcomes that nobody can prove.
+/// Unknown outcomes.
 pub(super) async fn unknown(
     store: &dyn Store,
     now: Time,
@@ -54,15 +54,15 @@ pub(super) async fn unknown(
         many(count, "record"),
         rough(age)
     );
-    let mend = "find them with `semel records list --state UNKNOWN`, look where the effect happens, and enter what you found with \
-                `semel records resolve`";
+    let fix = "list them with `semel records list --state UNKNOWN`, check in the service what happened, and \
+        enter the result with `semel records resolve`";
     let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
-    found.push(finding("unknown-outcomes", &what, mend));
-    report.oldest_unknown = Some(Named { operation_id, since: rfc3339::text(since) });
+    found.push(finding("unknown-outcomes", &what, fix));
+    report.oldest_unknown = Some(RecordSince { operation_id, since: rfc3339::text(since) });
     Ok(())
 }
 
-/// What a sweeper would have done by now. `judged` is the store's time with what may be concluded from it.
+/// What a sweeper should have done by now. `judged` is the store's time, and what may be concluded from it.
 pub(super) async fn due(
     store: &dyn Store,
     judged: impl Fn(Time) -> Now,
@@ -73,7 +73,7 @@ pub(super) async fn due(
     for _ in 0..PAGES_MAX {
         let page = store.due(after.as_ref(), PAGE).await?;
         for record in page.items.iter().filter_map(|item| item.record()) {
-            // An unknown outcome waits for a probe or an operator, and is no sweeper's work.
+            // Unknown outcomes wait for a probe or an operator, not for a sweeper.
             if let Some(due_at) = record.due_at()
                 && record.state_name() != StateName::Unknown
             {
@@ -91,7 +91,7 @@ pub(super) async fn due(
     if dead > 0 {
         found.push(Finding::warning(
             "dead-leases",
-            format!("{} whose owner is gone: it crashed, or it is paused", many(dead, "attempt")),
+            format!("{} whose owner is gone (crashed or paused)", many(dead, "attempt")),
             "a gateway on this store that trusts its clock marks them as unknown within seconds; start one if none runs",
         ));
     }
@@ -102,7 +102,7 @@ pub(super) async fn due(
                 "a record has been due for {}: no gateway sweeps this store, or sweeping cannot keep up",
                 rough(lag)
             ),
-            "start a gateway on it; if one runs, look in its log for errors about the clock and the archive",
+            "start a gateway on it; if one is running, check its log for errors about the clock and the archive",
         ));
     }
     Ok(())
@@ -144,8 +144,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A store with attempts that began two hours ago. Those that `ended` left their outcome unknown themselves; of the others
-    /// nobody has heard since.
+    /// A store with attempts that began two hours ago. Those that `ended` reported an unknown outcome; the others are
+    /// silent since.
     async fn store(ended: &[bool]) -> memory::Store {
         let store = memory::Store::with_clock(Arc::new(Fixed));
         for (number, ended) in (1_u8..).zip(ended) {
@@ -178,7 +178,7 @@ pub(crate) mod tests {
         store
     }
 
-    /// What is found of the records of such a store.
+    /// The findings about the records of such a store.
     pub(crate) async fn looked_at(ended: &[bool]) -> Report {
         let store = store(ended).await;
         let (mut report, mut found) = (Report::of_no_store(), Vec::new());
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn spans_are_told_roughly() {
+    fn durations_are_shown_roughly() {
         let told = [0, 59, 119, 120, 7_199, 7_201, 200_000].map(|secs| rough(Duration::from_secs(secs)));
         assert_eq!(told, ["0s", "59s", "119s", "2m", "119m", "2h", "2d"]);
     }

@@ -1,7 +1,7 @@
 //! Every record, one by one: what cannot be read, what cannot be opened, what was written in the future.
 
 use super::records::{many, rough};
-use super::{Ask, Finding, Report};
+use super::{Finding, Options, Report};
 use semel::core::id::{CommandId, OperationId};
 use semel::core::machine;
 use semel::core::outcome::{Body, Outcome};
@@ -13,23 +13,23 @@ use semel_http::Routes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many are asked for at once.
+/// How many are read at once.
 const PAGE: usize = 500;
-/// How many of a kind are told by name.
+/// How many of a kind are named.
 const NAMES_MAX: usize = 3;
-/// Gateways go on writing while every record is looked at: so much later than the look began is not the future.
+/// Gateways write during the scan: this much later than its start does not count as the future.
 const SCAN_ALLOWANCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-struct Seen {
+struct ScanResult {
     unreadable: Kind,
     unopened: BTreeMap<String, Kind>,
     unsealed: Kind,
-    /// How far ahead of the present the furthest was written.
+    /// How far in the future the latest write is.
     future: Option<Duration>,
 }
 
-/// How many there are of a kind, and the first few.
+/// The number of a kind, and the first few.
 #[derive(Default)]
 struct Kind {
     count: u64,
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let more = if self.count > NAMES_MAX as u64 { ", …" } else { "" };
         format!("{}{more}", self.names.join(", "))
     }
@@ -56,13 +56,13 @@ impl Kind {
 
 pub(super) async fn all(
     store: &dyn Store,
-    ask: &Ask,
+    ask: &Options,
     now: Now,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) -> Result<(), Error> {
     let now = Now { skew: now.skew.max(SCAN_ALLOWANCE), ..now };
-    let (filter, mut after, mut seen) = (Filter::default(), None, Seen::default());
+    let (filter, mut after, mut seen) = (Filter::default(), None, ScanResult::default());
     loop {
         let Page { items, next, .. } = store.page(&filter, after.as_ref(), PAGE).await?;
         for item in &items {
@@ -83,17 +83,17 @@ pub(super) async fn all(
         }
     }
     report.unreadable = seen.unreadable.count;
-    tell(&seen, ask, report, found);
+    report_findings(&seen, ask, report, found);
     Ok(())
 }
 
-fn sealed(id: &CommandId, record: &Record, ask: &Ask, report: &mut Report, seen: &mut Seen) {
+fn sealed(id: &CommandId, record: &Record, ask: &Options, report: &mut Report, seen: &mut ScanResult) {
     let Some(outcome) = outcome(record) else { return };
     match outcome.body {
         Body::Sealed(_) => report.sealed += 1,
         Body::Kept(_) => {
             let must_be = |routes: &Routes| routes.must_seal(record.operation());
-            // What a worker reports is sealed wherever there is a key: nobody can choose otherwise.
+            // Workers' reports are always sealed if there is a key.
             let is_workers = ask.sealing.is_some() && crate::admin::is_claim(record.operation());
             if is_workers || ask.routes.as_ref().is_some_and(must_be) {
                 seen.unsealed.add(id, String::new());
@@ -120,15 +120,15 @@ fn outcome(record: &Record) -> Option<&Outcome> {
     }
 }
 
-fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
-    let Seen { unreadable, unopened, unsealed, future } = seen;
+fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mut Vec<Finding>) {
+    let ScanResult { unreadable, unopened, unsealed, future } = seen;
     if unreadable.count > 0 {
         found.push(Finding::error(
             "records-unreadable",
             format!(
                 "{} cannot be read ({}): {}",
                 many(unreadable.count, "record"),
-                unreadable.told(),
+                unreadable.describe(),
                 unreadable.why
             ),
             "they are answered as unknown and left alone; upgrade, or restore them from a backup",
@@ -138,44 +138,49 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
         let code = if key.is_empty() { "seals-broken" } else { "sealing-key-missing" };
         found.push(Finding::error(
             code,
-            format!("{} cannot be opened ({}): {}", many(kind.count, "stored answer"), kind.told(), kind.why),
-            "put the key back on the ring under its name; until then they are answered as not retained",
+            format!(
+                "{} cannot be opened ({}): {}",
+                many(kind.count, "stored response"),
+                kind.describe(),
+                kind.why
+            ),
+            "add the key again under its name; until then they are answered as not retained",
         ));
     }
     if report.sealed > 0 && ask.sealing.is_none() {
         let what = format!("{} sealed", are(report.sealed));
         found.push(if ask.is_configured {
-            let mend = "put their keys back under [sealing]; until then they are answered as not retained, and what this \
-                        configuration's gateway stores is stored as it is";
-            Finding::error("sealing-key-missing", format!("{what}, and the configuration names no key"), mend)
+            let fix = "add their keys again under [sealing]; until then they are answered as not retained, \
+                and a gateway with this configuration stores responses unsealed";
+            Finding::error("sealing-key-missing", format!("{what}, but the configuration has no key"), fix)
         } else {
-            Finding::notice("answers-sealed", what, "--config FILE looks whether its keys open them")
+            Finding::notice("answers-sealed", what, "--config FILE checks whether its keys open them")
         });
     }
     if unsealed.count > 0 {
         let what = format!(
-            "{} stored as they are ({}), although by this configuration they are sealed: they were stored before, or by \
-             somebody without its keys",
+            "{} stored unsealed ({}), although this configuration seals them: they were stored before that, \
+                or by a node without its keys",
             are(unsealed.count),
-            unsealed.told()
+            unsealed.describe()
         );
-        let mend = "nothing seals them any more: keep whoever must not read them from the file. Each is removed after its ttl by \
-                    whoever sweeps the store, and SQLite's free pages and log may hold its bytes for longer. Every node on the \
-                    store, semel records with --store included, needs the keys";
-        found.push(Finding::warning("answers-unsealed", what, mend));
+        let fix = "they stay unsealed: protect the file from readers. Each is removed after its ttl by the sweeper, but SQLite's \
+                   free pages and log may contain its bytes for longer. Every node on the store, including semel \
+                   records with --store, needs the keys";
+        found.push(Finding::warning("answers-unsealed", what, fix));
     }
     if let Some(future) = future {
         found.push(Finding::error(
             "clock-behind",
             format!(
-                "a record was last written {} in the future: this machine's clock was set back, or is wrong",
+                "a record was last written {} in the future: this machine's clock is wrong or was set back",
                 rough(*future)
             ),
-            "set the clock right; until then leases and expiries are judged wrongly",
+            "set the clock; until then leases and expiries are judged wrongly",
         ));
     }
 }
 
 fn are(count: u64) -> String {
-    format!("{} {}", many(count, "stored answer"), if count == 1 { "is" } else { "are" })
+    format!("{} {}", many(count, "stored response"), if count == 1 { "is" } else { "are" })
 }

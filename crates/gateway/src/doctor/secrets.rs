@@ -7,25 +7,25 @@ use semel::secrets::{self, Bounded, Phase, rotation};
 use semel::{Settings, SystemClock};
 use serde::Serialize;
 
-/// What the store tells about its hashing secret.
+/// The state of the store's hashing secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct HashingSecretReport {
     /// `steady`, `announced`, `moving` or `settled`.
     pub phase: String,
     /// How many secrets there were before.
     pub generation: u32,
-    /// Who works on the store: gateways, and tools that have it open.
+    /// The nodes on the store: gateways, and tools that have it open.
     pub nodes: Vec<String>,
-    /// Those that have not confirmed the present phase.
+    /// The nodes that have not confirmed the current phase.
     pub behind: Vec<String>,
-    /// How many records still stand under the secret that is being replaced.
+    /// How many records still use the secret that is being replaced.
     pub records_left: u64,
-    /// How many markers stand.
+    /// How many markers there are.
     pub markers: u64,
 }
 
-pub(super) async fn look(
+pub(super) async fn check(
     store: &dyn Store,
     report: &mut Report,
     found: &mut Vec<Finding>,
@@ -42,8 +42,8 @@ pub(super) async fn look(
         }
         found.push(Finding::notice(
             "no-secret",
-            "the store has no hashing secret yet: no gateway has worked on it",
-            "none is needed; the first gateway makes one",
+            "the store has no hashing secret yet: no gateway has used it",
+            "nothing to do; the first gateway creates one",
         ));
         return Ok(());
     }
@@ -52,8 +52,8 @@ pub(super) async fn look(
         Ok(progress) => progress,
         Err(secrets::Error::Store(error)) => return Err(error),
         Err(error @ secrets::Error::Copying) => {
-            let mend = "semel records copy --from … --to …, the same command as before";
-            found.push(Finding::error("copy-unfinished", error.to_string(), mend));
+            let fix = "semel records copy --from … --to …, the same command as before";
+            found.push(Finding::error("copy-unfinished", error.to_string(), fix));
             return Ok(());
         }
         Err(error) => {
@@ -72,21 +72,28 @@ pub(super) async fn look(
         found.push(Finding::warning(
             "markers-left",
             format!("{} of a secret that is no longer used", many(markers, "marker")),
-            "they do no harm; look how the last change of the secret ended",
+            "they are harmless; check how the last change of the secret ended",
         ));
     }
     if phase != Phase::Steady {
         let waits = match (&behind[..], records_left) {
-            ([], 0) => "nothing is waited for".to_owned(),
+            ([], 0) => "it waits for nothing".to_owned(),
             ([], left) => format!("{} left under the old one", many(left, "record")),
             (behind, _) => format!("it waits for {}", behind.join(", ")),
         };
         found.push(Finding::notice(
             "secret-changing",
             format!("the hashing secret is being replaced ({phase}): {waits}; {}", many(markers, "marker")),
-            "let it go on; keep the old secret configured until it is settled",
+            "let it continue; keep the old secret configured until it has ended",
         ));
     }
-    report.secret = Some(Told { phase: phase.to_string(), generation, nodes, behind, records_left, markers });
+    report.secret = Some(HashingSecretReport {
+        phase: phase.to_string(),
+        generation,
+        nodes,
+        behind,
+        records_left,
+        markers,
+    });
     Ok(())
 }

@@ -8,20 +8,20 @@ use semel::{Clock as _, ClockSettings, SystemClock};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How often the server is asked. The quickest answer tells most.
+/// How often the server is asked. The fastest answer is the most exact.
 const ASKED: usize = 5;
 
-/// A difference between two clocks, known as well as the answer was quick.
+/// A difference between two clocks, with its error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockDifference {
-    /// By how many milliseconds the server's clock is ahead of this machine's; negative where it is behind.
+    /// How many milliseconds the server's clock is ahead of this machine's; negative if it is behind.
     pub ahead_ms: i64,
-    /// By how many milliseconds that may be off: half of the round trip, and what is lost by whole milliseconds.
+    /// The error in milliseconds: half of the round trip, plus rounding.
     pub uncertainty_ms: u64,
 }
 
-/// Compares the clocks where the store goes by a server's. Whoever shares this machine's clock has none to compare with.
+/// Compares the clocks if the store uses a server's clock.
 pub(super) async fn compare(
     store: &dyn Store,
     settings: &ClockSettings,
@@ -43,15 +43,15 @@ pub(super) async fn compare(
     report.clock = best;
     let Some(ClockDifference { ahead_ms, uncertainty_ms }) = best else { return Ok(()) };
     let apart = Duration::from_millis(ahead_ms.unsigned_abs().saturating_sub(uncertainty_ms));
-    // What the clocks of gateways may differ by; leases are judged elsewhere, by the server's clock alone.
+    // How far the clocks of gateways may differ; leases are judged by the server's clock alone.
     let ClockSettings { skew: allowed, .. } = settings;
     if apart > *allowed {
         let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
         found.push(Finding::warning(
             "clock-difference",
             format!(
-                "the server's clock is {} {which} this machine's: leases and retention go by the server's, and the times in \
-                 this machine's logs do not fit those of records",
+                "the server's clock is {} {which} this machine's. Leases and retention use the server's \
+                    clock, so times in this machine's logs differ from those in records",
                 rough(apart)
             ),
             "synchronise both machines with a time server",
@@ -60,7 +60,7 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// The server read its clock somewhere between question and answer.
+/// The server read its clock between question and answer.
 fn difference(here_ms: u64, there_ms: u64, round_trip: Duration) -> ClockDifference {
     let half = u64::try_from(round_trip.as_micros().div_ceil(2_000)).unwrap_or(u64::MAX);
     let middle = i128::from(here_ms) + i128::from(half);

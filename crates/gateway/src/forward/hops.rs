@@ -1,12 +1,11 @@
-//! Headers that are about one connection.
-//!
-//! What lives here: which they are, and taking them off. What must never: a header taken off because a client says so,
-//! where Semel or the upstream goes by it.
+//! Hop-by-hop headers, and their removal. A client cannot use `Connection` to remove a header that Semel or the
+//! upstream relies on.
 
 use http::header::{CONNECTION, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// About one connection, whatever `Connection` names. `Trailer` is not: without it HTTP/1 sends no trailers on.
+/// Hop-by-hop headers, whether or not `Connection` names them. `Trailer` is not one: without it, HTTP/1 forwards no
+/// trailers.
 const HOPS: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -18,7 +17,7 @@ const HOPS: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// Never about one connection, whoever says so.
+/// Never hop-by-hop, even if `Connection` names them.
 const ENDS: &[&str] = &[
     "age",
     "allow",
@@ -78,8 +77,8 @@ const END_PREFIXES: &[&str] = &[
     "x-idempotency-",
 ];
 
-/// Takes off what `Connection` names, except for what is nobody's to name: the standard end-to-end headers, those that
-/// Semel speaks by, and `kept`. What is hop-by-hop by itself stays, for [`strip`].
+/// Removes the headers that `Connection` names, except the standard end-to-end headers, Semel's own, and `kept`.
+/// Hop-by-hop headers stay, for [`strip`].
 pub(super) fn strip_named(headers: &mut HeaderMap, kept: &[HeaderName]) {
     if !headers.contains_key(CONNECTION) {
         return;
@@ -91,7 +90,7 @@ pub(super) fn strip_named(headers: &mut HeaderMap, kept: &[HeaderName]) {
     }
 }
 
-/// Takes off what is about the connection that a message came over. Of `TE`, `trailers` is passed on.
+/// Removes hop-by-hop headers. Of `TE`, `trailers` is passed on.
 pub(super) fn strip(headers: &mut HeaderMap) {
     for name in &HOPS {
         headers.remove(name);
@@ -105,7 +104,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol that a message wants to change to, where its connection may.
+/// The protocol that a message wants to upgrade to, if its connection allows it.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asked = headers.get(UPGRADE)?;
     let is_named = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_connection_is_taken_off() {
+    fn hop_by_hop_headers_are_removed() {
         let mut message = headers(&[
             ("connection", "close, x-hop, upgrade"),
             ("keep-alive", "timeout=5"),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_name_away_what_semel_or_the_upstream_goes_by() {
+    fn a_client_cannot_remove_trusted_headers_through_connection() {
         let named = "idempotency-key, Authorization, cookie, host, content-length, content-type, operation-id, \
                      idempotency-fence, x-forwarded-for, forwarded, via, x-tenant";
         let mut message = headers(&[("connection", named)]);

@@ -1,7 +1,5 @@
-//! What every request meets first.
-//!
-//! What lives here: one form for the same request, however it was written, before anybody looks at it; and an answer where
-//! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
+//! The first step of every request: it gives the request one form, however it was written, so that Semel and the
+//! upstream see the same.
 
 use super::{hops, refusal};
 use crate::upstream::{ASKED_BYTES_MAX, leads_out};
@@ -15,20 +13,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a gateway's settings have to say about requests.
+/// The gateway's settings for requests.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Headers that no client can have taken off by naming them in `Connection`, besides the standard ones: those that
-    /// keys, callers and fingerprints are taken from.
+    /// Headers that clients cannot remove through `Connection`, besides the standard ones: keys, callers and
+    /// fingerprints are read from them.
     pub end_to_end: Vec<HeaderName>,
     /// Where the specification is published; see [`semel_http::Layer::publishing`].
     pub prefix: String,
-    /// The path that is put before every request's; empty, or without a slash at its end.
+    /// The base path of every request; empty, or without a trailing slash.
     pub base: String,
 }
 
-/// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
-/// takes off what `Connection` names, refuses CONNECT and targets that are too long or lead out of the base path, and tells clients what became of requests that have no response.
+/// Outside Semel's layer. Brings the target to origin form and sets `Host` to the requested authority, removes what
+/// `Connection` names, refuses CONNECT and targets that are too long or leave the base path, and answers requests that
+/// get no response.
 #[derive(Debug, Clone)]
 pub struct Inbound<S> {
     inner: S,
@@ -54,7 +53,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Asked for each request, on the clone that goes with it.
+        // Checked for each request, on its clone.
         Poll::Ready(Ok(()))
     }
 
@@ -78,7 +77,7 @@ where
     }
 }
 
-/// A problem as a response that carries its code, for whoever counts refusals: no layer has reported this one.
+/// A problem as a response that carries its code, so that refusals are counted: no layer has reported this one.
 fn coded(problem: Problem, form: Form, prefix: &str) -> Response<Body> {
     let code = problem.code();
     let mut response = problem.into_response(form, prefix);
@@ -86,12 +85,12 @@ fn coded(problem: Problem, form: Form, prefix: &str) -> Response<Body> {
     response
 }
 
-/// Brings a request to the one form in which it is looked at, or refuses it.
+/// Brings a request to its normal form, or refuses it.
 fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
     let form = Form::of(&parts.headers);
     let refused = |problem: Problem| Box::new(coded(problem, form, &rules.prefix));
     let malformed = |detail| refused(refusal::malformed(detail));
-    // In any letter case: a service that reads `connect` as CONNECT would take what follows for a tunnel.
+    // In any letter case: a service that reads `connect` as CONNECT would treat what follows as a tunnel.
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
         return Err(refused(refusal::tunnel()));
     }
@@ -99,15 +98,15 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
         return Err(Box::new(refusal::too_long()));
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {
-        return Err(malformed("It has more than one Host."));
+        return Err(malformed("It has several Host headers."));
     }
     // Over HTTP/2, and of a target in absolute form, the target's authority is the one that counts (RFC 9112, 3.2.2).
     if let Some(authority) = parts.uri.authority() {
         if authority.as_str().contains('@') {
-            return Err(malformed("Its target names a user before its host."));
+            return Err(malformed("Its target contains a user name."));
         }
         let host = HeaderValue::from_str(authority.as_str())
-            .map_err(|_| malformed("Its target's host is not one."))?;
+            .map_err(|_| malformed("The host in its target is not valid."))?;
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);
@@ -115,7 +114,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
         match parts.headers.get(HOST) {
             None if parts.version == Version::HTTP_11 => return Err(malformed("It has no Host.")),
             Some(host) if !host.is_empty() && !is_host(host) => {
-                return Err(malformed("Its Host is not one."));
+                return Err(malformed("Its Host is not valid."));
             }
             _ => {}
         }
@@ -130,7 +129,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     Ok(())
 }
 
-/// Over HTTP/2 a cookie may come in pieces, which anybody else would take for several (RFC 9113, 8.2.3).
+/// Over HTTP/2 a cookie may come in pieces, which HTTP/1 servers would read as several cookies (RFC 9113, 8.2.3).
 fn join_crumbs(headers: &mut HeaderMap) {
     let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if crumbs.len() < 2 {

@@ -1,8 +1,8 @@
-//! What passes from one side to the other.
+//! Forwards requests: [`Inbound`] is the first step, [`Outbound`] the last one before the upstream, and Semel's layer
+//! is between them.
 //!
-//! What lives here: [`Inbound`], which every request meets first, and [`Outbound`], which stands right before the upstream;
-//! Semel's layer is between the two. What must never: a path, a query or a body changed; a header that one of Semel and the
-//! upstream sees and the other does not, except for those that each writes itself.
+//! Path, query and body are not changed. Semel and the upstream see the same headers, except for those that they add
+//! themselves.
 //!
 //! ```text
 //! client → Inbound → semel_http::Layer → Outbound → Upstream
@@ -16,6 +16,6 @@ mod refusal;
 mod tunnel;
 
 pub use inbound::{Inbound, Rules};
-pub(crate) use origin::is_told;
+pub(crate) use origin::is_origin_header;
 pub use origin::{Client, Trust};
 pub use outbound::{Host, Options, Outbound};

@@ -1,7 +1,5 @@
-//! Where a request came from, as the upstream is told.
-//!
-//! What lives here: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. What must never: the word of a peer that is not
-//! trusted about anybody but itself.
+//! Tells the upstream where a request came from: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. A peer that is not
+//! trusted can speak only for itself.
 
 use bytes::Bytes;
 use http::header::{FORWARDED, HOST, VIA};
@@ -13,9 +11,9 @@ use std::sync::Arc;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// What this proxy says.
+/// The headers that this proxy sets.
 const TOLD: [HeaderName; 4] = [FORWARDED, FOR, PROTO, OF_HOST];
-/// What other proxies say, and this one does not.
+/// Headers that other proxies set, and this one does not.
 const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-prefix"),
@@ -25,12 +23,12 @@ const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Whether a header is about where a request came from.
-pub(crate) fn is_told(name: &HeaderName) -> bool {
+/// Whether a header says where a request came from.
+pub(crate) fn is_origin_header(name: &HeaderName) -> bool {
     TOLD.contains(name) || OTHERS.contains(name)
 }
 
-/// The other end of the connection that a request came over.
+/// The other end of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     /// Its address.
@@ -39,15 +37,15 @@ pub struct Client {
     pub is_tls: bool,
 }
 
-/// Whose word about earlier stations is passed on: that of the proxies at these addresses.
+/// The proxies whose information about earlier hops is passed on.
 #[derive(Clone)]
 pub struct Trust(Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>);
 
 impl Trust {
-    /// Nobody's: what a client says about where it comes from is replaced.
+    /// None: what a client says about its origin is replaced.
     pub const NOBODY: Self = Self(None);
 
-    /// That of peers for which `is_trusted` holds.
+    /// Peers for which `is_trusted` holds.
     pub fn of(is_trusted: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(is_trusted)))
     }
@@ -64,8 +62,8 @@ impl std::fmt::Debug for Trust {
     }
 }
 
-/// Tells the upstream where the request came from, beside or instead of what the request says itself.
-pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
+/// Tells the upstream where the request came from, in addition to, or instead of, what the request says.
+pub(super) fn add_origin_headers(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
     let host = headers.get(HOST).cloned();
     for name in misspelt(headers) {
         headers.remove(name);
@@ -80,27 +78,27 @@ pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trus
     if let Some(client) = client {
         append(headers, &FOR, client.address.to_canonical().to_string().into());
     }
-    // Of the first station, where an earlier one has told it.
+    // From the first hop, if an earlier one has reported it.
     headers.entry(PROTO).or_insert(HeaderValue::from_static(proto));
     if let Some(host) = host {
         headers.entry(OF_HOST).or_insert(host);
     }
 }
 
-/// The same headers with underscores, which many a server hands its application under the same name. Nobody's word: no proxy
-/// writes them so, and one that is trusted may have passed a client's on.
+/// The same headers with underscores, which many servers treat as the same name. They are never trusted: no proxy
+/// writes them, and a trusted proxy may have passed on a client's.
 fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
     let is_misspelt = |name: &&HeaderName| {
         let name = name.as_str();
         name.contains('_') && {
             let right = name.replace('_', "-");
-            TOLD.iter().chain(&OTHERS).any(|told| told.as_str() == right)
+            TOLD.iter().chain(&OTHERS).any(|origin_headers| origin_headers.as_str() == right)
         }
     };
     headers.keys().filter(is_misspelt).cloned().collect()
 }
 
-/// Adds this station to those that a message passed.
+/// Adds this hop to the list.
 pub(super) fn via(headers: &mut HeaderMap, received: Version) {
     let station: &'static [u8] = match received {
         Version::HTTP_09 | Version::HTTP_10 => b"1.0 semel",
@@ -119,7 +117,7 @@ fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> S
         None => write!(element, "for=unknown"),
     };
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
-        // A host cannot hold a quote or a backslash; what does is not one.
+        // A host contains no quote or backslash.
         if !host.contains(['"', '\\']) && !host.is_empty() {
             let _ = write!(element, ";host=\"{host}\"");
         }
@@ -130,7 +128,7 @@ fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> S
 /// Enough for most.
 const ELEMENT_BYTES: usize = 128;
 
-/// As one line with what stands there: some readers only see the first.
+/// In one line with the existing value: some readers see only the first line.
 fn append(headers: &mut HeaderMap, name: &HeaderName, value: Bytes) {
     let line = if headers.contains_key(name) {
         let mut line = Vec::new();
@@ -157,26 +155,31 @@ mod tests {
     const V4: &str = "192.0.2.7";
     const V6: &str = "2001:db8::7";
 
-    fn told(from: &str, is_tls: bool, trust: &Trust, said: &[(&'static str, &'static str)]) -> Vec<String> {
+    fn origin_headers(
+        from: &str,
+        is_tls: bool,
+        trust: &Trust,
+        said: &[(&'static str, &'static str)],
+    ) -> Vec<String> {
         let mut headers: HeaderMap = said
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
         let client = Client { address: from.parse().expect("an address"), is_tls };
-        tell(&mut headers, Some(client), trust);
+        add_origin_headers(&mut headers, Some(client), trust);
         ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"]
             .map(|name| headers.get(name).map_or("-", |value| value.to_str().expect("ASCII")).to_owned())
             .to_vec()
     }
 
     #[test]
-    fn the_upstream_is_told_who_asked_for_what() {
+    fn the_upstream_gets_the_requests_origin() {
         assert_eq!(
-            told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]),
+            origin_headers(V4, false, &Trust::NOBODY, &[("host", "pay.example")]),
             ["for=192.0.2.7;host=\"pay.example\";proto=http", V4, "http", "pay.example", "-"]
         );
         assert_eq!(
-            told(V6, true, &Trust::NOBODY, &[("host", "pay.example:8443")]),
+            origin_headers(V6, true, &Trust::NOBODY, &[("host", "pay.example:8443")]),
             [
                 "for=\"[2001:db8::7]\";host=\"pay.example:8443\";proto=https",
                 V6,
@@ -185,11 +188,11 @@ mod tests {
                 "-"
             ]
         );
-        assert_eq!(told("::ffff:192.0.2.7", false, &Trust::NOBODY, &[])[1], V4);
+        assert_eq!(origin_headers("::ffff:192.0.2.7", false, &Trust::NOBODY, &[])[1], V4);
     }
 
     #[test]
-    fn what_an_untrusted_peer_says_of_others_is_replaced() {
+    fn an_untrusted_peers_hops_are_replaced() {
         let said = [
             ("host", "pay.example"),
             ("forwarded", "for=10.0.0.1"),
@@ -198,13 +201,13 @@ mod tests {
             ("x-forwarded-host", "bank.example"),
             ("x-real-ip", "10.0.0.1"),
         ];
-        let alone = told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
-        assert_eq!(told(V4, false, &Trust::NOBODY, &said), alone);
+        let alone = origin_headers(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
+        assert_eq!(origin_headers(V4, false, &Trust::NOBODY, &said), alone);
         let other = Trust::of(|address| address != V4.parse::<IpAddr>().expect("an address"));
-        assert_eq!(told(V4, false, &other, &said), alone);
+        assert_eq!(origin_headers(V4, false, &other, &said), alone);
     }
 
-    /// Many a server hands its application both spellings under one name.
+    /// Many servers treat both spellings as one name.
     #[test]
     fn no_peer_gets_around_that_by_another_spelling() {
         let trust = Trust::of(|_| true);
@@ -214,7 +217,7 @@ mod tests {
                 headers.insert(HeaderName::from_static(name), HeaderValue::from_static("10.0.0.1"));
             }
             let client = Client { address: V4.parse().expect("an address"), is_tls: false };
-            tell(&mut headers, Some(client), trust);
+            add_origin_headers(&mut headers, Some(client), trust);
             let other: Vec<_> =
                 headers.keys().map(HeaderName::as_str).filter(|name| name.contains('_')).collect();
             assert_eq!(other, ["x_own"], "{trust:?}");
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trusted_peer_says_is_continued() {
+    fn a_trusted_peers_hops_are_continued() {
         let trust = Trust::of(|address| address == V4.parse::<IpAddr>().expect("an address"));
         let said = [
             ("host", "pay.example"),
@@ -233,7 +236,7 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
         ];
         assert_eq!(
-            told("::ffff:192.0.2.7", false, &trust, &said),
+            origin_headers("::ffff:192.0.2.7", false, &trust, &said),
             [
                 "for=10.0.0.1, for=192.0.2.7;host=\"pay.example\";proto=http",
                 "10.0.0.1, 192.0.2.7",

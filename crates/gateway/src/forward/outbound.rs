@@ -1,7 +1,4 @@
-//! What stands right before the upstream.
-//!
-//! What lives here: the request as the upstream gets it, the response as it leaves. What must never: a change to what was
-//! asked for.
+//! The last step before the upstream: the request as the upstream gets it, and the response as it comes back.
 
 use super::origin::{self, Client, Trust};
 use super::{hops, tunnel};
@@ -19,10 +16,10 @@ use tower_service::Service;
 /// Which `Host` the upstream sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Host {
-    /// The one that the client asked for: links that the upstream makes from it lead back to the gateway.
+    /// The client's: links that the upstream builds from it lead back to the gateway.
     #[default]
     Keep,
-    /// The upstream's own, for one that answers to no other name.
+    /// The upstream's own, for a service that accepts no other name.
     Target,
 }
 
@@ -37,20 +34,20 @@ pub struct Options {
 }
 
 impl Options {
-    /// Which `Host` the upstream sees. The client's otherwise.
+    /// Which `Host` the upstream sees; the client's by default.
     #[must_use]
     pub fn host(self, host: Host) -> Self {
         Self { host, ..self }
     }
 
-    /// Whose `Forwarded` and `X-Forwarded-*` are passed on. Nobody's otherwise: they are replaced.
+    /// Whose `Forwarded` and `X-Forwarded-*` are passed on. By default nobody's: they are replaced.
     #[must_use]
     pub fn trust(self, trust: Trust) -> Self {
         Self { trust, ..self }
     }
 
-    /// How the other end of a request's connection is known, from what the listener put among its extensions.
-    /// Nobody's otherwise, and the upstream is told of an unknown one.
+    /// Finds the other end of a request's connection in the extensions that the listener sets. Without it, the
+    /// upstream gets an unknown address.
     #[must_use]
     pub fn client(self, client: impl Fn(&Extensions) -> Option<Client> + Send + Sync + 'static) -> Self {
         Self { client: Some(Arc::new(client)), ..self }
@@ -72,8 +69,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Stands inside of Semel's layer. Puts the target's base path before the request's, takes off what was about the client's
-/// connection, tells where the request came from, and tunnels upgrades of requests that are not protected.
+/// Inside Semel's layer. Adds the base path, removes hop-by-hop headers, tells where the request came from, and
+/// tunnels upgrades of unprotected requests.
 #[derive(Debug, Clone)]
 pub struct Outbound {
     upstream: Upstream,
@@ -113,7 +110,7 @@ impl Service<Request<semel_http::Body>> for Outbound {
             hops::strip_named(headers, &[]);
             hops::strip(headers);
             origin::via(headers, received);
-            // How this side speaks is the listener's to say.
+            // The listener decides which HTTP version is spoken with the client.
             *response.version_mut() = Version::HTTP_11;
             if let Some(protocol) = switched {
                 let headers = response.headers_mut();
@@ -130,8 +127,8 @@ impl Service<Request<semel_http::Body>> for Outbound {
     }
 }
 
-/// The request as the upstream gets it. Fails where its target would be too long, which [`Inbound`](super::Inbound) refuses
-/// before.
+/// The request as the upstream gets it. Fails if its target would be too long, which [`Inbound`](super::Inbound) has
+/// refused already.
 fn send(
     request: &mut Request<semel_http::Body>,
     upgrade: Option<HeaderValue>,
@@ -143,9 +140,9 @@ fn send(
     let received = request.version();
     let headers = request.headers_mut();
     hops::strip(headers);
-    // It is answered where the client is, once its body is wanted.
+    // `Expect` is answered on the client's side, when the body is read.
     headers.remove(EXPECT);
-    origin::tell(headers, client, &options.trust);
+    origin::add_origin_headers(headers, client, &options.trust);
     origin::via(headers, received);
     if options.host == Host::Target {
         // An authority is a header's text.
@@ -161,8 +158,8 @@ fn send(
     Ok(())
 }
 
-/// A length that holds, or none: a server would end the message by it. Where there are chunks these count, and hyper, which
-/// reads by them, leaves the length standing beside them; `5, 5` and two lines of one length are that length.
+/// A valid length, or none, because a server would end the message by it. With chunks the length is removed: hyper
+/// reads by chunks but leaves a length beside them. `5, 5` and two equal lines count as one length.
 fn one_length(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
@@ -170,15 +167,15 @@ fn one_length(headers: &mut HeaderMap) {
     }
     let Some(first) = headers.get(CONTENT_LENGTH) else { return };
     let digits = first.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
-    // Where they differ there is no response.
+    // If they differ, there is no response.
     match HeaderValue::from_bytes(digits) {
         Ok(length) => headers.insert(CONTENT_LENGTH, length),
         Err(_) => headers.remove(CONTENT_LENGTH),
     };
 }
 
-/// The protocol that a request may change to. None of a protected request's: what follows could not be replayed. Not to
-/// HTTP/2 in plain text either: requests on it would pass Semel by.
+/// The protocol that a request may upgrade to. None for protected requests, whose upgraded traffic could not be
+/// replayed, and not plain-text HTTP/2, whose requests would bypass Semel.
 fn upgrade<B>(request: &Request<B>, target: &Target) -> Option<HeaderValue> {
     let is_possible = request.version() == Version::HTTP_11
         && request.extensions().get::<Attempt>().is_none()

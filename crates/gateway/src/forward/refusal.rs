@@ -1,14 +1,12 @@
-//! What a client is told that gets no response of the upstream's.
-//!
-//! What lives here: the answers to requests that nothing was promised about, and to those that are none. What must never: a
-//! word about idempotency where no key was sent.
+//! Responses to requests that never reach the upstream, and to unprotected requests that fail there. They do not
+//! mention idempotency if no key was sent.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use semel_http::{Body, BoxError, Code, Failure, Problem};
 
-/// A request without protection has no response. What `error`, or what caused it, says about it.
+/// The response to an unprotected request without a response, by what `error` or its cause says.
 pub(super) fn unanswered(error: &BoxError) -> Problem {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     let mut failure = Failure::Broken;
@@ -39,21 +37,20 @@ pub(super) fn unanswered(error: &BoxError) -> Problem {
     }
 }
 
-/// A request that no rule of HTTP allows.
+/// A request that is not valid HTTP.
 pub(super) fn malformed(detail: &'static str) -> Problem {
     Problem::new(Code::Malformed, detail)
 }
 
-/// A tunnel, which is not for a gateway in front of one service to dig.
+/// A request for a tunnel, which the gateway does not open.
 pub(super) fn tunnel() -> Problem {
-    let detail = "CONNECT asks for a tunnel, which cannot be protected. This gateway stands in front of one service and opens \
-                  none. Nothing was sent.";
+    let detail = "CONNECT asks for a tunnel, which this gateway does not open. Nothing was sent.";
     Problem::new(Code::Streaming, detail)
 }
 
-/// A target that could not be passed on whole, and is passed on in no other way.
+/// A target that is too long to be forwarded.
 pub(super) fn too_long() -> Response<Body> {
-    let detail = "Path and query together are longer than can be passed on to the service. Nothing was sent.";
+    let detail = "Path and query are too long to be forwarded. Nothing was sent.";
     plain(StatusCode::URI_TOO_LONG, "The target is too long", detail)
 }
 

@@ -1,11 +1,10 @@
-//! A connection that has left HTTP behind.
-//!
-//! What lives here: passing bytes both ways until both sides are done. What must never: a protected request.
+//! An upgraded connection: bytes are copied in both directions until both sides are done. Protected requests cannot be
+//! upgraded.
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-/// Passes bytes between a client and the upstream from the moment that both have switched.
+/// Copies bytes between a client and the upstream as soon as both have switched protocols.
 pub(super) fn dig(client: OnUpgrade, upstream: OnUpgrade) {
     tokio::spawn(async move {
         let (client, upstream) = match tokio::try_join!(client, upstream) {
@@ -17,7 +16,7 @@ pub(super) fn dig(client: OnUpgrade, upstream: OnUpgrade) {
         };
         let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
         if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut upstream).await {
-            tracing::debug!(%error, "a tunnel broke off");
+            tracing::debug!(%error, "a tunnel was closed with an error");
         }
     });
 }

@@ -1,8 +1,7 @@
-//! Whom a client certificate names.
+//! The name in a client certificate, which has to stay the same when the certificate is renewed.
 //!
-//! What lives here: from a certificate that was verified to one name, which stays what it is when the certificate is renewed.
-//! What must never: a judgement about whether it is valid (the listener has verified it), a fingerprint or a serial number
-//! (the next certificate has another), or a choice among several names.
+//! The listener has verified the certificate. Fingerprints and serial numbers change with each renewal, so they are
+//! not names; several names are refused.
 
 use super::der::{item, take};
 use std::fmt;
@@ -20,22 +19,22 @@ const EXTENSIONS: u8 = 0xa3;
 /// 2.5.29.17, `subjectAltName`.
 const ALTERNATIVE_NAMES: [u8; 3] = [0x55, 0x1d, 0x11];
 
-/// Which name of a certificate the caller is known by.
+/// Which name of a certificate identifies the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Named {
-    /// The subject, all of it.
+pub enum CertificateName {
+    /// The whole subject.
     #[default]
     Subject,
-    /// The one URI among the alternative names, as SPIFFE has it.
+    /// The only URI among the alternative names, as in SPIFFE.
     Uri,
-    /// The one DNS name among them.
+    /// The only DNS name among them.
     Dns,
-    /// The one e-mail address among them.
+    /// The only e-mail address among them.
     Email,
 }
 
-impl Named {
-    /// The kind of name, as it becomes part of who the caller is: another word here is another caller.
+impl CertificateName {
+    /// The kind of name, which is part of the caller's identity: changing this word changes every caller.
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -45,7 +44,7 @@ impl Named {
         }
     }
 
-    /// The tag of such an alternative name; the subject is none.
+    /// The tag of such an alternative name; the subject has none.
     const fn tag(self) -> Option<u8> {
         match self {
             Self::Subject => None,
@@ -56,7 +55,7 @@ impl Named {
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for CertificateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Subject => "subject",
@@ -67,13 +66,13 @@ impl fmt::Display for Named {
     }
 }
 
-/// Why a certificate names nobody.
+/// Why a certificate does not identify a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     Malformed,
-    None(Named),
-    Several(Named),
-    /// It is a workload's, whose name is its URI; the subject of all workloads may be the same.
+    None(CertificateName),
+    Several(CertificateName),
+    /// It belongs to a workload, whose name is its URI; all workloads may share one subject.
     Workload,
 }
 
@@ -84,20 +83,21 @@ impl fmt::Display for Refused {
             Self::None(by) => write!(f, "it has no {by}"),
             Self::Several(by) => write!(f, "it has more than one {by}"),
             Self::Workload => f.write_str(
-                "it is a workload's, which is named by its SPIFFE URI and not by its subject. (Service: write \"mtls:uri\" \
+                "it belongs to a workload, whose name is its SPIFFE URI and not its subject. (Service: \
+                    write \"mtls:uri\" \
                  in `identity.sources`.)",
             ),
         }
     }
 }
 
-/// The name of `certificate`'s holder: the same for every certificate of that holder, and of no other's.
-pub(super) fn name(certificate: &[u8], by: Named) -> Result<Vec<u8>, Refused> {
+/// The name of `certificate`'s holder: the same for all certificates of that holder, and different for others.
+pub(super) fn name(certificate: &[u8], by: CertificateName) -> Result<Vec<u8>, Refused> {
     let (subject, alternatives) = parts(certificate).ok_or(Refused::Malformed)?;
     let all = all(alternatives).ok_or(Refused::Malformed)?;
     let Some(tag) = by.tag() else {
         let is_workload = |(tag, name): &(u8, &[u8])| {
-            Some(*tag) == Named::Uri.tag() && name.to_ascii_lowercase().starts_with(b"spiffe://")
+            Some(*tag) == CertificateName::Uri.tag() && name.to_ascii_lowercase().starts_with(b"spiffe://")
         };
         if all.iter().any(is_workload) {
             return Err(Refused::Workload);
@@ -111,13 +111,13 @@ pub(super) fn name(certificate: &[u8], by: Named) -> Result<Vec<u8>, Refused> {
         return Err(Refused::Several(by));
     }
     Ok(match by {
-        Named::Dns => named(b"dns", &name.to_ascii_lowercase()),
-        Named::Email => named(b"email", name),
-        Named::Uri | Named::Subject => named(b"uri", name),
+        CertificateName::Dns => named(b"dns", &name.to_ascii_lowercase()),
+        CertificateName::Email => named(b"email", name),
+        CertificateName::Uri | CertificateName::Subject => named(b"uri", name),
     })
 }
 
-/// A name together with what kind it is of: no URI is somebody's DNS name.
+/// A name together with its kind, so that a URI never equals a DNS name.
 fn named(kind: &[u8], name: &[u8]) -> Vec<u8> {
     [kind, b"\0", name].concat()
 }
@@ -141,7 +141,7 @@ fn parts(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((subject, extensions))
 }
 
-/// What follows an item that may be missing.
+/// The input after an optional item.
 fn past(input: &[u8], tag: u8) -> &[u8] {
     take(input, tag).map_or(input, |(_, rest)| rest)
 }
@@ -167,8 +167,8 @@ fn all(mut extensions: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     Some(found)
 }
 
-/// A subject as bytes that do not depend on which kind of string an authority writes names as: the next version of its
-/// software may take another. Upper and lower case do count: two names that differ in them may be two people's.
+/// A subject in a form that does not depend on the type of strings that an authority uses, which may change with its
+/// software. Letter case is significant: names that differ in case may belong to two people.
 fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     while !subject.is_empty() {
@@ -190,7 +190,7 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
             }
             attributes.push(one);
         }
-        // A set has no order of its own.
+        // A set is not ordered.
         attributes.sort_unstable();
         let mut together = Vec::new();
         for one in attributes {
@@ -201,17 +201,17 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// Behind its length, so that nothing runs into what follows it.
+/// With its length before it, so that parts cannot run together.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.extend_from_slice(&u32::try_from(bytes.len()).ok()?.to_be_bytes());
     out.extend_from_slice(bytes);
     Some(())
 }
 
-/// It is not what its kind of string says.
+/// It does not match its type of string.
 struct Malformed;
 
-/// The text that a string is, where its kind says how to read it.
+/// The text of a string, if its type says how to read it.
 fn text(tag: u8, value: &[u8]) -> Result<Option<String>, Malformed> {
     const UTF8: u8 = 0x0c;
     const NUMERIC: u8 = 0x12;
@@ -267,11 +267,11 @@ mod tests {
     }
 
     fn of(subject: &[(DnType, DnValue)]) -> Result<Vec<u8>, Refused> {
-        name(&made(subject, vec![]), Named::Subject)
+        name(&made(subject, vec![]), CertificateName::Subject)
     }
 
     #[test]
-    fn a_renewed_certificate_names_the_same_holder_whatever_strings_its_authority_writes() {
+    fn a_renewed_certificate_names_the_same_holder_in_any_string_type() {
         let cn = DnType::CommonName;
         let first = of(&[(cn.clone(), utf8("alice"))]).expect("a name");
         let printable = DnValue::PrintableString("alice".try_into().expect("printable"));
@@ -305,36 +305,39 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_the_name_or_with_two_of_them_names_nobody() {
-        assert_eq!(of(&[]), Err(Refused::None(Named::Subject)));
+    fn a_certificate_needs_exactly_one_name() {
+        assert_eq!(of(&[]), Err(Refused::None(CertificateName::Subject)));
         let alice = [(DnType::CommonName, utf8("alice"))];
         let certificate = made(&alice, vec![dns("a.example"), dns("b.example"), uri("urn:x:1")]);
-        assert_eq!(name(&certificate, Named::Dns), Err(Refused::Several(Named::Dns)));
-        assert_eq!(name(&certificate, Named::Email), Err(Refused::None(Named::Email)));
-        assert_eq!(name(&certificate, Named::Uri), Ok(b"uri\0urn:x:1".to_vec()));
-        assert!(name(&certificate, Named::Subject).is_ok());
+        assert_eq!(name(&certificate, CertificateName::Dns), Err(Refused::Several(CertificateName::Dns)));
+        assert_eq!(name(&certificate, CertificateName::Email), Err(Refused::None(CertificateName::Email)));
+        assert_eq!(name(&certificate, CertificateName::Uri), Ok(b"uri\0urn:x:1".to_vec()));
+        assert!(name(&certificate, CertificateName::Subject).is_ok());
         let one = made(&alice, vec![dns("A.Example")]);
-        assert_eq!(name(&one, Named::Dns), Ok(b"dns\0a.example".to_vec()));
+        assert_eq!(name(&one, CertificateName::Dns), Ok(b"dns\0a.example".to_vec()));
     }
 
     #[test]
-    fn the_subject_that_all_workloads_share_is_nobodys_name() {
+    fn a_workloads_shared_subject_is_not_a_name() {
         let spire = [(DnType::CountryName, utf8("US")), (DnType::OrganizationName, utf8("SPIRE"))];
         let certificate = made(&spire, vec![uri("spiffe://prod.example/payments")]);
-        assert_eq!(name(&certificate, Named::Subject), Err(Refused::Workload));
-        assert_eq!(name(&certificate, Named::Uri), Ok(b"uri\0spiffe://prod.example/payments".to_vec()));
+        assert_eq!(name(&certificate, CertificateName::Subject), Err(Refused::Workload));
+        assert_eq!(
+            name(&certificate, CertificateName::Uri),
+            Ok(b"uri\0spiffe://prod.example/payments".to_vec())
+        );
     }
 
     #[test]
-    fn what_is_cut_short_anywhere_is_malformed_and_nothing_worse() {
+    fn truncated_input_is_malformed() {
         let whole = made(&[(DnType::CommonName, utf8("alice"))], vec![dns("a.example")]);
         for end in 0..whole.len() {
-            assert_eq!(name(&whole[..end], Named::Subject), Err(Refused::Malformed), "{end}");
+            assert_eq!(name(&whole[..end], CertificateName::Subject), Err(Refused::Malformed), "{end}");
         }
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 0xff;
-            drop(name(&changed, Named::Dns));
+            drop(name(&changed, CertificateName::Dns));
         }
     }
 }

@@ -1,7 +1,5 @@
-//! Settings that would believe the wrong people.
-//!
-//! What lives here: each such setting, why it is refused, and what mends it. What must never: a warning in place of a refusal;
-//! whoever is believed by mistake reads what others were answered.
+//! Settings that would trust the wrong callers. They are errors, not warnings, because a caller who is trusted by
+//! mistake can read other callers' responses.
 
 use super::jwt::{Algorithm, Issuer, KeyError};
 use super::{Identity, Network, Source, Tenant, cookie};
@@ -9,7 +7,7 @@ use http::HeaderName;
 use http::header;
 use std::fmt;
 
-/// A setting that is refused at start. `Display` says why, and what mends it.
+/// A setting that is refused at start. `Display` says why, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
@@ -51,98 +49,105 @@ impl fmt::Display for Unsafe {
         match self {
             Self::HeaderWithoutTrust(name) => write!(
                 f,
-                "`{name}` is to be believed, but from no address: any client could write it. Name the addresses of the \
-                 proxy that sets it"
+                "the header `{name}` identifies callers, but no address is trusted to set it, so any client \
+                    could. Name the addresses of the proxy that sets it"
             ),
             Self::TrustTooWide(network) => write!(
                 f,
-                "{network} is wider than any private network: clients in it could write the trusted headers themselves. \
-                 Name the proxy's own addresses"
+                "{network} is wider than any private network: clients in it could set the trusted headers \
+                    themselves. Name the proxy's own addresses"
             ),
             Self::TrustWithoutHeader => f.write_str(
-                "addresses are trusted, but no header is to be believed from them. Name the header, or leave the addresses out",
+                "addresses are trusted, but no header is read from them. Name the header, or remove the addresses",
             ),
             Self::ReservedHeader(name) => write!(
                 f,
-                "`{name}` has a meaning of its own and can name neither a caller nor a tenant. Take another header"
+                "`{name}` has another meaning in HTTP and can identify neither a caller nor a tenant. Use \
+                    another header"
             ),
             Self::HeaderTwice(name) => write!(
                 f,
-                "`{name}` is read twice, or in two spellings that servers take for one. Give each source a header of its own"
+                "`{name}` is used twice, or in two spellings that servers treat as one. Give each source \
+                    its own header"
             ),
             Self::HeaderTakenOff(name) => write!(
                 f,
-                "`{name}`, or another spelling of it, is believed from trusted proxies by one rule, and taken off every other \
-                 request for that: it cannot hold the API key of another rule, nor be spelt in two ways. Take another header"
+                "one rule trusts `{name}`, or another spelling of it, from proxies, so it is removed from \
+                    all other requests and cannot carry the API key of another rule. Use another header"
             ),
             Self::CookieName(name) => {
-                write!(f, "`{name}` cannot be the name of a cookie. Write the session cookie's name")
+                write!(f, "`{name}` is not a valid cookie name. Write the name of the session cookie")
             }
             Self::Unreachable { source, behind } => write!(
                 f,
-                "`{source}` stands behind `{behind}`, which leaves no request for it. Put it before, or leave it out"
+                "`{source}` comes after `{behind}`, which matches every request. Put it before, or remove it"
             ),
-            Self::Twice(source) => write!(f, "`{source}` stands twice among the sources. Leave one out"),
-            Self::NoIssuers => f.write_str("tokens are to be believed, but no issuer is set. Name one"),
+            Self::Twice(source) => write!(f, "`{source}` is listed twice among the sources. Remove one"),
+            Self::NoIssuers => f.write_str("callers are identified by tokens, but no issuer is set. Name one"),
             Self::IssuerTwice(issuer) => {
-                write!(f, "the issuer `{issuer}` is set twice. Keep one; a key set can hold several keys")
+                write!(f, "the issuer `{issuer}` is set twice. Keep one; a key set can contain several keys")
             }
             Self::NoIssuer => f.write_str(
-                "an issuer has no name: tokens of any issuer that shares its key would do. Write its `iss` to the letter",
+                "an issuer has no name, so tokens of any issuer with the same key would be accepted. Write \
+                    its exact `iss`",
             ),
             Self::NoAudience(issuer) => write!(
                 f,
-                "issuer `{issuer}`: the audience is empty. Write what its tokens for this service have as `aud`, or choose \
-                 any audience explicitly"
+                "issuer `{issuer}`: the audience is empty. Write the `aud` of its tokens for this service, \
+                    or accept any audience explicitly"
             ),
             Self::NoAlgorithm(issuer) => write!(
                 f,
-                "issuer `{issuer}`: no algorithm is allowed that its key serves. Name the one that its tokens are signed by"
+                "issuer `{issuer}`: none of the allowed algorithms fits its key. Name the algorithm that \
+                    signs its tokens"
             ),
             Self::AlgorithmOfOtherKey { issuer, algorithm } => write!(
                 f,
-                "issuer `{issuer}`: {algorithm} needs another kind of key than the one that is set. (A public key must \
-                 never serve as the secret of HS…: everybody has it.) Take {algorithm} off the list, or set its key"
+                "issuer `{issuer}`: {algorithm} needs another kind of key than the one that is set. (A \
+                    public key must never be the secret of HS…: everybody knows it.) Remove {algorithm} \
+                    from the list, or set its key"
             ),
             Self::ShortSecret { issuer, algorithm, bytes_min } => write!(
                 f,
-                "issuer `{issuer}`: the secret is shorter than the {bytes_min} bytes that {algorithm} needs, and can be \
-                 guessed from a token. Make a longer one (openssl rand -hex {bytes_min})"
+                "issuer `{issuer}`: the secret has fewer than the {bytes_min} bytes that {algorithm} needs, \
+                    and could be guessed from a token. Make a longer one (openssl rand -hex {bytes_min})"
             ),
             Self::Key { issuer, error } => write!(f, "issuer `{issuer}`: the key cannot be used: {error}"),
             Self::Leeway(issuer) => {
-                write!(f, "issuer `{issuer}`: more than five minutes of leeway keeps expired tokens alive. Set the clocks")
+                write!(f, "issuer `{issuer}`: a leeway of more than five minutes accepts expired tokens. \
+                    Synchronise the clocks instead")
             }
             Self::KeysAddress { issuer } => {
-                write!(f, "issuer `{issuer}`: the keys' address is no https:// address without a user name in it")
+                write!(f, "issuer `{issuer}`: the keys' URL must begin with https:// and contain no user name")
             }
             Self::KeysInTheClear { issuer } => write!(
                 f,
-                "issuer `{issuer}`: keys fetched over http:// can be replaced on the way, and with them every caller. Use \
-                 https://"
+                "issuer `{issuer}`: keys fetched over http:// can be replaced on the network, by somebody \
+                    who can then pose as any caller. Use https://"
             ),
             Self::KeysRefresh { issuer } => write!(
                 f,
-                "issuer `{issuer}`: the times of fetching keys do not go together. The least interval is a second or more, \
-                 the usual one no less, keys are believed for at least that long, and time and size limits are not zero"
+                "issuer `{issuer}`: the times for fetching keys do not fit together. The minimum interval \
+                    must be at least one second, the usual interval at least as long, keys must be valid \
+                    for at least that long, and no limit may be zero"
             ),
             Self::KeysNotLoaded { issuer, why } => {
                 write!(f, "issuer `{issuer}`: the keys cannot be loaded: {why}")
             }
             Self::ClaimWithoutToken => f.write_str(
-                "the tenant is to be a token's claim, but no token is verified. Add an issuer to the sources of callers",
+                "the tenant is a claim of a token, but no tokens are verified. Add an issuer and the source \"jwt\"",
             ),
-            Self::ClaimName => f.write_str("the tenant's claim has no name. Write it"),
+            Self::ClaimName => f.write_str("the name of the tenant's claim is missing. Write it"),
             Self::NoHosts => f.write_str(
-                "the tenant is to be the Host, but no host is named: each client could make up tenants of its own. Name the \
-                 hosts",
+                "the tenant is the Host, but no host is named, so any client could invent tenants. Name the hosts",
             ),
             Self::HostName(host) => {
-                write!(f, "`{host}` is no host as it is compared: lower case, no port, no dot at its end, and only once")
+                write!(f, "`{host}` is not a host in normal form: lower case, no port, no trailing dot, and \
+                    listed only once")
             }
             Self::HostWithAnonymous => f.write_str(
-                "the tenant is to be the Host, and callers may be anonymous: the Host, which any client can write, would be \
-                 all that keeps tenants apart. Identify callers, or leave the tenant out",
+                "the tenant is the Host and callers may be anonymous, so only the Host, which any client \
+                    can set, would separate tenants. Identify callers, or remove the tenant",
             ),
         }
     }
@@ -167,7 +172,7 @@ pub(super) fn check(identity: &Identity) -> Vec<Unsafe> {
     found
 }
 
-/// What one rule reads from a header that another has taken off.
+/// Headers that one rule reads and another removes.
 pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &'i Identity>) -> Vec<Unsafe> {
     let mut found = Vec::new();
     for other in others {
@@ -214,13 +219,13 @@ fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
     }
 }
 
-/// Whether two names are one to servers that know no difference between `-` and `_`.
+/// Whether servers that do not distinguish `-` and `_` treat two names as one.
 pub(super) fn is_spelling(one: &str, other: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
-/// Whether a header means something else: to Semel, to HTTP's framing, or to another source.
+/// Whether a header has another meaning: for Semel, for HTTP framing, or for another source.
 fn is_reserved(name: &HeaderName) -> bool {
     use semel_http::names;
     let ours = [
@@ -268,7 +273,7 @@ fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
         }
         let is_same = |other: &Source| match (source, other) {
             (Source::Jwt(_), Source::Jwt(_)) | (Source::Mtls(_), Source::Mtls(_)) => true,
-            // Told by their headers.
+            // Identified by their headers.
             (Source::Header(_) | Source::ApiKey(_), _) => false,
             _ => source == other,
         };

@@ -1,15 +1,13 @@
-//! A session's cookie.
-//!
-//! What lives here: finding the one cookie of a name. What must never: a choice between two of them; whoever can set a cookie
-//! for a sibling domain would choose for somebody else.
+//! Finds the session cookie. Two cookies of that name are refused: somebody who controls a sibling domain may have set
+//! one of them.
 
 use http::HeaderMap;
 use http::header::COOKIE;
 use std::fmt;
 
-/// What a request's cookies say under a name.
+/// The cookies of one name in a request.
 #[derive(PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum CookieMatch<'a> {
     Nothing,
     /// Its value, not empty.
     One(&'a [u8]),
@@ -18,8 +16,8 @@ pub(super) enum Found<'a> {
     Several,
 }
 
-/// Without the value: a session's cookie is as good as a password.
-impl fmt::Debug for Found<'_> {
+/// Without the value: a session cookie is like a password.
+impl fmt::Debug for CookieMatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("Nothing"),
@@ -30,27 +28,27 @@ impl fmt::Debug for Found<'_> {
     }
 }
 
-/// Finds the cookie `name`. Its case counts; HTTP/2 may send each cookie on a line of its own.
-pub(super) fn find<'a>(headers: &'a HeaderMap, name: &str) -> Found<'a> {
+/// Finds the cookie `name`, which is case-sensitive. HTTP/2 may send each cookie on its own line.
+pub(super) fn find<'a>(headers: &'a HeaderMap, name: &str) -> CookieMatch<'a> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     let mut values = pairs.filter_map(|pair| value_of(pair.trim_ascii(), name.as_bytes()));
     match (values.next(), values.next()) {
-        (None, _) => Found::Nothing,
-        (Some(_), Some(_)) => Found::Several,
-        (Some([]), None) => Found::Empty,
-        (Some(value), None) => Found::One(value),
+        (None, _) => CookieMatch::Nothing,
+        (Some(_), Some(_)) => CookieMatch::Several,
+        (Some([]), None) => CookieMatch::Empty,
+        (Some(value), None) => CookieMatch::One(value),
     }
 }
 
-/// A pair without `=` is a name without a value to some servers, and a value without a name to others.
+/// Some servers read a pair without `=` as a name without a value, others as a value without a name.
 fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
     let (left, right) = pair.split_at(equals);
     (left.trim_ascii_end() == name).then(|| right.get(1..).unwrap_or_default().trim_ascii_start())
 }
 
-/// Whether a cookie can have that name.
+/// Whether a cookie can have this name.
 pub(super) fn is_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_token)
@@ -64,13 +62,13 @@ mod tests {
     fn found(lines: &[&'static str]) -> String {
         let headers: HeaderMap = lines.iter().map(|line| (COOKIE, HeaderValue::from_static(line))).collect();
         match find(&headers, "sid") {
-            Found::One(value) => String::from_utf8_lossy(value).into_owned(),
+            CookieMatch::One(value) => String::from_utf8_lossy(value).into_owned(),
             other => format!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_one_cookie_of_that_name_is_found_wherever_it_stands() {
+    fn the_one_cookie_of_that_name_is_found_anywhere() {
         assert_eq!(found(&["sid=7"]), "7");
         assert_eq!(found(&["a=b; sid=7; c=sid"]), "7");
         assert_eq!(found(&["a=b;sid=7=7;"]), "7=7");

@@ -1,9 +1,6 @@
-//! As much of DER as keys and certificates need.
-//!
-//! What lives here: one item of tag, length and content. What must never: a length that is not the shortest; what has two
-//! spellings has two readers.
+//! The part of DER that keys and certificates need. Only the shortest form of a length is accepted.
 
-/// The tag and content of the item that `input` begins with, and what follows it.
+/// The tag and content of the first item in `input`, and the rest.
 pub(super) fn item(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, length, rest) = match input {
         [tag, length @ 0..=0x7f, rest @ ..] | [tag, 0x81, length @ 0x80..=0xff, rest @ ..] => {
@@ -18,7 +15,7 @@ pub(super) fn item(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The content of the item that `input` begins with, which has this tag, and what follows it.
+/// The content of the first item in `input`, which must have this tag, and the rest.
 pub(super) fn take(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, content, rest) = item(input)?;
     (found == tag).then_some((content, rest))

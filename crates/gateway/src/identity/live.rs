@@ -1,13 +1,10 @@
-//! The rule that settings become.
-//!
-//! What lives here: from a request to its caller and tenant. What must never: waiting (keys are fetched behind a request's
-//! back), or a word out of a request in what its sender is told.
+//! Finds the caller and the tenant of a request, by the settings. It never waits; keys are fetched in the background.
 
-use super::certificate::{self, Named};
+use super::certificate::{self, CertificateName};
 use super::check::{Unsafe, is_spelling};
-use super::cookie::{self, Found};
+use super::cookie::{self, CookieMatch};
+use super::description::{self, RuleOwner};
 use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
-use super::words::{self, Whose};
 use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -20,11 +17,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The rules that [`Identity`] becomes at start: the default, and those that operations have of their own. Clones are the same.
+/// The rules made from [`Identity`] at start: the default, and the operations' own. Clones share them.
 ///
-/// Two things have to be done with it, and the second refuses every request that the first was not done to: [`prepare`]
-/// *every* request, protected or not, as the first thing of all; and put the layer [`under`] it, and each route that has a rule of
-/// its own under [that](Self::callers_of).
+/// Two things must be done with it, and the second refuses every request that the first was not done to: [`prepare`]
+/// *every* request first of all, protected or not; and put the layer [`under`] it, and each route with its own rule
+/// under [that rule](Self::callers_of).
 ///
 /// [`prepare`]: Self::prepare
 /// [`under`]: Self::under
@@ -32,46 +29,46 @@ use std::sync::Arc;
 pub struct Live(Arc<Rules>);
 
 struct Rules {
-    /// The default's first, each once.
+    /// The default first, each once.
     all: Vec<(Arc<Rule>, Callers)>,
-    /// Whose tokens any of them believes.
-    issuers: Arc<[Started]>,
+    /// The issuers of all rules.
+    issuers: Arc<[RunningIssuer]>,
     peer: PeerOf,
 }
 
-/// An issuer whose keys are loaded, and what keeps them fresh.
+/// An issuer with loaded keys, and the task that refreshes them.
 #[derive(Clone)]
-struct Started {
+struct RunningIssuer {
     verifier: Arc<Verifier>,
     _refreshing: Option<Arc<Refreshing>>,
 }
 
 struct Rule {
     identity: Identity,
-    whose: Whose,
+    whose: RuleOwner,
     verifiers: Vec<Arc<Verifier>>,
-    /// What is told to a request in which no source finds anything.
+    /// The refusal if no source finds anything.
     nobody: String,
     clock: Arc<dyn Clock>,
-    _issuers: Arc<[Started]>,
+    _issuers: Arc<[RunningIssuer]>,
 }
 
 pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
 
-/// Where a request came from, noted before anybody believes it anything.
+/// Where a request came from, recorded before its headers are read.
 #[derive(Clone)]
-struct Prepared(Option<Peer>);
+struct RecordedPeer(Option<Peer>);
 
 impl Live {
-    /// The default comes first. An issuer that several rules believe is started once: its keys are fetched for all of them. One whose
-    /// keys are fetched for `running` already is taken over from there.
+    /// The default comes first. An issuer of several rules is started once, and its keys are fetched for all of them.
+    /// Fetched keys are taken over from `running`.
     pub(super) async fn new(
         identities: Vec<Identity>,
         running: Option<&Self>,
         clock: Arc<dyn Clock>,
         peer: PeerOf,
     ) -> Result<Self, Vec<Unsafe>> {
-        let (mut started, mut found): (Vec<Started>, Vec<Unsafe>) = (Vec::new(), Vec::new());
+        let (mut started, mut found): (Vec<RunningIssuer>, Vec<Unsafe>) = (Vec::new(), Vec::new());
         for issuer in identities.iter().flat_map(issuers) {
             if started.iter().any(|known| known.verifier.is_of(issuer)) {
                 continue;
@@ -83,7 +80,7 @@ impl Live {
             match jwt::start(issuer.clone(), &clock).await {
                 Ok((verifier, task)) => {
                     let verifier = Arc::new(verifier);
-                    started.push(Started { verifier, _refreshing: task.map(Arc::new) });
+                    started.push(RunningIssuer { verifier, _refreshing: task.map(Arc::new) });
                 }
                 Err(error) => found.push(error),
             }
@@ -91,7 +88,7 @@ impl Live {
         if !found.is_empty() {
             return Err(found);
         }
-        let started: Arc<[Started]> = started.into();
+        let started: Arc<[RunningIssuer]> = started.into();
         let mut rules: Vec<(Arc<Rule>, Callers)> = Vec::new();
         for identity in identities {
             if rules.iter().any(|(rule, _)| rule.identity == identity) {
@@ -100,8 +97,9 @@ impl Live {
             let is_believed = |verifier: &Verifier| issuers(&identity).any(|issuer| verifier.is_of(issuer));
             let verifiers = started.iter().map(|known| &known.verifier);
             let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
-            let whose = if rules.is_empty() { Whose::Default } else { Whose::Operation };
-            let (nobody, told) = (words::nobody(&identity.sources, whose), words::description(&identity));
+            let whose = if rules.is_empty() { RuleOwner::Default } else { RuleOwner::Operation };
+            let (nobody, told) =
+                (description::nobody(&identity.sources, whose), description::description(&identity));
             let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
             let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
             let rule = Arc::new(rule);
@@ -111,19 +109,20 @@ impl Live {
         Ok(Self(Arc::new(Rules { all: rules, issuers: started, peer })))
     }
 
-    /// The keys of an issuer of these very settings that are fetched from afar, with their age and whoever keeps them fresh: the
-    /// address may be down just now. A newer set is asked for. Keys that are at hand are read anew instead.
-    fn fetching_for(&self, issuer: &jwt::Issuer) -> Option<Started> {
+    /// The fetched keys of an issuer with the same settings, with their age and the task that refreshes them, because
+    /// the URL may be down now. A newer set is requested. Local keys are read again instead.
+    fn fetching_for(&self, issuer: &jwt::Issuer) -> Option<RunningIssuer> {
         let KeySource::Url(_) = &issuer.keys else { return None };
         let known = self.0.issuers.iter().find(|known| known.verifier.is_of(issuer))?;
         known.verifier.want();
         Some(known.clone())
     }
 
-    /// Takes off what only a trusted proxy may say, unless it came from one, and notes where the request came from. What any rule
-    /// believes is taken off every request, whichever rule it comes under: the service behind is one.
+    /// Removes headers that only a trusted proxy may set, unless the request came from one, and records where the
+    /// request came from. A header that any rule trusts is removed from every request, because all requests go to the
+    /// same service.
     ///
-    /// Spellings with `_` for `-` are taken off in any case: servers that turn headers into variables see one name in both.
+    /// Spellings with `_` for `-` are always removed: servers that turn headers into variables see one name in both.
     pub fn prepare(&self, headers: &mut HeaderMap, extensions: &mut Extensions) {
         let peer = (self.0.peer)(extensions);
         let names: Vec<HeaderName> =
@@ -131,21 +130,21 @@ impl Live {
         for name in names {
             headers.remove(name);
         }
-        extensions.insert(Prepared(peer));
+        extensions.insert(RecordedPeer(peer));
     }
 
-    /// The layer, with callers and tenants told apart by the default rule.
+    /// The layer, with callers and tenants identified by the default rule.
     #[must_use]
     pub fn under(&self, layer: Layer) -> Layer {
         layer.callers(self.callers())
     }
 
-    /// How callers, and their tenants, are told apart by default. A request whose tenant cannot be told is refused as well.
+    /// How callers and tenants are identified by default. A request without a tenant is refused as well.
     pub fn callers(&self) -> Callers {
         self.0.all.first().map(|(_, callers)| callers.clone()).unwrap_or_default()
     }
 
-    /// The same by a rule of an operation's own; nothing where that was not started.
+    /// The same with an operation's own rule; `None` if it was not started.
     pub fn callers_of(&self, identity: &Identity) -> Option<Callers> {
         let (_, callers) = self.0.all.iter().find(|(rule, _)| rule.identity == *identity)?;
         Some(callers.clone())
@@ -159,7 +158,7 @@ impl fmt::Debug for Live {
 }
 
 impl Rules {
-    /// Whether a header has to be taken off a request that came from there.
+    /// Whether a header must be removed from a request that came from there.
     fn is_off(&self, name: &HeaderName, peer: Option<&Peer>) -> bool {
         let mut is_believed = false;
         for (rule, _) in &self.all {
@@ -174,7 +173,7 @@ impl Rules {
     }
 }
 
-/// Whose tokens are believed.
+/// The trusted issuers.
 fn issuers(identity: &Identity) -> impl Iterator<Item = &jwt::Issuer> {
     let issuers = identity.sources.iter().filter_map(|source| match source {
         Source::Jwt(issuers) => Some(issuers),
@@ -187,7 +186,7 @@ fn because(why: impl Into<Cow<'static, str>>) -> NotIdentified {
     NotIdentified::Because(why.into())
 }
 
-/// What the request shows is not valid.
+/// The credentials of the request are not valid.
 fn rejected(why: String) -> NotIdentified {
     NotIdentified::Rejected(why.into())
 }
@@ -197,15 +196,15 @@ impl Rule {
         self.identity.trusted.iter().any(|network| network.holds(peer.address))
     }
 
-    /// The caller and its tenant, together: asked one after the other, a token may have expired in between.
+    /// The caller and its tenant, together: asked one after the other, a token could expire in between.
     fn identify(&self, parts: &Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> {
-        let Some(Prepared(peer)) = parts.extensions.get() else {
+        let Some(RecordedPeer(peer)) = parts.extensions.get() else {
             return Err(because(
-                "This service did not note where the request came from. (Service: a defect.)",
+                "The address that the request came from was not recorded. (Service: this is a bug.)",
             ));
         };
         let found = self.caller(parts, peer.as_ref());
-        let (caller, token) = found.map_err(|why| words::with_setting(why, self.whose))?;
+        let (caller, token) = found.map_err(|why| description::with_setting(why, self.whose))?;
         Ok((caller, self.tenant(parts, peer.as_ref(), token.as_ref())?))
     }
 
@@ -242,8 +241,8 @@ impl Rule {
         Err(because(self.nobody.clone()))
     }
 
-    /// The caller as this rule knows it. Under an operation's own `callers`, what the name was found in is part of it: merchant 7
-    /// is not to be met as user 7, whatever rule the operation comes under one day. Under the default it never was.
+    /// The caller in this rule. With an operation's own `callers`, the source of the name is part of it: merchant 7
+    /// must not become user 7, whatever rule applies later. With the default, it is not part of it.
     fn own(&self, name: Name, found_in: &str) -> Name {
         if self.identity.is_by_place { name.found_in(found_in) } else { name }
     }
@@ -265,10 +264,10 @@ impl Rule {
                 tenant::host(parts).filter(|host| hosts.contains(host)).map(String::into_bytes)
             }
         };
-        found.map(Some).ok_or_else(|| because(words::no_tenant(&self.identity.tenant, self.whose)))
+        found.map(Some).ok_or_else(|| because(description::no_tenant(&self.identity.tenant, self.whose)))
     }
 
-    /// The value of a header that is believed, if it came from where it is.
+    /// The value of a trusted header, if it came from a trusted address.
     fn believed(
         &self,
         parts: &Parts,
@@ -278,7 +277,7 @@ impl Rule {
         if peer.is_some_and(|peer| self.trusts(peer)) { one(&parts.headers, name) } else { Ok(None) }
     }
 
-    /// What the request's token says, if it has one.
+    /// The claims of the request's token, if it has one.
     fn token(&self, parts: &Parts) -> Result<Option<Verified>, NotIdentified> {
         let Some(line) = one_line(&parts.headers, &AUTHORIZATION)? else {
             return Ok(None);
@@ -299,10 +298,10 @@ impl Rule {
     }
 }
 
-/// The value of a header that must not come twice, nor be empty.
+/// The value of a header that must be present at most once, and not be empty.
 fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, NotIdentified> {
     match one_line(headers, name)? {
-        Some([]) => Err(rejected(format!("The header {name} is empty; it has to say who is calling."))),
+        Some([]) => Err(rejected(format!("The header {name} is empty; it must identify the caller."))),
         value => Ok(value.map(<[u8]>::to_vec)),
     }
 }
@@ -318,15 +317,17 @@ fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
 
 fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdentified> {
     match cookie::find(headers, name) {
-        Found::Nothing => Ok(None),
-        Found::One(value) => Ok(Some(value.to_vec())),
-        Found::Empty => Err(rejected(format!("The cookie {name} is empty; it has to name the session."))),
-        Found::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
+        CookieMatch::Nothing => Ok(None),
+        CookieMatch::One(value) => Ok(Some(value.to_vec())),
+        CookieMatch::Empty => {
+            Err(rejected(format!("The cookie {name} is empty; it must identify the session.")))
+        }
+        CookieMatch::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
     }
 }
 
-/// Who the client's certificate names, if it showed one.
-fn shown(peer: Option<&Peer>, by: Named) -> Result<Option<Vec<u8>>, NotIdentified> {
+/// The name in the client's certificate, if it has one.
+fn shown(peer: Option<&Peer>, by: CertificateName) -> Result<Option<Vec<u8>>, NotIdentified> {
     let Some(certificate) = peer.and_then(|peer| peer.certificate.as_deref()) else {
         return Ok(None);
     };

@@ -1,21 +1,19 @@
-//! Who is calling, from sources that can be trusted.
+//! Who is calling: the settings ([`Identity`]), their check ([`Unsafe`]), and the rule made from them ([`Live`]).
 //!
-//! What lives here: the settings ([`Identity`]), what is unsafe about them ([`Unsafe`]), and the rule that they become
-//! ([`Live`]). What must never: a name taken from a request because it stands there. A header is believed from its proxy's
-//! addresses only, a token by its issuer's keys only; whatever else claims to be one of these is refused, and never falls
-//! through to a weaker source.
+//! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
+//! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
 
 mod certificate;
 mod check;
 mod cookie;
 mod der;
+mod description;
 pub mod jwt;
 mod live;
 mod network;
 mod tenant;
-mod words;
 
-pub use certificate::Named;
+pub use certificate::CertificateName;
 pub use check::Unsafe;
 pub use live::Live;
 pub use network::{Network, NetworkError};
@@ -27,27 +25,27 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How a caller is recognised.
+/// How a caller is identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// By a header that a trusted proxy sets. From any other address it is taken off the request.
+    /// By a header that a trusted proxy sets. It is removed from requests of all other addresses.
     Header(HeaderName),
     /// By issuer and subject of a token in `Authorization: Bearer`, signed by one of these.
     Jwt(Vec<jwt::Issuer>),
-    /// By an API key in this header. Whether the key is valid is for the service to say: here it only has to be one.
+    /// By an API key in this header. The service checks whether the key is valid.
     ApiKey(HeaderName),
     /// By the session cookie of this name.
     Cookie(String),
     /// By a name in the client's certificate, which the listener has verified.
-    Mtls(Named),
-    /// By the credentials in `Authorization`, schemes `Basic` and `Bearer`, as they are: a new token is another caller.
+    Mtls(CertificateName),
+    /// By the credentials in `Authorization` (`Basic` and `Bearer`), as they are: a new token is another caller.
     Authorization,
-    /// By nothing: all that come here share one scope, and so each other's keys and replays. Last, if at all.
+    /// Not at all: such requests share one scope, including their keys and replays. It must be the last source.
     Anonymous,
 }
 
 impl Source {
-    /// The source in one word, as messages name it.
+    /// The source in one word, for messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Header(_) => "header",
@@ -60,7 +58,7 @@ impl Source {
         }
     }
 
-    /// What "the same caller" means under this source; nothing where there is no telling callers apart.
+    /// What "the same caller" means with this source; `None` if callers are not distinguished.
     pub const fn lifetime(&self) -> Option<Lifetime> {
         Some(match self {
             Self::Header(_) => scope::Source::Header.lifetime(),
@@ -74,51 +72,51 @@ impl Source {
     }
 }
 
-/// Which tenant a request belongs to. Two tenants share no key.
+/// The tenant of a request. Two tenants share no keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Tenant {
-    /// There are none.
+    /// No tenants.
     #[default]
     None,
     /// The value of a header that a trusted proxy sets. A request without it is refused.
     Header(HeaderName),
-    /// This claim, a text, of the verified token. A request without it is refused.
+    /// This claim, a string, of the verified token. A request without it is refused.
     Claim(String),
-    /// The host that the request was sent to, one of these (lower case, without port). A request to another is refused.
+    /// The host of the request, one of these (lower case, without port). A request to another host is refused.
     Host(Vec<String>),
 }
 
-/// How callers and tenants are recognised, as it is set.
+/// The settings for identifying callers and tenants.
 ///
-/// The sources are asked in their order, and the first that finds anything in the request decides: what it finds names the
-/// caller or, where it is not valid, refuses the request. A request in which none finds anything is refused too, unless
-/// [`Source::Anonymous`] stands last. Without any source, callers are recognised as by
+/// The sources are tried in order, and the first that finds anything in the request decides: it identifies the caller
+/// or, if what it found is not valid, refuses the request. A request in which none finds anything is refused too,
+/// unless [`Source::Anonymous`] is last. Without any source, callers are identified by
 /// [`Callers::by_authorization`](semel_http::Callers::by_authorization).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// How callers are recognised.
+    /// How callers are identified.
     pub sources: Vec<Source>,
-    /// How tenants are.
+    /// How tenants are identified.
     pub tenant: Tenant,
-    /// The addresses of proxies that are believed: what they write into the headers of [`Source::Header`] and
-    /// [`Tenant::Header`] is so.
+    /// The addresses of trusted proxies: the headers of [`Source::Header`] and [`Tenant::Header`] are trusted only
+    /// from these.
     pub trusted: Vec<Network>,
-    /// Whether what a name was found in (the header, the cookie, which name of a certificate) is part of it, as it is under the
-    /// `callers` of an operation: merchant 7 is then not user 7. Never under the default, whose records are known without.
+    /// Whether the source of a name (the header, the cookie, the kind of certificate name) is part of it, as with the
+    /// `callers` of an operation: merchant 7 is then not user 7. Never with the default, whose records do not have it.
     pub is_by_place: bool,
 }
 
 impl Identity {
-    /// Refuses settings that would believe the wrong people. Tells everything that is wrong, not the first alone.
+    /// Refuses settings that would trust the wrong callers. Reports everything that is wrong, not only the first.
     pub fn check(&self) -> Result<(), Vec<Unsafe>> {
         let found = check::check(self);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
-    /// Checks the settings, loads what keys they name, and keeps these fresh for as long as the rule, or anything made from
-    /// it, lives. `peer` tells from a request's extensions where it came from.
+    /// Checks the settings, loads their keys, and refreshes these as long as the rule, or anything made from it,
+    /// exists. `peer` finds out from a request's extensions where it came from.
     ///
-    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, none longer than its timeout.
+    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, each with its timeout.
     pub async fn start(
         self,
         clock: Arc<dyn Clock>,
@@ -127,9 +125,8 @@ impl Identity {
         self.start_beside(Vec::new(), None, clock, peer).await
     }
 
-    /// The same where operations have rules of their own: `others`. Keys that several rules go by are loaded once. Those that are
-    /// fetched from an address for `running`, under the same settings, are not waited for: they are as good as they were there,
-    /// also while the address is down.
+    /// The same if operations have their own rules: `others`. Keys of several rules are loaded once. Keys that
+    /// `running` has fetched under the same settings are taken over without waiting, also while the URL is down.
     pub async fn start_beside(
         self,
         others: Vec<Self>,
@@ -154,22 +151,22 @@ impl Identity {
         Live::new(all, running, clock, Box::new(peer)).await
     }
 
-    /// Tells what does not go together with the rules of others on the same gateway.
+    /// Reports conflicts with the other rules of the same gateway.
     pub(crate) fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<Unsafe> {
         check::beside(self, others)
     }
 
-    /// Whether all callers are one.
+    /// Whether callers are not distinguished.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.sources == [Source::Anonymous]
     }
 
-    /// Whether a request that shows nothing of what callers are known by is let in, and shares one scope with its like.
+    /// Whether a request without any credentials is accepted, and shares one scope with others like it.
     pub(crate) fn is_open(&self) -> bool {
         self.sources.last() == Some(&Source::Anonymous)
     }
 
-    /// The headers that callers and tenants are known by, besides `Authorization` and `Cookie`.
+    /// The headers that identify callers and tenants, besides `Authorization` and `Cookie`.
     pub(crate) fn credentials(&self) -> impl Iterator<Item = &HeaderName> {
         self.believed_headers().chain(self.key_headers())
     }
@@ -182,7 +179,7 @@ impl Identity {
         })
     }
 
-    /// The headers that are believed from trusted addresses, and from these only.
+    /// The headers that are trusted only from trusted addresses.
     pub(crate) fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
         let callers = self.sources.iter().filter_map(|source| match source {
             Source::Header(name) => Some(name),
@@ -196,16 +193,16 @@ impl Identity {
     }
 }
 
-/// Where a request came from, as the connection tells.
+/// Where a request came from, according to its connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Peer {
     /// The other end of the connection.
     pub address: IpAddr,
-    /// The certificate that the client showed and that was verified, as its bytes are (DER).
+    /// The verified client certificate (DER).
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// Without what stands in the certificate.
+/// Without the certificate's content.
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.certificate.as_ref().map(|certificate| certificate.len());

@@ -1,7 +1,5 @@
-//! Addresses that are believed.
-//!
-//! What lives here: a range of addresses, and whether it holds one. What must never: a name that has to be looked up; whoever
-//! answers for that name would decide who is believed.
+//! Ranges of trusted addresses. Host names are not accepted, because whoever answers the DNS query would decide who is
+//! trusted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,7 +23,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in the range. An IPv4 address that is written for IPv6 is the same address.
+    /// Whether the address is in the range. An IPv4-mapped IPv6 address is the same as the IPv4 address.
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
@@ -40,7 +38,7 @@ impl Network {
         }
     }
 
-    /// Whether the range is wider than any private network is: half of the world would be believed.
+    /// Whether the range is wider than any private network.
     pub(crate) fn is_too_wide(&self) -> bool {
         match self.base {
             IpAddr::V4(_) => self.prefix < 8,
@@ -108,13 +106,13 @@ impl fmt::Display for Network {
     }
 }
 
-/// Why a text is no range of addresses.
+/// Why a text is not a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// Neither an address nor a range.
     Malformed(String),
-    /// An address inside of a range, where only the range's first one says what is meant. Holds the range.
+    /// An address within a range, instead of the range's first one. Contains the correct range.
     Inside(Network),
 }
 
@@ -124,11 +122,11 @@ impl fmt::Display for NetworkError {
             Self::Malformed(text) => {
                 write!(
                     f,
-                    "`{text}` is no range of addresses; write one like 10.0.0.0/8, fd00::/8 or 127.0.0.1"
+                    "`{text}` is not a range of addresses; write one like 10.0.0.0/8, fd00::/8 or 127.0.0.1"
                 )
             }
             Self::Inside(network) => {
-                write!(f, "the address has bits behind the prefix; write {network}, or the address alone")
+                write!(f, "the address has bits after the prefix; write {network}, or the address alone")
             }
         }
     }
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_ends_where_its_prefix_says() {
+    fn a_range_ends_at_its_prefix() {
         assert!(holds("10.0.0.0/8", "10.255.255.255") && !holds("10.0.0.0/8", "11.0.0.0"));
         assert!(holds("192.168.4.0/22", "192.168.7.255") && !holds("192.168.4.0/22", "192.168.8.0"));
         assert!(holds("10.0.0.1", "10.0.0.1") && !holds("10.0.0.1", "10.0.0.2"));
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_told_with_what_was_meant() {
+    fn an_invalid_range_is_reported_with_a_correct_one() {
         for text in
             ["", "x", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "proxy.example/8", "10.0.0.0/8/8"]
         {

@@ -1,13 +1,10 @@
-//! Which tenant a request belongs to.
-//!
-//! What lives here: a host as it is compared. What must never: two spellings of one host as two tenants; a retry to the other
-//! spelling would run again.
+//! The tenant of a request. A host has one normal form; otherwise, a retry with another spelling would run again.
 
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::Authority;
 
-/// The host that a request was sent to. `None` where it is not told, not readable, or told in two ways.
+/// The host of a request. `None` if it is missing, invalid or ambiguous.
 pub(super) fn host(parts: &Parts) -> Option<String> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let line = lines.next();
@@ -23,7 +20,7 @@ pub(super) fn host(parts: &Parts) -> Option<String> {
     }
 }
 
-/// The host of an authority: lower case, without port, without the dot that ends a name at the root.
+/// The host of an authority: lower case, without port and without a trailing dot.
 pub(super) fn host_of(authority: &[u8]) -> Option<String> {
     let authority = Authority::try_from(authority).ok()?;
     if authority.as_str().contains('@') {
@@ -39,7 +36,7 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn told(target: &str, lines: &[&str]) -> Option<String> {
+    fn tenant(target: &str, lines: &[&str]) -> Option<String> {
         let request = lines.iter().fold(Request::get(target), |request, line| request.header(HOST, *line));
         host(&request.body(()).expect("a request").into_parts().0)
     }
@@ -49,20 +46,24 @@ mod tests {
         for line in
             ["shop.example", "SHOP.example", "shop.example:8080", "shop.example.", "shop.example.:443"]
         {
-            assert_eq!(told("/", &[line]).as_deref(), Some("shop.example"), "{line}");
+            assert_eq!(tenant("/", &[line]).as_deref(), Some("shop.example"), "{line}");
         }
-        assert_eq!(told("http://shop.example/", &[]).as_deref(), Some("shop.example"), "HTTP/2 has no Host");
-        assert_eq!(told("http://shop.example/", &["Shop.Example:80"]).as_deref(), Some("shop.example"));
-        assert_eq!(told("/", &["[::1]:80"]).as_deref(), Some("[::1]"));
+        assert_eq!(
+            tenant("http://shop.example/", &[]).as_deref(),
+            Some("shop.example"),
+            "HTTP/2 has no Host"
+        );
+        assert_eq!(tenant("http://shop.example/", &["Shop.Example:80"]).as_deref(), Some("shop.example"));
+        assert_eq!(tenant("/", &["[::1]:80"]).as_deref(), Some("[::1]"));
     }
 
     #[test]
-    fn a_host_that_is_told_in_two_ways_or_not_at_all_is_none() {
-        assert_eq!(told("/", &[]), None);
-        assert_eq!(told("/", &["a.example", "a.example"]), None);
-        assert_eq!(told("http://a.example/", &["b.example"]), None);
+    fn an_ambiguous_or_missing_host_is_no_tenant() {
+        assert_eq!(tenant("/", &[]), None);
+        assert_eq!(tenant("/", &["a.example", "a.example"]), None);
+        assert_eq!(tenant("http://a.example/", &["b.example"]), None);
         for line in ["", ".", "a.example..", "user@a.example", "a b", "a/b"] {
-            assert_eq!(told("/", &[line]), None, "{line}");
+            assert_eq!(tenant("/", &[line]), None, "{line}");
         }
     }
 }

@@ -1,15 +1,13 @@
-//! Binding, accepting, and the end of both.
-//!
-//! What lives here: the listening socket. What must never: more connections than are allowed, or a loop that spins when the
-//! system has no more files to give.
+//! Binds the listening socket and accepts connections, up to the limit. When the system is out of file descriptors, it
+//! waits instead of spinning.
 
 use super::answer::Peer;
 use super::body::Body;
 use super::connection::Server;
 use super::error::Error;
 use super::options::Options;
-use super::places::{Place, Places};
-use super::tls::{Credentials, Fresh};
+use super::slots::{Slot, Slots};
+use super::tls::{Credentials, LoadedTls};
 use http::{Request, Response};
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,26 +20,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// After the system refused to hand over a connection.
+/// The pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections without a sign of life are asked for one after this long, by TCP itself: tunnels have no other limit.
+/// Idle connections are probed by TCP keep-alive after this time: tunnels have no other limit.
 const PROBE_AFTER: Duration = Duration::from_mins(1);
 
-/// What the system holds of a response beyond what is on its way to the client.
+/// How much of a response the system buffers beyond what is in flight to the client.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES: u32 = 16 * 1024;
 
-/// How far the end has come.
+/// How far the shutdown has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum End {
+pub(super) enum Shutdown {
     Open,
-    /// Answer what runs, take nothing new.
+    /// Finish running requests, accept nothing new.
     Soon,
-    /// Let go.
+    /// Close everything.
     Now,
 }
 
-/// A socket that listens. Clients can connect from now on; they are served by [`serve`](Self::serve).
+/// A bound socket. Clients can connect; [`serve`](Self::serve) serves them.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -53,17 +51,17 @@ pub struct Bound {
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were open when the end was asked for, and ended by themselves.
+    /// Connections that were open when shutdown began, and ended by themselves.
     pub ended: usize,
     /// Connections that were still open at the deadline, tunnels included.
     pub cut_off: usize,
 }
 
 impl Bound {
-    /// Reads the TLS files, if any, and takes the address.
+    /// Reads the TLS files, if any, and binds the address.
     pub async fn bind(options: &Options) -> Result<Self, Error> {
         let clients = options.clients.as_ref();
-        let tls = options.tls.as_ref().map(|tls| Fresh::read(tls, clients)).transpose()?;
+        let tls = options.tls.as_ref().map(|tls| LoadedTls::read(tls, clients)).transpose()?;
         if clients.is_some() && tls.is_none() {
             return Err(Error::ClientsWithoutTls);
         }
@@ -73,18 +71,18 @@ impl Bound {
         Ok(Self { listener, address, tls: tls.map(Credentials::new), options: options.clone() })
     }
 
-    /// Where it listens; with the port that the system chose.
+    /// Its address, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it shows by TLS, and can be told to show instead; none where it speaks no TLS.
+    /// Its TLS credentials, which can be replaced; none without TLS.
     pub fn credentials(&self) -> Option<Credentials> {
         self.tls.clone()
     }
 
-    /// Serves until `stop` resolves. Then the socket is closed, running requests are answered, their connections closed, and
-    /// at the end of [`Options::drain`] whatever is left is cut off.
+    /// Serves until `stop` resolves. Then it closes the socket, finishes running requests, closes their connections,
+    /// and after [`Options::drain`] cuts off the rest.
     ///
     /// A service that panics breaks its own connection (on HTTP/2, its stream) and no other.
     pub async fn serve<S>(self, service: S, stop: impl Future<Output = ()>) -> Drained
@@ -97,55 +95,55 @@ impl Bound {
     {
         let Self { listener, tls, options, .. } = self;
         let places_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let (drain, places) = (options.drain, Places::new(places_max));
+        let (drain, slots) = (options.drain, Slots::new(places_max));
         let server = Arc::new(Server::new(options, tls));
-        let (tell, end) = watch::channel(End::Open);
+        let (tell, end) = watch::channel(Shutdown::Open);
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = stop.as_mut() => break,
-                accepted = accept(&listener, &places) => accepted,
+                accepted = accept(&listener, &slots) => accepted,
             };
             match accepted {
-                Ok((tcp, peer, place)) => {
+                Ok((tcp, peer, slot)) => {
                     let (server, service) = (Arc::clone(&server), service.clone());
-                    tokio::spawn(server.connection(service, tcp, peer, place, end.clone()));
+                    tokio::spawn(server.connection(service, tcp, peer, slot, end.clone()));
                 }
                 Err(error) if is_the_clients(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted; trying again shortly");
+                    tracing::warn!(%error, "no connection can be accepted; retrying shortly");
                     sleep(PAUSE).await;
                 }
             }
         }
         drop(listener);
-        let open = places.taken();
-        tell.send_replace(End::Soon);
-        let is_drained = timeout(drain, places.all_left()).await.is_ok();
-        let cut_off = if is_drained { 0 } else { places.taken() };
-        tell.send_replace(End::Now);
+        let open = slots.taken();
+        tell.send_replace(Shutdown::Soon);
+        let is_drained = timeout(drain, slots.all_left()).await.is_ok();
+        let cut_off = if is_drained { 0 } else { slots.taken() };
+        tell.send_replace(Shutdown::Now);
         Drained { ended: open.saturating_sub(cut_off), cut_off }
     }
 }
 
-/// The next connection, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Places) -> io::Result<(TcpStream, Peer, Place)> {
+/// The next connection, as soon as there is a slot for it.
+async fn accept(listener: &TcpListener, slots: &Slots) -> io::Result<(TcpStream, Peer, Slot)> {
     let (tcp, address) = listener.accept().await?;
-    let place = places.take(address.ip()).await;
-    // Answers are written whole; waiting to fill a packet would only delay them.
+    let slot = slots.take(address.ip()).await;
+    // Responses are written in full; waiting to fill a packet would only delay them.
     tcp.set_nodelay(true)?;
-    // What the client has not taken stays with us, where it is counted: the system would hold megabytes of it, and say that there
-    // is room for more only when a third of these is gone.
+    // Bytes that the client has not read stay in this process, where they are counted. The system would buffer
+    // megabytes, and report room only when a third of it is free.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket2::SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);
     socket2::SockRef::from(&tcp).set_tcp_keepalive(&probing)?;
     let local = tcp.local_addr()?;
-    Ok((tcp, Peer { address, local, is_tls: false }, place))
+    Ok((tcp, Peer { address, local, is_tls: false }, slot))
 }
 
-/// A connection that broke before it was taken is no reason to wait.
+/// A connection that broke before it was accepted is no reason to wait.
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
     matches!(

@@ -1,12 +1,9 @@
-//! One request, handed to the service, and its response.
-//!
-//! What lives here: what a request carries besides itself, the last check of HTTP/2 requests, and what the stream below has
-//! to know of the response. What must never: a request for two hosts.
+//! Hands one request to the service and returns its response, after a last check of HTTP/2 requests.
 
 use super::body::Body;
 use super::proxies::Proxies;
-use super::requests::{Arrival, Place, Requests};
-use super::taking::Taking;
+use super::requests::{Arrival, Requests, Slot};
+use super::taking::SendProgress;
 use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
@@ -22,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// From where a request came: an extension of each.
+/// Where a request came from; an extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
@@ -34,11 +31,11 @@ pub struct Peer {
     pub is_tls: bool,
 }
 
-/// The certificate that the client showed and that was verified (DER): an extension of each request of such a client.
+/// The verified client certificate (DER); an extension of each request with one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate(pub Arc<[u8]>);
 
-/// How long it is: who it names is nobody's business in a log.
+/// Only its length: the name in it does not belong in a log.
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClientCertificate({} bytes)", self.0.len())
@@ -51,7 +48,7 @@ pub(super) struct Line {
     pub(super) peer: Peer,
     pub(super) certificate: Option<ClientCertificate>,
     pub(super) exchange: Arc<Exchange>,
-    /// For the requests of all connections.
+    /// The slots for requests of all connections.
     pub(super) requests: Arc<Requests>,
     pub(super) heads: HeadRoom,
     pub(super) proxies: Proxies,
@@ -61,23 +58,23 @@ pub(super) struct Line {
     pub(super) rate_min: Rate,
 }
 
-/// What is handed to a stream of HTTP/2 at once. The library takes a piece of any length as soon as the client's window has
-/// room for one byte of it: the rest of a long one would wait in there, where nobody counts it.
+/// How much is handed to an HTTP/2 stream at once. The library accepts a chunk of any length as soon as the client's
+/// window has room for one byte; the rest would wait there uncounted.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A response's body. The request has been answered once it is dropped.
+/// A response's body. The request counts as answered when this is dropped.
 pub(super) struct Answer {
     body: semel_http::Body,
-    /// What is left of the last frame.
+    /// The rest of the last frame.
     rest: Bytes,
-    /// The stream of HTTP/2 that it goes by.
-    taking: Option<Arc<Taking>>,
-    _running: (Running, Option<Place>),
+    /// Its HTTP/2 stream, if it has one.
+    taking: Option<Arc<SendProgress>>,
+    _running: (Running, Option<Slot>),
 }
 
 impl Answer {
-    fn new(body: semel_http::Body, running: Running, place: Option<Place>) -> Self {
-        Self { body, rest: Bytes::new(), taking: Taking::here(), _running: (running, place) }
+    fn new(body: semel_http::Body, running: Running, slot: Option<Slot>) -> Self {
+        Self { body, rest: Bytes::new(), taking: SendProgress::here(), _running: (running, slot) }
     }
 
     fn poll_piece(
@@ -111,22 +108,22 @@ where
     let mut request = request.map(|incoming| Body::new(incoming, allowance));
     let checked =
         check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
-    let place = checked.and_then(|()| {
+    let slot = checked.and_then(|()| {
         let client = line.proxies.client(line.peer.address.ip(), request.headers());
         let arrival = arrival(&request, &line.exchange);
-        let mut head = line.heads.place();
+        let mut head = line.heads.slot();
         head.resize(head_bytes(&request)).map_err(|_| Refusal::Busy)?;
         line.requests.take(client, arrival, head).map_err(|_| Refusal::Busy)
     });
-    let place = match place {
-        Ok(place) => place,
+    let slot = match slot {
+        Ok(slot) => slot,
         Err(refusal) => {
             let response = refused(refusal, &line.prefix, false);
             return Ok(response.map(|body| Answer::new(body, running, None)));
         }
     };
-    request.body_mut().within(place.clone());
-    request.extensions_mut().insert(place.clone());
+    request.body_mut().within(slot.clone());
+    request.extensions_mut().insert(slot.clone());
     request.extensions_mut().insert(line.peer);
     if let Some(certificate) = line.certificate {
         request.extensions_mut().insert(certificate);
@@ -137,11 +134,11 @@ where
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = tokio::select! {
         biased;
-        () = place.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
+        () = slot.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
         response = service.call(request) => response?,
     };
     watch.answered();
-    // The service failed for want of a body: that is its client's doing, and nobody's behind it.
+    // The service failed because the client's body broke; the client is at fault.
     if let Some(refusal) = watch.fault()
         && response.status().is_server_error()
     {
@@ -152,17 +149,17 @@ where
         line.exchange
             .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
     }
-    Ok(response.map(|body| Answer::new(body, running, Some(place))))
+    Ok(response.map(|body| Answer::new(body, running, Some(slot))))
 }
 
-/// What has come of its body. Of HTTP/2, where others come in between, nobody knows.
+/// How much of the body has arrived. For HTTP/2 this is not known.
 fn arrival(request: &Request<Body>, exchange: &Exchange) -> Arrival {
     let is_whole =
         request.body().is_end_stream() || (request.version() != Version::HTTP_2 && exchange.is_whole());
     if is_whole { Arrival::Whole } else { Arrival::Partial }
 }
 
-/// What a request's head takes while the request runs.
+/// The memory of a request's head while the request runs.
 fn head_bytes<B>(request: &Request<B>) -> usize {
     const PER_LINE: usize = 128;
     let lines = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + PER_LINE);
@@ -170,7 +167,7 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     target + lines.sum::<usize>()
 }
 
-/// Whether the scanner waits for a decision after this request; it judges by the same.
+/// Whether the scanner waits for a decision after this request; it uses the same test.
 fn wants_upgrade<B>(request: &Request<B>) -> bool {
     match request.version() {
         Version::HTTP_11 => request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE),
@@ -179,8 +176,7 @@ fn wants_upgrade<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// The targets that HTTP/2 has besides those of HTTP/1, of which the scanner has looked at the bytes. (A fragment the library
-/// cuts off before anybody sees it.)
+/// Target forms of HTTP/2. (For HTTP/1, the scanner has checked the bytes. The library removes fragments.)
 fn check_target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
@@ -194,8 +190,8 @@ fn check_target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if is_for_all || !uri.scheme_str().is_none_or(is_http) { Err(Refusal::Target) } else { Ok(()) }
 }
 
-/// HTTP/2 names the host by `:authority`, and a `host` header besides has to say the same. (Of HTTP/1, the scanner has
-/// looked at the bytes.)
+/// In HTTP/2, `:authority` names the host, and a `host` header must be equal. (For HTTP/1, the scanner has checked the
+/// bytes.)
 fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
@@ -216,8 +212,8 @@ fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// HTTP/2 frames without headers, but what it carries may go on by HTTP/1, to programs that frame by them. (Lengths that
-/// disagree, and transfer codings, the library refuses.)
+/// HTTP/2 does not frame by headers, but the request may be forwarded over HTTP/1 to programs that do. (The library
+/// refuses conflicting lengths and transfer codings.)
 fn one_length<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
@@ -254,7 +250,7 @@ impl http_body::Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
         let Some(taking) = this.taking.clone() else { return Pin::new(&mut this.body).poll_frame(context) };
-        // Who is asked for more has got rid of what was there.
+        // A request for more means that the rest was consumed.
         taking.taken();
         let piece = ready!(this.poll_piece(context));
         if let Some(Ok(frame)) = &piece {

@@ -1,9 +1,7 @@
-//! A request's body as it comes from a client.
-//!
-//! What lives here: waiting for its bytes within limits, and what its client did wrong. What must never: time counted in
-//! which nobody asks for a byte; a service that reads slowly is not its client's fault.
+//! A request's body as it comes from a client, within time limits. Time counts only while somebody waits for the
+//! client: a slow service is not the client's fault.
 
-use super::requests::Place;
+use super::requests::Slot;
 use crate::wire::{Allowance, Refusal};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
@@ -16,35 +14,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
-/// A body that breaks off where its client sends too little for too long, or what no rule of HTTP allows.
+/// A body that ends with an error if its client sends too little for too long, or breaks a rule of HTTP.
 #[derive(Debug)]
 pub struct Body {
     incoming: Incoming,
     allowance: Allowance,
     has_length: bool,
     has_ended: bool,
-    /// None where the request was refused before it had one.
-    place: Option<Place>,
-    fate: Arc<Fate>,
+    /// None if the request was refused before it got a slot.
+    slot: Option<Slot>,
+    fate: Arc<BodyState>,
 }
 
-/// What its request and its reader tell each other.
+/// What the request and the reader of its body share.
 #[derive(Debug, Default)]
-struct Fate {
+struct BodyState {
     fault: OnceLock<Refusal>,
     is_answered: AtomicBool,
 }
 
-/// What the listener knows of a body, wherever that is by now.
-pub(super) struct Watch(Arc<Fate>);
+/// The listener's view of a body, wherever the body is.
+pub(super) struct BodyWatch(Arc<BodyState>);
 
-impl Watch {
+impl BodyWatch {
     /// What the client did wrong, if anything.
     pub(super) fn fault(&self) -> Option<Refusal> {
         self.0.fault.get().copied()
     }
 
-    /// The response has begun. What is still to come of a body of any length may be a conversation: only silence counts.
+    /// The response has begun. The rest of a body of unknown length may be a conversation, so only silence counts.
     pub(super) fn answered(&self) {
         self.0.is_answered.store(true, Ordering::Relaxed);
     }
@@ -53,16 +51,16 @@ impl Watch {
 impl Body {
     pub(super) fn new(incoming: Incoming, allowance: Allowance) -> Self {
         let has_length = incoming.size_hint().exact().is_some();
-        Self { incoming, allowance, has_length, has_ended: false, place: None, fate: Arc::default() }
+        Self { incoming, allowance, has_length, has_ended: false, slot: None, fate: Arc::default() }
     }
 
-    /// Has the request stay once the body has come to its end.
-    pub(super) fn within(&mut self, place: Place) {
-        self.place = Some(place);
+    /// Keeps the request from being ended when its body is complete.
+    pub(super) fn within(&mut self, slot: Slot) {
+        self.slot = Some(slot);
     }
 
-    pub(super) fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.fate))
+    pub(super) fn watch(&self) -> BodyWatch {
+        BodyWatch(Arc::clone(&self.fate))
     }
 
     fn end(&mut self, fault: Refusal) {
@@ -75,11 +73,11 @@ impl Body {
         self.has_length || !self.fate.is_answered.load(Ordering::Relaxed)
     }
 
-    /// Nothing more comes. An error where the request was to make room for another before that.
+    /// Nothing more comes. An error if the request was ended before that, to make room for another.
     fn complete(&mut self) -> Result<(), semel_http::BoxError> {
         self.has_ended = true;
-        match self.place.take() {
-            Some(place) if !place.stay() => {
+        match self.slot.take() {
+            Some(slot) if !slot.stay() => {
                 self.end(Refusal::Busy);
                 Err(TooSlow.into())
             }
@@ -88,11 +86,11 @@ impl Body {
     }
 }
 
-/// What the scanner refused, where that is why a body cannot be read on.
+/// What the scanner refused, if that is why the body cannot be read.
 fn refused(error: &(dyn Error + 'static)) -> Option<Refusal> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // An error of I/O is not among the sources of itself.
+        // An I/O error is not among its own sources.
         if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             return inner.downcast_ref().copied();
         }

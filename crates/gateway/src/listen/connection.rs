@@ -1,13 +1,11 @@
-//! One client's connection, from its first byte to its last.
-//!
-//! What lives here: which protocol is served on it, and how it ends. What must never: a connection that outlives the drain.
+//! One client's connection: which protocol is served on it, and how it ends.
 
-use super::accept::End;
+use super::accept::Shutdown;
 use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
-use super::places::{Connection, Place};
 use super::requests::Requests;
+use super::slots::{Connection, Slot};
 use super::taking::Streams;
 use super::tls::Credentials;
 use crate::wire::{BUFFER_BYTES, Exchange, HeadRoom, Protocol, Scanner, Stream};
@@ -25,21 +23,21 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// HTTP/2 peers that answer no ping for this long, asked every so often, are gone.
+/// HTTP/2 peers are pinged at this interval, and are gone if they do not answer in this time.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Streams that a client opened and reset at once, before we looked at them; and those that we reset for its errors. Above
-/// these the connection is closed: nothing ordinary comes near.
+/// How many streams a client may reset before they were handled, and how many may be reset for its errors. Above that,
+/// the connection is closed; ordinary clients stay far below.
 const RESET_STREAMS_MAX: usize = 100;
 const ERROR_STREAMS_MAX: usize = 256;
-/// What is written between two looks at a connection on which nothing is being answered: pings, and answers to pings.
+/// How many bytes may be written between two checks of an idle connection: pings and their answers.
 const CHATTER_BYTES: u64 = 1024;
-/// What heads of more than a few KiB take together: those that are still coming, and those of requests that run.
+/// How much memory heads of more than a few KiB may use together, both incomplete ones and those of running requests.
 const HEADS_BYTES: usize = 32 << 20;
-/// What a client of HTTP/2 may send of its bodies before anybody reads them: in one stream, and in all of a connection.
+/// How much of its bodies an HTTP/2 client may send before they are read: per stream, and per connection.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 128 * 1024;
-/// What waits for a client of HTTP/2 in one stream, beyond the piece that is being written.
+/// How many bytes may wait for an HTTP/2 client in one stream, besides the chunk that is being written.
 const STREAM_SEND_BYTES: usize = 32 * 1024;
 
 /// What all connections of one socket share.
@@ -48,9 +46,9 @@ pub(super) struct Server {
     tls: Option<Credentials>,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
-    /// For the requests of all connections,
+    /// The slots for requests of all connections.
     requests: Arc<Requests>,
-    /// and their heads.
+    /// The memory for their heads.
     heads: HeadRoom,
 }
 
@@ -82,9 +80,10 @@ impl<S> Service for S where
 impl Server {
     pub(super) fn new(options: Options, tls: Option<Credentials>) -> Self {
         let mut http1 = http1::Builder::new();
-        // Heads are timed by the stream below, which knows the idle from the slow.
+        // The stream below times heads: it can distinguish idle from slow.
         http1.timer(TokioTimer::new()).header_read_timeout(None);
-        // Also what waits for a client that does not read; beyond a head there is room for a piece of the body.
+        // Also limits what waits for a client that does not read; besides a head there is room for a chunk of the
+        // body.
         http1.max_buf_size(options.head_bytes_max.saturating_add(BUFFER_BYTES));
         if options.headers_max > 100 {
             http1.max_headers(options.headers_max);
@@ -113,14 +112,14 @@ impl Server {
         service: S,
         tcp: TcpStream,
         peer: Peer,
-        place: Place,
-        mut end: watch::Receiver<End>,
+        slot: Slot,
+        mut end: watch::Receiver<Shutdown>,
     ) {
         let mut cut_off = end.clone();
         tokio::select! {
             biased;
-            () = self.secured(service, tcp, peer, place, &mut end) => {}
-            () = told(&mut cut_off, End::Now) => {}
+            () = self.secured(service, tcp, peer, slot, &mut end) => {}
+            () = until_shutdown(&mut cut_off, Shutdown::Now) => {}
         }
     }
 
@@ -129,19 +128,19 @@ impl Server {
         service: S,
         tcp: TcpStream,
         mut peer: Peer,
-        place: Place,
-        end: &mut watch::Receiver<End>,
+        slot: Slot,
+        end: &mut watch::Receiver<Shutdown>,
     ) {
         let Some(tls) = &self.tls else {
-            return Box::pin(self.scanned(service, tcp, (peer, None), place, end)).await;
+            return Box::pin(self.scanned(service, tcp, (peer, None), slot, end)).await;
         };
         peer.is_tls = true;
-        // On the heap, as all that not every connection needs: there are thousands of them.
+        // On the heap, like everything that not every connection needs: there are thousands of connections.
         match Box::pin(timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp))).await {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate = shown.map(|shown| ClientCertificate(shown.as_ref().into()));
-                Box::pin(self.scanned(service, stream, (peer, certificate), place, end)).await;
+                Box::pin(self.scanned(service, stream, (peer, certificate), slot, end)).await;
             }
             Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %peer.address, "TLS handshake took too long"),
@@ -153,29 +152,29 @@ impl Server {
         service: S,
         io: I,
         (peer, certificate): (Peer, Option<ClientCertificate>),
-        place: Place,
-        end: &mut watch::Receiver<End>,
+        slot: Slot,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (connection, others) = (place.connection(), place.others());
+        let (connection, others) = (slot.connection(), slot.others());
         let exchange = Arc::clone(connection.exchange());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
-        let (prefix, head_place) = (self.options.prefix.get(), self.heads.place());
+        let (prefix, head_place) = (self.options.prefix.get(), self.heads.slot());
         let mut stream = Stream::new(
             io,
             scanner,
             Arc::clone(&exchange),
             patience,
             Arc::clone(&prefix),
-            (place, head_place),
+            (slot, head_place),
         );
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
             () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
-            () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
+            () = until_shutdown(end, Shutdown::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
         let (requests, heads) = (Arc::clone(&self.requests), self.heads.clone());
         let proxies = self.options.proxies.clone();
@@ -183,10 +182,10 @@ impl Server {
         let line =
             Line { peer, certificate, exchange, requests, heads, proxies, prefix, body_timeout, rate_min };
         match protocol {
-            // On the heap from here on: before, a connection takes far less.
+            // On the heap from here on: until now, a connection needs far less.
             Ok(Protocol::Http1) => Box::pin(self.http1(service, stream, line, &connection, end)).await,
             Ok(Protocol::Http2) if !others.admit_http2(&connection) => {
-                tracing::debug!(peer = %peer.address, "as many connections speak HTTP/2 as may");
+                tracing::debug!(peer = %peer.address, "too many connections use HTTP/2");
             }
             Ok(Protocol::Http2) => Box::pin(self.http2(service, stream, line, &connection, end)).await,
             Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
@@ -199,13 +198,14 @@ impl Server {
         stream: Stream<I>,
         line: Line,
         held: &Connection,
-        end: &mut watch::Receiver<End>,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let peer = line.peer.address;
-        // On the heap, while there is one: the library makes room for it with the connection, and most connections are idle.
+        // On the heap only if there is one: the library reserves its space with the connection, and most connections
+        // are idle.
         let service = service_fn(move |request| Box::pin(answer(service.clone(), line.clone(), request)));
         let connection = self.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let mut connection = pin!(connection);
@@ -217,7 +217,7 @@ impl Server {
                 connection.await
             }
         };
-        // Whatever is left of it is a tunnel.
+        // The rest is a tunnel.
         held.stay();
         if let Err(error) = result {
             tracing::debug!(%peer, %error, "connection broke");
@@ -230,26 +230,26 @@ impl Server {
         stream: Stream<I>,
         line: Line,
         held: &Connection,
-        end: &mut watch::Receiver<End>,
+        end: &mut watch::Receiver<Shutdown>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, exchange) = (line.peer.address, Arc::clone(&line.exchange));
-        // The streams of HTTP/2 are tasks of their own, and take what they need with them. On the heap, until the response has begun.
+        // HTTP/2 streams are tasks and own what they need; on the heap until the response begins.
         let service = service_fn(move |request| Box::pin(answer(service.clone(), line.clone(), request)));
         let connection = self.http2.serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let result = tokio::select! {
             biased;
             result = connection.as_mut() => result,
-            () = told(end, End::Soon) => {
+            () = until_shutdown(end, Shutdown::Soon) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
             () = idle_or_told(&exchange, self.options.idle_timeout, held) => {
                 connection.as_mut().graceful_shutdown();
-                // A client that has not even finished its handshake hears nothing of a friendly end.
+                // A client that has not finished its handshake gets no graceful shutdown.
                 let rest = connection.as_mut();
                 until_idle_again(rest, &exchange, self.options.head_timeout).await
             }
@@ -260,10 +260,11 @@ impl Server {
     }
 }
 
-/// Resolves once no request has begun, none has run and no answer was on its way for `limit`, looked at that often: it takes
-/// up to twice as long, and costs a request nothing.
+/// Resolves when no request has begun or run and no response was being sent for `limit`. It checks once per `limit`,
+/// so it takes up to twice as long but costs requests nothing.
 ///
-/// The library takes the end of an answer before its client does: whether that still goes out, the bytes tell.
+/// The library finishes a response before its client has received it; the byte count shows whether it is still being
+/// sent.
 async fn idle(exchange: &Exchange, limit: Duration) {
     let mut before = None;
     loop {
@@ -279,7 +280,7 @@ async fn idle(exchange: &Exchange, limit: Duration) {
     }
 }
 
-/// Resolves once a connection is [idle](idle), or is to make room for another.
+/// Resolves when a connection is [idle](idle), or has to make room for another.
 async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
     tokio::select! {
         () = idle(exchange, limit) => {}
@@ -287,15 +288,15 @@ async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
     }
 }
 
-/// Resolves once the end has come, or the connection is to make room for another.
-async fn goes(end: &mut watch::Receiver<End>, held: &Connection) {
+/// Resolves when shutdown begins, or the connection has to make room for another.
+async fn goes(end: &mut watch::Receiver<Shutdown>, held: &Connection) {
     tokio::select! {
-        () = told(end, End::Soon) => {}
+        () = until_shutdown(end, Shutdown::Soon) => {}
         () = held.told_to_go() => {}
     }
 }
 
-/// Drives a connection that was told to end, and gives it up once nothing has run on it for `limit`.
+/// Drives a connection that was asked to end, and drops it when nothing has run on it for `limit`.
 async fn until_idle_again<C>(
     connection: Pin<&mut C>,
     exchange: &Exchange,
@@ -311,9 +312,9 @@ where
     }
 }
 
-/// Resolves once the end has come this far.
-async fn told(end: &mut watch::Receiver<End>, how: End) {
-    // Whoever could tell is gone with the socket: that is the end too.
+/// Resolves when the shutdown has come this far.
+async fn until_shutdown(end: &mut watch::Receiver<Shutdown>, how: Shutdown) {
+    // If the sender is gone, so is the socket: that is a shutdown too.
     let _ = end.wait_for(|end| *end >= how).await;
 }
 

@@ -1,6 +1,4 @@
-//! Why there is no socket to listen on.
-//!
-//! What lives here: the reasons, each with the setting that mends it. What must never: a byte of a key file.
+//! Why a listening socket cannot be opened, with the setting that fixes it.
 
 use std::fmt;
 use std::io;
@@ -11,23 +9,23 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     Address(SocketAddr, io::Error),
     /// A file of the TLS settings cannot be read.
     Unreadable(PathBuf, io::Error),
     /// There is no certificate in the file.
     NoCertificate(PathBuf),
-    /// Clients are asked for certificates, and there is no TLS to show them by.
+    /// Client certificates are configured without TLS.
     ClientsWithoutTls,
     /// There is no private key in the file.
     NoKey(PathBuf),
-    /// What the file has is damaged, or of no known kind.
+    /// The content of the file is damaged or of an unknown kind.
     Damaged(PathBuf, String),
-    /// The key is that of another certificate.
+    /// The key does not belong to the certificate.
     OtherKey {
-        /// Where the certificate is.
+        /// The certificate's file.
         certificates: PathBuf,
-        /// Where the key is.
+        /// The key's file.
         key: PathBuf,
     },
 }
@@ -36,21 +34,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(
-                    f,
-                    "{address} is taken: another program listens there. Stop it, or choose another address"
-                )
+                write!(f, "{address} is in use by another program. Stop it, or choose another address")
             }
             Self::Address(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Unreadable(file, error) => write!(f, "{}: {error}", file.display()),
             Self::NoCertificate(file) => {
-                write!(f, "{}: there is no certificate in it (PEM, BEGIN CERTIFICATE)", file.display())
+                write!(f, "{} contains no certificate (PEM, BEGIN CERTIFICATE)", file.display())
             }
-            Self::ClientsWithoutTls => f.write_str(
-                "clients are to show certificates, which they can by TLS only. Set a certificate and its key for the listener",
-            ),
+            Self::ClientsWithoutTls => {
+                f.write_str("client certificates need TLS. Set a certificate and its key for the listener")
+            }
             Self::NoKey(file) => {
-                write!(f, "{}: there is no private key in it (PEM, BEGIN PRIVATE KEY)", file.display())
+                write!(f, "{} contains no private key (PEM, BEGIN PRIVATE KEY)", file.display())
             }
             Self::Damaged(file, reason) => write!(f, "{}: {reason}", file.display()),
             Self::OtherKey { certificates, key } => write!(

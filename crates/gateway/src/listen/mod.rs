@@ -1,8 +1,7 @@
-//! The sockets that clients connect to.
+//! The sockets that clients connect to: TLS, HTTP/1.1, HTTP/2, limits on slow and on many clients, and a graceful
+//! shutdown.
 //!
-//! What lives here: binding, TLS, HTTP/1.1 and HTTP/2 over it, limits on slow and on many clients, and the end: no new
-//! connections, running requests answered, the rest cut off at a deadline. What must never: a rule about what a request
-//! means; the service that [`Bound::serve`] is given knows.
+//! The service given to [`Bound::serve`] decides what a request means.
 
 mod accept;
 mod answer;
@@ -10,9 +9,9 @@ mod body;
 mod connection;
 mod error;
 mod options;
-mod places;
 mod proxies;
 mod requests;
+mod slots;
 mod taking;
 mod tls;
 
@@ -22,7 +21,7 @@ pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
 pub use options::{Clients, Options, Prefix, Tls};
-pub(crate) use places::network;
 pub use proxies::Proxies;
-pub(crate) use requests::Place;
-pub use tls::{Credentials, Fresh};
+pub(crate) use requests::Slot;
+pub(crate) use slots::network;
+pub use tls::{Credentials, LoadedTls};

@@ -1,7 +1,5 @@
-//! Where to listen, and within which limits.
-//!
-//! What lives here: the settings and their defaults. What must never: a limit that can be switched off; a client that is
-//! waited for without end holds its place for good.
+//! Where to listen, and the limits. No limit can be switched off: a client that is never timed out would hold its slot
+//! for ever.
 
 use super::proxies::Proxies;
 use crate::wire::{Limits, Patience, Rate};
@@ -17,53 +15,55 @@ pub struct Options {
     pub address: SocketAddr,
     /// TLS, or none.
     pub tls: Option<Tls>,
-    /// Which certificates clients are asked for. None otherwise. Needs TLS.
+    /// Which client certificates to ask for; none by default. Needs TLS.
     pub clients: Option<Clients>,
-    /// For a TLS handshake.
+    /// The limit for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// For a request's line and headers, from their first byte on; on a new connection from its beginning.
+    /// The limit for a request's line and headers, from their first byte; on a new connection from its start.
     pub head_timeout: Duration,
-    /// For any next byte of a request's body, while the service waits for one.
+    /// The limit for each next byte of a request's body, while the service waits for one.
     pub body_timeout: Duration,
-    /// For the next request on a connection that is kept alive.
+    /// The limit for the next request on a kept-alive connection.
     pub idle_timeout: Duration,
-    /// For a client to take any byte of what is sent to it.
+    /// The limit for a client to read any byte that is sent to it.
     pub write_timeout: Duration,
-    /// How fast a client has to send a request's body, until the response has begun or, where the body says its length, to its
-    /// end; and to take the response. Only waiting for it counts.
+    /// The minimum rate at which a client has to send a request's body (until the response begins, or to its end if
+    /// its length is known) and to read the response. Only time spent waiting for the client counts.
     pub rate_min: Rate,
-    /// Bytes of a request's line and headers.
+    /// The maximum bytes of a request's line and headers.
     pub head_bytes_max: usize,
-    /// Header lines of a request. HTTP/2 counts bytes only.
+    /// The maximum header lines of a request. HTTP/2 counts only bytes.
     pub headers_max: usize,
-    /// Connections at a time. For one more, an idle one goes, of whoever has most; where none is idle it waits.
+    /// The maximum of connections. For one more, an idle connection of the largest holder is closed; if none is idle,
+    /// it waits.
     pub connections_max: usize,
-    /// Requests at a time, of all connections together. For one more, one goes whose body is still being read, of whoever has
-    /// most; where there is none it is refused. The last eighth is for clients that have less than a 64th.
+    /// The maximum of running requests on all connections. For one more, a request of the largest holder whose body is
+    /// still being read is ended; if there is none, it is refused. The last eighth is for clients that have less than
+    /// a 64th.
     pub requests_max: usize,
-    /// Requests at a time on one HTTP/2 connection.
+    /// The maximum of requests on one HTTP/2 connection.
     pub streams_max: u32,
-    /// The proxies whose word about their clients counts when somebody has to give way.
+    /// The proxies that are trusted to name their clients when somebody has to give way.
     pub proxies: Proxies,
-    /// What stands before the path at which problems are explained; see [`semel_http::Layer::publishing`].
+    /// The prefix of the path at which problems are explained; see [`semel_http::Layer::publishing`].
     pub prefix: Prefix,
-    /// How long running requests may take to end once the end was asked for.
+    /// How long running requests may take after shutdown begins.
     pub drain: Duration,
 }
 
-/// What stands before the path at which problems are explained. Clones share it: connections go by what it is when they begin.
+/// The prefix of the path at which problems are explained. Clones share it; a connection uses the value at its start.
 #[derive(Debug, Clone)]
 pub struct Prefix(Arc<RwLock<Arc<str>>>);
 
 impl Default for Prefix {
-    /// Nothing.
+    /// The empty prefix.
     fn default() -> Self {
         Self(Arc::new(RwLock::new(Arc::from(""))))
     }
 }
 
 impl Prefix {
-    /// Has it be `prefix` from now on.
+    /// Sets it to `prefix`.
     pub fn replace(&self, prefix: &str) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = prefix.into();
     }
@@ -73,21 +73,21 @@ impl Prefix {
     }
 }
 
-/// Where a certificate and its key are.
+/// The files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file with the certificate first and those that vouch for it after.
+    /// A PEM file with the certificate first, then its chain.
     pub certificates: PathBuf,
     /// A PEM file with the private key of the first certificate.
     pub key: PathBuf,
 }
 
-/// Which certificates clients are asked for.
+/// Which client certificates to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clients {
-    /// A PEM file with the certificates of the authorities that vouch for clients. Each of them may name any client.
+    /// A PEM file with the client certificate authorities. Each of them can name any client.
     pub authorities: PathBuf,
-    /// Whether a client without a certificate is turned away. One with a bad certificate is in any case.
+    /// Whether a client without a certificate is refused. One with an invalid certificate always is.
     pub is_required: bool,
 }
 
@@ -117,8 +117,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a socket that is bound by these goes by once the files of `new` were read: those of TLS, where it speaks TLS and is
-    /// to go on with it. The rest is settled when it is bound.
+    /// The options of a bound socket after the files of `new` were read: with new TLS files, if it keeps using TLS.
+    /// The rest is fixed when it is bound.
     #[must_use]
     pub fn renewed(&self, new: &Self) -> Self {
         let mut renewed = self.clone();

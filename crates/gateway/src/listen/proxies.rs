@@ -1,9 +1,6 @@
-//! Who a request's client is, where proxies stand in between.
-//!
-//! What lives here: the address that counts when somebody has to give way. What must never: the word of a peer that is not
-//! trusted.
+//! The client's address behind trusted proxies, used to decide which client has to give way.
 
-use super::places::network;
+use super::slots::network;
 use http::HeaderMap;
 use http::header::FORWARDED;
 use std::fmt;
@@ -12,24 +9,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 type IsTrusted = dyn Fn(IpAddr) -> bool + Send + Sync;
 
-/// The proxies whose word about their clients counts. Clones share it: requests go by what it is when they begin.
+/// The trusted proxies. Clones share them; a request uses the list at its start.
 #[derive(Clone, Default)]
 pub struct Proxies(Arc<RwLock<Option<Arc<IsTrusted>>>>);
 
 impl Proxies {
-    /// Has it be those for which `is_trusted` holds, from now on.
+    /// Trusts the peers for which `is_trusted` holds.
     pub fn replace(&self, is_trusted: impl Fn(IpAddr) -> bool + Send + Sync + 'static) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(is_trusted));
     }
 
-    /// The network that a request came from: of a client behind trusted proxies its own, as the outermost of these tells it.
+    /// The network that a request came from; behind trusted proxies, the client's own.
     pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         let is_trusted = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(is_trusted) = is_trusted.filter(|is_trusted| is_trusted(peer)) else { return network(peer) };
-        // Each proxy adds whom it heard at the end: the last one that is no proxy is the client.
+        // Each proxy appends the address that it saw: the last one that is not a proxy is the client.
         let mut client = peer;
-        for station in stations(headers).into_iter().rev() {
+        for station in hops(headers).into_iter().rev() {
             let Some(address) = station else { break };
             client = address;
             if !is_trusted(address) {
@@ -40,9 +37,9 @@ impl Proxies {
     }
 }
 
-/// Whom the proxies heard, in their order. `X-Forwarded-For` counts where both headers are there: most proxies write that one, and
-/// pass the other on as it came.
-fn stations(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+/// The addresses that the proxies saw, in order. If both headers are present, `X-Forwarded-For` counts: most proxies
+/// write it, and pass the other on unchanged.
+fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let parts = |name: &str| -> Vec<&str> {
         let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or(""));
         lines.flat_map(|line| line.split(',')).collect()
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
     use http::{HeaderName, HeaderValue};
 
-    fn client(peer: &str, lines: &[(&'static str, &'static str)]) -> String {
+    fn client_of(peer: &str, lines: &[(&'static str, &'static str)]) -> String {
         let proxies = Proxies::default();
         proxies.replace(|address| address.to_string().starts_with("10."));
         let headers = lines
@@ -91,25 +88,25 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_tells_who_its_client_is() {
-        let told = |text| client("10.0.0.1", &[("x-forwarded-for", text)]);
-        assert_eq!(told("192.0.2.7"), "192.0.2.7");
-        assert_eq!(told("198.51.100.9, 192.0.2.7"), "192.0.2.7", "what a client says itself stands first");
-        assert_eq!(told("192.0.2.7, 10.0.0.2"), "192.0.2.7", "a proxy behind a proxy");
-        assert_eq!(told("192.0.2.7:4711"), "192.0.2.7");
-        assert_eq!(told("[2001:db8:1:2::9]:4711"), "2001:db8:1:2::", "IPv6: the network");
-        assert_eq!(told("198.51.100.9, unknown"), "10.0.0.1", "nobody that could be known");
-        let forwarded = |text| client("::ffff:10.0.0.1", &[("forwarded", text)]);
+    fn a_trusted_proxy_names_its_client() {
+        let client = |text| client_of("10.0.0.1", &[("x-forwarded-for", text)]);
+        assert_eq!(client("192.0.2.7"), "192.0.2.7");
+        assert_eq!(client("198.51.100.9, 192.0.2.7"), "192.0.2.7", "what a client says itself stands first");
+        assert_eq!(client("192.0.2.7, 10.0.0.2"), "192.0.2.7", "a proxy behind a proxy");
+        assert_eq!(client("192.0.2.7:4711"), "192.0.2.7");
+        assert_eq!(client("[2001:db8:1:2::9]:4711"), "2001:db8:1:2::", "IPv6: the network");
+        assert_eq!(client("198.51.100.9, unknown"), "10.0.0.1", "nobody that could be known");
+        let forwarded = |text| client_of("::ffff:10.0.0.1", &[("forwarded", text)]);
         assert_eq!(forwarded("for=192.0.2.7;proto=http"), "192.0.2.7");
         assert_eq!(forwarded("for=198.51.100.9, proto=https;For=\"[2001:db8::9]:80\""), "2001:db8::");
         let both = [("forwarded", "for=198.51.100.9"), ("x-forwarded-for", "192.0.2.7")];
-        assert_eq!(client("10.0.0.1", &both), "192.0.2.7");
+        assert_eq!(client_of("10.0.0.1", &both), "192.0.2.7");
     }
 
     #[test]
     fn nobody_else_is_believed() {
-        assert_eq!(client("203.0.113.5", &[("x-forwarded-for", "192.0.2.7")]), "203.0.113.5");
-        assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client_of("203.0.113.5", &[("x-forwarded-for", "192.0.2.7")]), "203.0.113.5");
+        assert_eq!(client_of("10.0.0.1", &[]), "10.0.0.1");
         let headers = [("x-forwarded-for", "192.0.2.7")]
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let client = Proxies::default().client(IpAddr::from([10, 0, 0, 1]), &headers.into_iter().collect());

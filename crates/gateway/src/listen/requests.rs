@@ -1,16 +1,14 @@
-//! Who has requests under way, and whose goes when there are too many.
-//!
-//! What lives here: the requests of all connections, by their clients. What must never: a request that is ended after anything of
-//! it was handed on.
+//! The running requests of all connections by client, and which one is ended if there are too many. A request is never
+//! ended after a part of it was handed on.
 
-use crate::wire::HeadPlace;
+use crate::wire::HeadSlot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The last of the places are for clients that have few.
+/// The last slots are for clients that have few.
 const RESERVED: usize = 8;
 const FEW: usize = 64;
 
@@ -24,8 +22,8 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 struct Running {
     clients: HashMap<IpAddr, Client>,
-    /// Those with requests that are being read, by how many they have of any kind: finding whose goes must not take longer the more
-    /// there are.
+    /// Clients with requests that are being read, by their number of requests of any kind, so that finding the largest
+    /// takes the same time however many there are.
     with_unread: BTreeSet<(usize, IpAddr)>,
     count: usize,
     begun: u64,
@@ -38,46 +36,46 @@ struct Client {
     unread: BTreeMap<u64, Arc<Request>>,
 }
 
-/// One request that is under way.
+/// One running request.
 #[derive(Debug)]
 struct Request {
     client: IpAddr,
     number: u64,
-    /// Changed only under the lock of all.
+    /// Changed only under the common lock.
     state: AtomicU8,
     go: Notify,
 }
 
-/// Its body is being read, and nothing was handed on.
+/// Its body is being read, and nothing was forwarded.
 const UNREAD: u8 = 0;
 /// It runs until it ends.
 const STAYS: u8 = 1;
-/// It was told to go.
+/// It was ended.
 const GOES: u8 = 2;
 
-/// A request's place, until the last clone of it is dropped: an extension of each, which whoever runs a request keeps for as long
-/// as it runs, also where its client is gone.
+/// A request's slot, until its last clone is dropped. It is an extension of each request; the code that runs a request
+/// keeps it until the request ends, even if the client is gone.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(Arc<Held>);
+pub(crate) struct Slot(Arc<HeldSlot>);
 
 #[derive(Debug)]
-struct Held {
+struct HeldSlot {
     request: Arc<Request>,
     requests: Arc<Requests>,
     arrival: Arrival,
-    _head: HeadPlace,
+    _head: HeadSlot,
 }
 
-/// What had come of a request's body when it took its place.
+/// How much of a request's body had arrived when it took its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// All of it, or it has none.
     Whole,
-    /// Not all of it, or nobody knows.
+    /// Not all of it, or not known.
     Partial,
 }
 
-/// There is no place for another request of this client.
+/// There is no slot for another request of this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -86,14 +84,14 @@ impl Requests {
         Arc::new(Self { running: Mutex::default(), total: total.max(1) })
     }
 
-    /// A place for a request of `client`. Where there is none, a request goes whose body is still being read: of the client that
-    /// has most of all, and more than this one, the one that came first.
+    /// A slot for a request of `client`. If there is none, a request is ended whose body is still being read: the
+    /// oldest one of the client that has the most, and more than this one.
     pub(super) fn take(
         self: &Arc<Self>,
         client: IpAddr,
         arrival: Arrival,
-        head: HeadPlace,
-    ) -> Result<Place, Full> {
+        head: HeadSlot,
+    ) -> Result<Slot, Full> {
         let mut running = self.lock();
         let own = running.clients.get(&client).map_or(0, |client| client.count);
         let reserved = if own < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
@@ -104,11 +102,11 @@ impl Requests {
         let request = Arc::new(Request { client, number: running.begun, state, go: Notify::new() });
         running.add(&request);
         drop(running);
-        Ok(Place(Arc::new(Held { request, requests: Arc::clone(self), arrival, _head: head })))
+        Ok(Slot(Arc::new(HeldSlot { request, requests: Arc::clone(self), arrival, _head: head })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
-        // Every change is whole: a panic elsewhere leaves it usable.
+        // Every change is complete, so a panic elsewhere leaves it usable.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,7 +123,7 @@ impl Running {
         });
     }
 
-    /// Has a request of somebody go who has more than one above `own`.
+    /// Ends a request of a client that has more than `own` + 1.
     fn end_one(&mut self, own: usize) -> Result<(), Full> {
         let (count, client) = *self.with_unread.last().ok_or(Full)?;
         if count <= own + 1 {
@@ -143,7 +141,7 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it stays from now on.
+    /// Whether it can no longer be ended.
     fn stay(&mut self, request: &Request) -> bool {
         if request.is(UNREAD) {
             request.state.store(STAYS, Ordering::Release);
@@ -154,7 +152,7 @@ impl Running {
         request.is(STAYS)
     }
 
-    /// It is over. One that was told to go counts no more since then.
+    /// It has ended. One that was ended to make room is no longer counted.
     fn remove(&mut self, request: &Request) {
         if !request.is(GOES) {
             self.count -= 1;
@@ -181,7 +179,7 @@ impl Running {
 }
 
 impl Client {
-    /// Its place among those with requests that are being read.
+    /// Its position among clients with requests that are being read.
     fn rank(&self, address: IpAddr) -> Option<(usize, IpAddr)> {
         (!self.unread.is_empty()).then_some((self.count, address))
     }
@@ -193,31 +191,31 @@ impl Request {
     }
 }
 
-impl Place {
+impl Slot {
     /// Who it belongs to.
     pub(crate) fn client(&self) -> IpAddr {
         self.0.request.client
     }
 
-    /// Whether its body need not be waited for.
+    /// Whether its body is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.0.arrival == Arrival::Whole
     }
 
-    /// It is about to be handed on, or its body has been read: nobody ends it from now on. `false` where it was told to go.
+    /// It is about to be forwarded, or its body was read, so it can no longer be ended. `false` if it already was.
     #[must_use]
     pub(crate) fn stay(&self) -> bool {
         let request = &self.0.request;
         request.is(STAYS) || self.0.requests.lock().stay(request)
     }
 
-    /// Resolves once it is to make room for another.
+    /// Resolves when it has to make room for another.
     pub(super) async fn told_to_go(&self) {
         self.0.request.go.notified().await;
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         self.requests.lock().remove(&self.request);
     }
@@ -228,9 +226,9 @@ mod tests {
     use super::*;
     use crate::wire::HeadRoom;
 
-    fn take(requests: &Arc<Requests>, client: IpAddr, has_body: bool) -> Result<Place, Full> {
+    fn take(requests: &Arc<Requests>, client: IpAddr, has_body: bool) -> Result<Slot, Full> {
         let arrival = if has_body { Arrival::Partial } else { Arrival::Whole };
-        requests.take(client, arrival, HeadRoom::new(0).place())
+        requests.take(client, arrival, HeadRoom::new(0).slot())
     }
 
     fn client(number: u8) -> IpAddr {
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_unread_request_of_whoever_has_most_goes_for_another_client() {
+    async fn the_largest_holders_oldest_unread_request_is_ended() {
         let requests = Requests::new(4);
         let other = take(&requests, client(2), true).expect("a place");
         let runs = take(&requests, client(1), true).expect("a place");
@@ -273,13 +271,13 @@ mod tests {
     #[test]
     fn nothing_is_left_of_requests_that_ended_in_any_way() {
         let requests = Requests::new(4);
-        let mut places: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
-        assert!(places[1].stay());
+        let mut slots: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
+        assert!(slots[1].stay());
         let other = take(&requests, client(2), true).expect("a place for which the first goes");
-        assert!(!places[0].stay() && places[1].stay() && places[2].stay() && other.stay());
+        assert!(!slots[0].stay() && slots[1].stay() && slots[2].stay() && other.stay());
         assert_eq!(requests.lock().with_unread.iter().copied().collect::<Vec<_>>(), [(3, client(1))]);
-        places.swap(0, 3);
-        drop((places, other));
+        slots.swap(0, 3);
+        drop((slots, other));
         let running = requests.lock();
         assert_eq!((running.count, running.clients.len(), running.with_unread.len()), (0, 0, 0));
     }
@@ -288,8 +286,8 @@ mod tests {
     fn the_last_places_are_for_clients_that_have_few() {
         let requests = Requests::new(128);
         let mut held = Vec::new();
-        while let Ok(place) = take(&requests, client(1), false) {
-            held.push(place);
+        while let Ok(slot) = take(&requests, client(1), false) {
+            held.push(slot);
         }
         assert_eq!(held.len(), 112);
         for _ in 0..2 {

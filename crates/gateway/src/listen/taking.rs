@@ -1,7 +1,5 @@
-//! Whether a client of HTTP/2 takes what it is sent.
-//!
-//! What lives here: a timer for each stream, since a client can keep one window shut and everything else going. What must
-//! never: time counted in which the service has nothing to send.
+//! Detects HTTP/2 clients that stop reading. Each stream has a timer, because a client can keep one window shut while
+//! the rest goes on. Time counts only while there is something to send.
 
 use crate::wire::{Allowance, Rate};
 use std::future::{Future, poll_fn};
@@ -12,29 +10,29 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 tokio::task_local! {
-    /// The stream that this task is.
-    static STREAM: Arc<Taking>;
+    /// The current task's stream.
+    static STREAM: Arc<SendProgress>;
 }
 
-/// How far the client of one stream has taken its response. Only the stream's own task looks at it.
+/// How much of its response the client of one stream has read. Only the stream's own task uses it.
 #[derive(Debug, Default)]
-pub(super) struct Taking {
+pub(super) struct SendProgress {
     bytes: AtomicUsize,
     offered: AtomicUsize,
 }
 
-impl Taking {
-    /// That of the stream which this task is, where it is one.
+impl SendProgress {
+    /// The current task's, if the task is a stream.
     pub(super) fn here() -> Option<Arc<Self>> {
         STREAM.try_with(Arc::clone).ok()
     }
 
-    /// That many bytes are there for the client to take.
+    /// More bytes are ready for the client.
     pub(super) fn offer(&self, bytes: usize) {
         self.offered.store(bytes, Ordering::Relaxed);
     }
 
-    /// The client took what was there.
+    /// The client has read everything.
     pub(super) fn taken(&self) {
         let bytes = self.offered.swap(0, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -45,14 +43,14 @@ impl Taking {
         self.offered.load(Ordering::Relaxed) > 0
     }
 
-    /// How many bytes it took since this was asked the last time.
+    /// How many bytes it has read since the last call.
     fn take_bytes(&self) -> usize {
         self.bytes.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Runs the streams of HTTP/2, each as a task, and drops those whose client takes too little. The library resets a
-/// stream that was dropped before its end.
+/// Runs HTTP/2 streams as tasks, and drops those whose client reads too slowly. The library resets a stream that is
+/// dropped before its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Streams {
     pub(super) write_timeout: Duration,
@@ -65,13 +63,13 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let taking = Arc::new(Taking::default());
+        let taking = Arc::new(SendProgress::default());
         let allowance = Allowance::writing(self.rate, self.write_timeout);
         tokio::spawn(STREAM.scope(Arc::clone(&taking), patiently(stream, taking, allowance)));
     }
 }
 
-async fn patiently<F: Future>(stream: F, taking: Arc<Taking>, mut allowance: Allowance) {
+async fn patiently<F: Future>(stream: F, taking: Arc<SendProgress>, mut allowance: Allowance) {
     let mut stream = pin!(stream);
     let wait = |context: &mut Context<'_>| {
         if stream.as_mut().poll(context).is_ready() {
@@ -82,7 +80,7 @@ async fn patiently<F: Future>(stream: F, taking: Arc<Taking>, mut allowance: All
             allowance.moved(bytes, true);
         }
         if taking.is_offered() && allowance.poll_waiting(context, true).is_ready() {
-            tracing::debug!("a stream's client takes too little: the stream is given up");
+            tracing::debug!("a client reads its stream too slowly; the stream is closed");
             return Poll::Ready(());
         }
         Poll::Pending

@@ -1,8 +1,4 @@
-//! TLS of a listening socket.
-//!
-//! What lives here: from PEM files to a configuration, and from one to the next while the socket listens. What must never: a
-//! handshake that goes on with anything but what the files say, or a client whose certificate was verified at some other time
-//! than now.
+//! TLS for a listening socket, and its replacement while the socket listens.
 
 use super::error::Error;
 use super::options::{Clients, Tls};
@@ -16,19 +12,18 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
 
-/// What a client can choose from, best first.
+/// The protocols to negotiate, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// What a listening socket shows its clients by TLS, and what it asks of them. Clones share it: what one replaces is replaced
-/// for all.
+/// The TLS configuration of a listening socket. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Credentials(Arc<RwLock<Arc<ServerConfig>>>);
 
-/// What was read from the files of TLS, and fits together.
+/// TLS files that were read and fit together.
 #[derive(Debug)]
-pub struct Fresh(Arc<ServerConfig>);
+pub struct LoadedTls(Arc<ServerConfig>);
 
-impl Fresh {
+impl LoadedTls {
     /// Reads the files. On an error nothing has changed anywhere.
     pub fn read(tls: &Tls, clients: Option<&Clients>) -> Result<Self, Error> {
         Ok(Self(config(tls, clients)?))
@@ -36,27 +31,26 @@ impl Fresh {
 }
 
 impl Tls {
-    /// Whether certificate and key can be used, and belong together.
+    /// Whether certificate and key can be used and belong together.
     pub fn check(&self) -> Result<(), Error> {
         config(self, None).map(drop)
     }
 }
 
 impl Clients {
-    /// Whether clients can be verified by these authorities.
+    /// Whether these authorities can verify clients.
     pub fn check(&self) -> Result<(), Error> {
         verifier(self, &Arc::new(rustls::crypto::ring::default_provider())).map(drop)
     }
 }
 
 impl Credentials {
-    pub(super) fn new(Fresh(config): Fresh) -> Self {
+    pub(super) fn new(LoadedTls(config): LoadedTls) -> Self {
         Self(Arc::new(RwLock::new(config)))
     }
 
-    /// Every handshake from now on goes by `fresh`, and no session that began before can be resumed. Connections that are open
-    /// go on.
-    pub fn replace(&self, Fresh(config): Fresh) {
+    /// Uses `fresh` for every new handshake; earlier sessions cannot be resumed. Open connections continue.
+    pub fn replace(&self, LoadedTls(config): LoadedTls) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
@@ -70,7 +64,7 @@ fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Err
     let key = key(&tls.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let damaged = |file: &Path, error: rustls::Error| Error::Damaged(file.to_owned(), error.to_string());
-    // Loaded by itself first, so that what is wrong with it is told of the right file.
+    // Loaded separately first, so that errors name the right file.
     provider.key_provider.load_private_key(key.clone_key()).map_err(|error| damaged(&tls.key, error))?;
     let verifier = match clients {
         Some(clients) => verifier(clients, &provider)?,
@@ -88,7 +82,7 @@ fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Err
             other => damaged(&tls.certificates, other),
         })?;
     if clients.is_some() {
-        // A resumed session would bring back a certificate that was verified when it began, and may have expired since.
+        // A resumed session would reuse a certificate that was verified when it began, and may have expired since.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
@@ -114,7 +108,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     match certificates {
         Ok(certificates) if certificates.is_empty() => Err(Error::NoCertificate(file.to_owned())),
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(Error::Damaged(file.to_owned(), format!("not PEM as it should be: {error}"))),
+        Err(error) => Err(Error::Damaged(file.to_owned(), format!("not valid PEM: {error}"))),
     }
 }
 
@@ -122,7 +116,7 @@ fn key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let text = read(file)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
         pem::Error::NoItemsFound => Error::NoKey(file.to_owned()),
-        other => Error::Damaged(file.to_owned(), format!("not PEM as it should be: {other}")),
+        other => Error::Damaged(file.to_owned(), format!("not valid PEM: {other}")),
     })
 }
 

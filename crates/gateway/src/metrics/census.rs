@@ -1,7 +1,4 @@
-//! What stands in the store, counted beside the traffic.
-//!
-//! What lives here: when the store is asked how much it holds, and how fast it is gone through. What must never: a scrape that
-//! waits for the store, or a count that takes more of it than its pace allows.
+//! Counts the records in the store, in the background. A scrape never waits for the store.
 //!
 //! Two counts go on at once. Every few seconds, what any store can tell at once: how many records there are in each state, and
 //! which operations the unknown ones belong to. And a walk through everything, for operations and states together, so slow
@@ -18,22 +15,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How often the store is asked what it can tell at once.
+/// How often the store is asked for its quick counts.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long it may take for each answer.
+/// The timeout of each answer.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How many unknown records are looked at, each time; the rest is counted under no operation's name.
+/// How many unknown records are read each time; the rest is counted without an operation.
 const UNKNOWN_MAX: u64 = 10_000;
-/// How many records a walk looks at in one go, and how long it then rests.
+/// How many records a walk reads at once, and the pause after that.
 const PART: usize = 500;
 const REST: Duration = Duration::from_millis(50);
-/// After a walk there is a pause this many times as long, within these bounds.
+/// After a walk, the pause is this many times as long as the walk, within these bounds.
 const PAUSE_FACTOR: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
-/// How often it is asked what is dangerous about its settings: about as often as a node shows that it is alive.
+/// How often the store's hazards are checked: about as often as a node's heartbeat.
 const HAZARDS_EVERY: Duration = Duration::from_secs(10);
 
-/// Counts what stands in a store.
+/// Counts the records in a store.
 pub(crate) struct Census {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
@@ -41,11 +38,11 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Goes on for as long as it is polled.
+    /// Runs as long as it is polled.
     pub(crate) async fn run(self) -> Infallible {
         let looking = async {
             loop {
-                let found = self.look().await;
+                let found = self.count().await;
                 let counted = &self.metrics.0.census;
                 counted.is_up.store(u64::from(found.is_some()), Ordering::Relaxed);
                 self.clock.sleep(LOOK_EVERY).await;
@@ -54,14 +51,14 @@ impl Census {
         let walking = async {
             loop {
                 let begun = self.clock.uptime();
-                // What cannot be counted now is counted by the next walk; how old the numbers are is told.
+                // What cannot be counted now is counted by the next walk; the age of the numbers is a metric.
                 let _ = self.walk().await;
                 let took = self.clock.uptime().saturating_sub(begun);
                 self.clock.sleep((took * PAUSE_FACTOR).clamp(PAUSE.0, PAUSE.1)).await;
             }
         };
         let asking = async {
-            // What there was at the start has been announced.
+            // The hazards at start were already printed.
             let mut known = None;
             loop {
                 self.ask_for_hazards(&mut known).await;
@@ -74,8 +71,8 @@ impl Census {
         never
     }
 
-    /// What the store can tell at once. Nothing is changed where it does not answer.
-    async fn look(&self) -> Option<()> {
+    /// The store's quick counts. If it does not answer, nothing changes.
+    async fn count(&self) -> Option<()> {
         let census = in_time(self.store.census()).await?;
         let unknown = self.unknown().await?;
         let counted = &self.metrics.0.census;
@@ -87,7 +84,7 @@ impl Census {
         Some(())
     }
 
-    /// How many unknown records each label has; every label has a number, if only zero.
+    /// The number of unknown records for each label, including zeros.
     async fn unknown(&self) -> Option<BTreeMap<String, u64>> {
         let (mut sums, mut seen, mut after) = (self.labels(), 0, None);
         loop {
@@ -110,7 +107,7 @@ impl Census {
         }
     }
 
-    /// Goes through everything once, at its pace.
+    /// Walks through all records once, slowly.
     async fn walk(&self) -> Option<()> {
         let mut sums: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
         for label in self.labels().into_keys() {
@@ -137,7 +134,7 @@ impl Census {
         }
     }
 
-    /// What is dangerous now. What is new since `known`, and what is over, is logged.
+    /// The current hazards. New ones since `known`, and those that are gone, are logged.
     async fn ask_for_hazards(&self, known: &mut Option<BTreeSet<&'static str>>) {
         let Some(hazards) = in_time(self.store.hazards()).await else { return };
         log_changes(known, &hazards);
@@ -162,20 +159,20 @@ impl Census {
 fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
     let codes: BTreeSet<&'static str> = hazards.iter().map(|hazard| hazard.code).collect();
     let Some(before) = known.replace(codes.clone()) else { return };
-    for Hazard { severity, code, what, mend } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
+    for Hazard { severity, code, what, fix } in hazards.iter().filter(|hazard| !before.contains(hazard.code))
     {
         if *severity == Severity::Danger {
-            tracing::error!(code, fix = %mend, "the store has become less safe: {what}");
+            tracing::error!(code, fix = %fix, "the store has become less safe: {what}");
         } else {
-            tracing::warn!(code, fix = %mend, "the store has changed: {what}");
+            tracing::warn!(code, fix = %fix, "the store has changed: {what}");
         }
     }
     for code in before.difference(&codes) {
-        tracing::info!(code, "a hazard of the store is over");
+        tracing::info!(code, "a hazard of the store is gone");
     }
 }
 
-/// An answer, where it comes in time.
+/// An answer, if it comes in time.
 async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
     timeout(WITHIN, answer).await.ok()?.ok()
 }

@@ -1,6 +1,4 @@
-//! Numbers that only grow, numbers that go up and down, and how long things took.
-//!
-//! What lives here: counters and gauges by labels, histograms. What must never: a label whose values nobody bounds.
+//! Counters, gauges and histograms. Every label has a bounded set of values.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// How many label sets one family has at most; what comes on top is counted under `other`.
+/// The maximum number of label sets in one family; others are counted as `other`.
 const SETS_MAX: usize = 1_000;
 
 /// A counter for each set of labels.
@@ -24,9 +22,9 @@ impl Counters {
         self.add_many(labels, 1);
     }
 
-    /// Counts `many` more under these labels.
+    /// Adds `many` under these labels.
     pub(super) fn add_many(&self, labels: &[(&str, &str)], many: u64) {
-        // Labels that were seen before, which almost all were, take no memory to be found.
+        // Known labels, which are nearly all, are found without allocation.
         with_written(labels, |key| {
             let map = self.by_labels.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(counter) = map.get(key) {
@@ -42,13 +40,12 @@ impl Counters {
         });
     }
 
-    /// Has them stand there from the beginning: who looks at the difference between two readings misses the first event of
-    /// a counter that began with it.
-    pub(super) fn stand(&self, labels: &[(&str, &str)]) {
+    /// Creates the series with 0. Otherwise, queries for a counter's increase would miss its first event.
+    pub(super) fn init(&self, labels: &[(&str, &str)]) {
         self.add_many(labels, 0);
     }
 
-    /// The family as Prometheus reads it.
+    /// The family in Prometheus format.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
         for (labels, counter) in &*self.by_labels.read().unwrap_or_else(PoisonError::into_inner) {
@@ -57,14 +54,14 @@ impl Counters {
     }
 }
 
-/// A number for each set of labels, of which one task knows all there are.
+/// A gauge for each set of labels, all set by one task.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     by_labels: RwLock<BTreeMap<String, u64>>,
 }
 
 impl Gauges {
-    /// These, and no others.
+    /// Sets these, and removes all others.
     pub(super) fn replace<'a>(&self, numbers: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, u64)>) {
         let mut map = BTreeMap::new();
         for (labels, number) in numbers {
@@ -73,7 +70,7 @@ impl Gauges {
         *self.by_labels.write().unwrap_or_else(PoisonError::into_inner) = map;
     }
 
-    /// The family as Prometheus reads it.
+    /// The family in Prometheus format.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
         for (labels, number) in &*self.by_labels.read().unwrap_or_else(PoisonError::into_inner) {
@@ -82,14 +79,14 @@ impl Gauges {
     }
 }
 
-/// How much of something is under way, for each label.
+/// How many of something are running, for each label.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay {
+pub(super) struct InProgress {
     by_label: RwLock<BTreeMap<String, AtomicI64>>,
 }
 
-impl UnderWay {
-    /// Adds to the number of this label, of which there are no more than routes.
+impl InProgress {
+    /// Adds to the number of this label; there are no more labels than routes.
     pub(super) fn add(&self, label: &str, more: i64) {
         let map = self.by_label.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = map.get(label) {
@@ -101,7 +98,7 @@ impl UnderWay {
         map.entry(label.to_owned()).or_default().fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The family as Prometheus reads it.
+    /// The family in Prometheus format.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
         for (label, number) in &*self.by_label.read().unwrap_or_else(PoisonError::into_inner) {
@@ -111,14 +108,14 @@ impl UnderWay {
     }
 }
 
-/// Labels as Prometheus reads them: `{operation="charge"}`, nothing where there are none.
+/// Labels in Prometheus format: `{operation="charge"}`, empty if there are none.
 fn written(labels: &[(&str, &str)]) -> String {
     let mut text = String::new();
     write_labels(labels, &mut text);
     text
 }
 
-/// Hands the same to `use_it`, written over what this thread wrote last.
+/// Passes the same to `use_it`, in a buffer that each thread reuses.
 fn with_written(labels: &[(&str, &str)], use_it: impl FnOnce(&str)) {
     thread_local! {
         static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
@@ -187,7 +184,7 @@ impl Histogram {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its samples, under one more label.
+    /// Its samples, with one more label.
     pub(super) fn write(&self, name: &str, label: (&str, &str), text: &mut String) {
         let mut sum = 0;
         for (bucket, bound) in self.buckets.iter().zip(self.bounds) {
@@ -195,7 +192,7 @@ impl Histogram {
             let labels = written(&[label, ("le", &seconds(*bound))]);
             let _ = writeln!(text, "{name}_bucket{labels} {sum}");
         }
-        // Read last, so that no bucket is larger than the whole.
+        // Read last, so that no bucket is larger than the total.
         let count = self.count.load(Ordering::Relaxed).max(sum);
         let _ = writeln!(text, "{name}_bucket{} {count}", written(&[label, ("le", "+Inf")]));
         let labels = written(&[label]);
@@ -204,7 +201,7 @@ impl Histogram {
     }
 }
 
-/// A histogram for each operation, by its label: there are no more of them than routes.
+/// A histogram for each operation; there are no more of them than routes.
 #[derive(Debug)]
 pub(super) struct Histograms {
     bounds: Bounds,
@@ -222,20 +219,20 @@ impl Histograms {
             return histogram.record(took);
         }
         drop(map);
-        self.stand(operation);
+        self.init(operation);
         let map = self.by_operation.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(histogram) = map.get(operation) {
             histogram.record(took);
         }
     }
 
-    /// Has the operation's histogram exist before anything is recorded.
-    pub(super) fn stand(&self, operation: &str) {
+    /// Creates the operation's histogram before anything is recorded.
+    pub(super) fn init(&self, operation: &str) {
         let mut map = self.by_operation.write().unwrap_or_else(PoisonError::into_inner);
         map.entry(operation.to_owned()).or_insert_with(|| Histogram::new(self.bounds));
     }
 
-    /// The family as Prometheus reads it.
+    /// The family in Prometheus format.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
         for (operation, histogram) in &*self.by_operation.read().unwrap_or_else(PoisonError::into_inner) {

@@ -1,6 +1,4 @@
-//! What the inboxes of applications hold, counted now and then.
-//!
-//! What lives here: the numbers, and when they are counted. What must never: a count that takes more of the store than its pace allows.
+//! Counts the inboxes of applications from time to time, slowly enough not to load the store.
 
 use super::family::Gauges;
 use super::{gauge, millis};
@@ -12,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the store may take: every mark is read.
+/// The timeout of a count, which reads every mark.
 const WITHIN: Duration = Duration::from_mins(5);
-/// After a count there is a pause this many times as long, within these bounds.
+/// After a count, the pause is this many times as long, within these bounds.
 const PAUSE_FACTOR: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(15));
 
@@ -29,14 +27,14 @@ pub(super) struct Inboxes {
 }
 
 impl Inboxes {
-    /// Counts for as long as it is polled. Where the store has no inboxes, there is nothing to count.
+    /// Counts as long as it is polled. Returns if the store has no inboxes.
     pub(super) async fn run(&self, store: &dyn Store, clock: &dyn Clock) -> Infallible {
         loop {
             let begun = clock.uptime();
             match timeout(WITHIN, store.inboxes(WINDOW)).await {
                 Ok(Ok(Some(census))) => self.show(&census),
                 Ok(Ok(None)) => std::future::pending().await,
-                // What cannot be counted now is counted the next time; how old the numbers are is shown.
+                // What cannot be counted now is counted next time; the age of the numbers is a metric.
                 Ok(Err(_)) | Err(_) => {}
             }
             let took = clock.uptime().saturating_sub(begun);

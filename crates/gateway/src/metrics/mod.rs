@@ -1,7 +1,4 @@
-//! What the gateway counts.
-//!
-//! What lives here: the numbers, and the text that Prometheus reads. What must never: a key, a path with somebody's id in it, or
-//! a label without a bound.
+//! The gateway's metrics in Prometheus format. Labels are bounded and contain no keys and no paths with IDs.
 
 mod census;
 mod family;
@@ -13,7 +10,7 @@ pub(crate) use watching::outcome;
 
 use crate::trace;
 use crate::upstream::UpstreamError;
-use family::{Counters, Gauges, Histogram, Histograms, REQUEST_BOUNDS, STORE_BOUNDS, UnderWay, seconds};
+use family::{Counters, Gauges, Histogram, Histograms, InProgress, REQUEST_BOUNDS, STORE_BOUNDS, seconds};
 use http::StatusCode;
 use semel::core::record::StateName;
 use semel::core::time::Time;
@@ -36,17 +33,17 @@ const CALLS: [Call; 9] = [
     Call::Beat,
 ];
 
-/// Whatever has no name of its own among labels.
+/// The label for everything without its own name.
 const OTHER: &str = "other";
 
-/// What was counted since the process began. Cheap to clone; every clone counts into the same numbers.
+/// The counts since the process started. Cheap to clone; clones share their numbers.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Numbers>);
+pub struct Metrics(Arc<Series>);
 
 #[derive(Debug)]
-struct Numbers {
+struct Series {
     began: Time,
-    /// What operations are called.
+    /// The names of operations.
     routes: RwLock<Option<Routes>>,
     claims: Counters,
     refusals: Counters,
@@ -57,7 +54,7 @@ struct Numbers {
     responses: Counters,
     upstream_took: Histograms,
     upstream_errors: Counters,
-    under_way: UnderWay,
+    under_way: InProgress,
     ended: Counters,
     reconciled: Counters,
     expired: Counters,
@@ -71,13 +68,13 @@ struct Numbers {
     sweep_lag_micros: AtomicU64,
     swept_millis: AtomicU64,
     is_clock_trusted: AtomicBool,
-    census: Counted,
+    census: StoreCounts,
     spans: OnceLock<Arc<trace::Counts>>,
 }
 
-/// What the store was asked for.
+/// The counts of the store.
 #[derive(Debug, Default)]
-struct Counted {
+struct StoreCounts {
     is_up: AtomicU64,
     looked_millis: AtomicU64,
     walked_millis: AtomicU64,
@@ -89,9 +86,9 @@ struct Counted {
 }
 
 impl Metrics {
-    /// Nothing counted yet, in a process that began at that moment.
+    /// Empty counts, for a process that started at this time.
     pub fn new(began: Time) -> Self {
-        let numbers = Numbers {
+        let numbers = Series {
             began,
             routes: RwLock::default(),
             claims: Counters::default(),
@@ -103,7 +100,7 @@ impl Metrics {
             responses: Counters::default(),
             upstream_took: Histograms::new(REQUEST_BOUNDS),
             upstream_errors: Counters::default(),
-            under_way: UnderWay::default(),
+            under_way: InProgress::default(),
             ended: Counters::default(),
             reconciled: Counters::default(),
             expired: Counters::default(),
@@ -117,69 +114,69 @@ impl Metrics {
             sweep_lag_micros: AtomicU64::default(),
             swept_millis: AtomicU64::default(),
             is_clock_trusted: AtomicBool::new(true),
-            census: Counted::default(),
+            census: StoreCounts::default(),
             spans: OnceLock::new(),
         };
-        numbers.purged.stand(&[]);
-        numbers.lease_losses.stand(&[]);
+        numbers.purged.init(&[]);
+        numbers.lease_losses.init(&[]);
         for code in Code::ALL {
-            numbers.refusals.stand(&[("code", code.as_str())]);
+            numbers.refusals.init(&[("code", code.as_str())]);
         }
         for kind in UpstreamError::ALL {
-            numbers.upstream_errors.stand(&[("kind", kind.name())]);
+            numbers.upstream_errors.init(&[("kind", kind.name())]);
         }
         for by in [Resolver::Reconciler, Resolver::Operator] {
             for state in watching::RESOLVED {
-                numbers.reconciled.stand(&[("state", state.as_str()), ("by", watching::name_of(by))]);
+                numbers.reconciled.init(&[("state", state.as_str()), ("by", watching::name_of(by))]);
             }
         }
         for call in CALLS {
-            numbers.store_errors.stand(&[("call", call.name())]);
+            numbers.store_errors.init(&[("call", call.name())]);
         }
         for differs in ["true", "false"] {
-            numbers.fenced.stand(&[("differs", differs)]);
+            numbers.fenced.init(&[("differs", differs)]);
         }
         for what in watching::ALARMS {
-            numbers.alarms.stand(&[("what", what)]);
+            numbers.alarms.init(&[("what", what)]);
         }
         Self(Arc::new(numbers))
     }
 
-    /// Shows what becomes of spans, too.
+    /// Also shows the counts of spans.
     pub fn count_spans(&self, counts: &Arc<trace::Counts>) {
         // There is one tracer in a process.
         let _ = self.0.spans.set(Arc::clone(counts));
     }
 
-    /// Shows the sweeper, too: as one that has done nothing since the process began, until it does.
+    /// Also shows the sweeper, as one that has done nothing since the process started.
     pub fn expect_sweeps(&self) {
         self.0.swept_millis.store(self.0.began.as_millis(), Ordering::Relaxed);
     }
 
-    /// Calls operations by the labels of `routes` from now on.
+    /// Uses the labels of `routes` for operations from now on.
     pub fn call_by(&self, routes: &Routes) {
         let numbers = &self.0;
         for label in routes.labels() {
-            numbers.replays.stand(&[("operation", label)]);
-            numbers.expired.stand(&[("operation", label)]);
+            numbers.replays.init(&[("operation", label)]);
+            numbers.expired.init(&[("operation", label)]);
             numbers.under_way.add(label, 0);
-            numbers.request_took.stand(label);
-            numbers.upstream_took.stand(label);
-            numbers.ended.stand(&[("operation", label), ("state", StateName::Unknown.as_str())]);
+            numbers.request_took.init(label);
+            numbers.upstream_took.init(label);
+            numbers.ended.init(&[("operation", label), ("state", StateName::Unknown.as_str())]);
             for class in ["2xx", "4xx", "5xx"] {
-                numbers.responses.stand(&[("operation", label), ("class", class)]);
+                numbers.responses.init(&[("operation", label), ("class", class)]);
             }
         }
         *numbers.routes.write().unwrap_or_else(PoisonError::into_inner) = Some(routes.clone());
     }
 
-    /// Hands the label of an operation, which a record may name by somebody's path, to `count`.
+    /// Passes the label of an operation to `count`; a record may name it by a client's path.
     fn with_label<T>(&self, operation: &str, count: impl FnOnce(&str) -> T) -> T {
         let routes = self.0.routes.read().unwrap_or_else(PoisonError::into_inner);
         count(routes.as_ref().map_or(OTHER, |routes| routes.label(operation)))
     }
 
-    /// What an operation is called in logs, as in labels: its configured name, else its route's template, else `other`.
+    /// The name of an operation in logs and labels: its configured name, its route's template, or `other`.
     pub(crate) fn label_of(&self, operation: &str) -> String {
         self.with_label(operation, str::to_owned)
     }
@@ -202,17 +199,17 @@ impl Metrics {
         self.0.refusals.add(&[("code", code.as_str())]);
     }
 
-    /// The upstream answered, or failed to.
+    /// The upstream answered or failed.
     pub(crate) fn upstream_took(&self, operation: &str, took: Duration) {
         self.0.upstream_took.record(operation, took);
     }
 
-    /// The upstream had no response, or no whole one.
+    /// The upstream sent no complete response.
     pub(crate) fn upstream_failed(&self, kind: UpstreamError) {
         self.0.upstream_errors.add(&[("kind", kind.name())]);
     }
 
-    /// Everything, as Prometheus reads it. `under_way`: how many attempts this node has running.
+    /// All metrics in Prometheus format. `under_way`: how many attempts are running on this node.
     pub fn text(&self, under_way: usize) -> String {
         let mut text = String::new();
         self.write_process(&mut text);
@@ -224,15 +221,14 @@ impl Metrics {
 
     fn write_process(&self, text: &mut String) {
         let labels = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-        gauge("semel_build_info", "Which version runs.", &labels, "1", text);
+        gauge("semel_build_info", "The version that is running.", &labels, "1", text);
         let began = millis(self.0.began.as_millis());
-        gauge("process_start_time_seconds", "When the process began.", "", &began, text);
+        gauge("process_start_time_seconds", "When the process started.", "", &began, text);
         if let Some(bytes) = resident_bytes() {
             gauge("process_resident_memory_bytes", "Memory in use.", "", &bytes.to_string(), text);
         }
         let name = "semel_spans_total";
-        let help =
-            "Spans, by what became of them: sent, dropped because the queue was full, or failed to be sent.";
+        let help = "Spans by result: sent, dropped because the queue was full, or failed to be sent.";
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
         if let Some(spans) = self.0.spans.get() {
             let counts = [("dropped", &spans.dropped), ("failed", &spans.failed), ("sent", &spans.sent)];
@@ -245,22 +241,18 @@ impl Metrics {
     fn write_requests(&self, text: &mut String) {
         let numbers = &self.0;
         let families: [(&Counters, &str, &str); 6] = [
-            (
-                &numbers.claims,
-                "idempotency_claims_total",
-                "Requests on protected routes, by what became of them.",
-            ),
-            (&numbers.refusals, "idempotency_refusals_total", "Requests that got no outcome, by the code."),
+            (&numbers.claims, "idempotency_claims_total", "Requests on protected routes, by outcome."),
+            (&numbers.refusals, "idempotency_refusals_total", "Requests that were refused, by code."),
             (&numbers.replays, "idempotency_replays_total", "Requests that got a stored outcome."),
             (
                 &numbers.mismatches,
                 "idempotency_fingerprint_mismatch_total",
-                "Keys that came with another payload, by the caller's hash.",
+                "Keys reused with another payload, by the caller's hash.",
             ),
             (
                 &numbers.shadow,
                 "idempotency_shadow_total",
-                "Requests in shadow mode, by what would have become of them.",
+                "Requests in shadow mode, by what protection would have done.",
             ),
             (
                 &numbers.quota,
@@ -278,35 +270,35 @@ impl Metrics {
         let help =
             "How long the upstream took, from a request to the head of its response or to its failure.";
         numbers.upstream_took.write("semel_upstream_seconds", help, text);
-        let help = "Requests to the upstream without a whole response, by what went wrong.";
+        let help = "Requests to the upstream without a complete response, by kind of error.";
         numbers.upstream_errors.write("semel_upstream_errors_total", help, text);
     }
 
     fn write_attempts(&self, under_way: usize, text: &mut String) {
         let numbers = &self.0;
-        let help = "Attempts whose work is under way on this node.";
+        let help = "Attempts that are running on this node.";
         numbers.under_way.write("idempotency_in_progress", help, text);
         let help =
-            "Attempts that this node has not ended: those in progress, and those that wait for the store.";
+            "Attempts that this node has not finished: running ones, and those that wait for the store.";
         gauge("idempotency_attempts_under_way", help, "", &under_way.to_string(), text);
         let families: [(&Counters, &str, &str); 5] = [
             (
                 &numbers.ended,
                 "idempotency_attempts_total",
-                "Attempts that ended, by the state that they led to; UNKNOWN also where an owner went silent.",
+                "Attempts that ended, by resulting state; UNKNOWN includes owners that went silent.",
             ),
             (
                 &numbers.reconciled,
                 "idempotency_reconciled_total",
-                "Unknown outcomes that were resolved, by the state that this led to and by whom.",
+                "Unknown outcomes that were resolved, by resulting state and by whom.",
             ),
             (&numbers.lease_losses, "idempotency_lease_losses_total", "Attempts that lost their lease."),
             (
                 &numbers.fenced,
                 "idempotency_fenced_writes_total",
-                "Endings that were refused; differs=true is a conflict that somebody has to look at.",
+                "Outcomes that were refused; differs=true is a conflict that somebody has to look at.",
             ),
-            (&numbers.alarms, "idempotency_alarms_total", "What should never happen, by what it was."),
+            (&numbers.alarms, "idempotency_alarms_total", "Events that should never happen, by kind."),
         ];
         for (family, name, help) in families {
             family.write(name, help, text);
@@ -316,7 +308,7 @@ impl Metrics {
     fn write_store(&self, text: &mut String) {
         let numbers = &self.0;
         let families: [(&Counters, &str, &str); 3] = [
-            (&numbers.expired, "idempotency_expired_total", "Outcomes past their time."),
+            (&numbers.expired, "idempotency_expired_total", "Outcomes that expired."),
             (&numbers.purged, "idempotency_purged_total", "Records removed."),
             (&numbers.store_errors, "idempotency_store_errors_total", "Calls to the store that failed."),
         ];
@@ -329,11 +321,10 @@ impl Metrics {
             histogram.write(took, ("call", call.name()), text);
         }
         let trusted = u8::from(numbers.is_clock_trusted.load(Ordering::Relaxed)).to_string();
-        let help =
-            "Whether the clock is followed: 0 where it jumped, or contradicts what the store remembers.";
+        let help = "Whether the clock is trusted: 0 if it jumped, or contradicts what the store remembers.";
         gauge("idempotency_clock_trusted", help, "", &trusted, text);
         let lag = seconds(numbers.sweep_lag_micros.load(Ordering::Relaxed));
-        let help = "By how much the longest overdue record was overdue when it was last swept.";
+        let help = "How long the most overdue record had been due when it was last swept.";
         gauge("idempotency_sweep_lag_seconds", help, "", &lag, text);
         let counted = &numbers.census;
         let up = counted.is_up.load(Ordering::Relaxed).to_string();
@@ -342,7 +333,7 @@ impl Metrics {
             (
                 &numbers.swept_millis,
                 "idempotency_swept_timestamp_seconds",
-                "When the sweeper last got through a chunk of what is due, or else when the process began.",
+                "When the sweeper last finished a chunk of due records, or when the process started.",
             ),
             (
                 &counted.looked_millis,
@@ -357,16 +348,16 @@ impl Metrics {
         ];
         for (moment, name, help) in moments {
             let moment = moment.load(Ordering::Relaxed);
-            // A moment that has not been is no moment of 1970.
+            // Zero means never, not 1970.
             if moment > 0 {
                 gauge(name, help, "", &millis(moment), text);
             }
         }
         let families = [
             (&counted.states, "idempotency_store_records", "Records in the store, by state."),
-            (&counted.unknown, "idempotency_unknown", "Records whose outcome nobody knows."),
+            (&counted.unknown, "idempotency_unknown", "Records with an unknown outcome."),
             (&counted.records, "idempotency_records", "Records in the store, by operation and state."),
-            (&counted.hazards, "idempotency_store_hazards", "What is dangerous about the store's settings."),
+            (&counted.hazards, "idempotency_store_hazards", "Hazards in the store's settings."),
         ];
         for (family, name, help) in families {
             family.write(name, help, text);
@@ -384,7 +375,7 @@ fn millis(millis: u64) -> String {
     seconds(millis.saturating_mul(1_000))
 }
 
-/// The memory of this process, where the system tells.
+/// The memory of this process, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

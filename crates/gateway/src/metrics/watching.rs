@@ -1,7 +1,5 @@
-//! Which event adds to which number.
-//!
-//! What lives here: the two observers, of the layer and of the engine. What must never: a label that is not bounded: the layer's
-//! events name operations by their labels, the engine's by whatever stands in the record.
+//! Which event adds to which metric. The layer names operations by bounded labels; the engine's events name them by
+//! what the record contains, which is not bounded.
 
 use super::{CALLS, Metrics};
 use semel::core::record::StateName;
@@ -10,7 +8,7 @@ use semel::{Event, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::sync::atomic::Ordering;
 
-/// Everything that should never happen.
+/// Events that should never happen.
 pub(super) const ALARMS: [&str; 14] = [
     "archive_failed",
     "clock_disagrees",
@@ -40,7 +38,7 @@ pub(super) const fn name_of(by: Resolver) -> &'static str {
     }
 }
 
-/// What became of a request, in a word. `None` where the event comes besides another one that says so.
+/// A request's outcome in one word. `None` if another event reports it.
 pub(crate) const fn outcome(what: EventKind) -> Option<&'static str> {
     Some(match what {
         EventKind::Unprotected => "unprotected",
@@ -108,7 +106,7 @@ impl semel_http::Observer for Metrics {
 impl semel::Observer for Metrics {
     fn observe(&self, event: &Event<'_>) {
         let numbers = &self.0;
-        // What shadow mode has seen is counted by the layer's events; its records are no work of anybody's.
+        // The layer's events count shadow mode; its records are not attempts.
         if event.operation().is_some_and(is_shadow) {
             return;
         }
@@ -197,7 +195,7 @@ mod tests {
         metrics
     }
 
-    fn told(metrics: &Metrics, event: Event<'_>) {
+    fn observe(metrics: &Metrics, event: Event<'_>) {
         semel::Observer::observe(metrics, &event);
     }
 
@@ -205,10 +203,10 @@ mod tests {
     fn no_path_of_a_record_becomes_a_label() {
         let metrics = metrics();
         for operation in ["POST /accounts/4711/refunds", "POST /accounts/4712/refunds", "charge", "PUT /x"] {
-            told(&metrics, Event::Finished { operation, state: StateName::Unknown });
-            told(&metrics, Event::Expired { operation });
+            observe(&metrics, Event::Finished { operation, state: StateName::Unknown });
+            observe(&metrics, Event::Expired { operation });
             let caller = CallerHash::from_bytes([7; 32]);
-            told(&metrics, Event::QuotaExceeded { operation, caller });
+            observe(&metrics, Event::QuotaExceeded { operation, caller });
         }
         let text = metrics.text(0);
         for line in [
@@ -224,29 +222,29 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_shadows_record_is_counted_nowhere_and_raises_no_alarm() {
+    fn shadow_records_are_not_counted_and_raise_no_alarm() {
         let metrics = metrics();
         let before = metrics.text(0);
         let operation_id = OperationId::from_bytes([7; 16]);
         for operation in ["(shadow) POST /charges", "(shadow, without a key) charge"] {
-            told(&metrics, Event::Finished { operation, state: StateName::Succeeded });
-            told(&metrics, Event::Expired { operation });
-            told(&metrics, Event::Overran { operation_id, operation });
-            told(&metrics, Event::LeaseLost { operation_id, operation });
-            told(&metrics, Event::Fenced { operation_id, operation, differs: true });
+            observe(&metrics, Event::Finished { operation, state: StateName::Succeeded });
+            observe(&metrics, Event::Expired { operation });
+            observe(&metrics, Event::Overran { operation_id, operation });
+            observe(&metrics, Event::LeaseLost { operation_id, operation });
+            observe(&metrics, Event::Fenced { operation_id, operation, differs: true });
         }
         assert_eq!(steady(&metrics.text(0)), steady(&before));
-        told(&metrics, Event::Overran { operation_id, operation: "POST /charges" });
+        observe(&metrics, Event::Overran { operation_id, operation: "POST /charges" });
         assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"overran\"} 1\n"));
     }
 
-    /// What stays as it is while nothing happens.
+    /// Values that do not change while nothing happens.
     fn steady(text: &str) -> Vec<&str> {
         text.lines().filter(|line| !line.starts_with("process_")).collect()
     }
 
     #[test]
-    fn what_alerts_look_at_stands_there_before_it_happens() {
+    fn alerted_series_exist_from_the_start() {
         let text = metrics().text(0);
         for line in [
             "process_start_time_seconds 1.5\n",
@@ -263,18 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sweeper_that_never_got_anywhere_stands_there_from_the_beginning_of_the_process() {
+    fn the_sweeps_timestamp_starts_with_the_process() {
         let metrics = metrics();
         let name = "idempotency_swept_timestamp_seconds";
         assert!(!metrics.text(0).contains(&format!("{name} ")), "nothing is swept here");
         metrics.expect_sweeps();
         assert!(metrics.text(0).contains(&format!("{name} 1.5\n")));
-        // A round that goes on for long is no sweeper that stands still.
-        told(&metrics, Event::SweptChunk { at: Time::from_millis(61_500) });
+        // A long round does not mean that the sweeper has stopped.
+        observe(&metrics, Event::SweptChunk { at: Time::from_millis(61_500) });
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
-        // Time that is not trusted is no progress.
+        // Without a trusted time there is no progress.
         let at = Some(Time::from_millis(90_000));
-        told(
+        observe(
             &metrics,
             Event::Swept(&semel::SweepReport { stopped: true, at, ..semel::SweepReport::default() }),
         );
@@ -296,7 +294,7 @@ mod tests {
             (ClockChange::Confirmed, true),
             (ClockChange::Disagrees { by_ms: 60_000 }, true),
         ] {
-            told(&metrics, Event::Clock(change));
+            observe(&metrics, Event::Clock(change));
             assert_eq!(is_trusted(), trusted, "{change:?}");
         }
         assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"clock_moved\"} 2\n"));

@@ -1,7 +1,5 @@
-//! What somebody has to be told of, as log lines.
-//!
-//! What lives here: which of the engine's events are worth a line, and how loud. What must never: an event that happens with
-//! every request.
+//! Logs the engine's events that somebody has to know about. Events that happen with every request are not logged
+//! here.
 
 use crate::cli::span;
 use crate::metrics::Metrics;
@@ -11,14 +9,14 @@ use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// Writes log lines. In each of them `operation` is the operation as configured, and `operation_id` names one command.
+/// Logs events. In each line, `operation` is the configured operation and `operation_id` names one command.
 #[derive(Debug, Clone)]
 pub(super) struct Alarms {
     metrics: Metrics,
 }
 
 impl Alarms {
-    /// `metrics` knows what operations are called.
+    /// `metrics` knows the names of operations.
     pub(super) fn new(metrics: Metrics) -> Self {
         Self { metrics }
     }
@@ -26,7 +24,7 @@ impl Alarms {
 
 impl Observer for Alarms {
     fn observe(&self, event: &Event<'_>) {
-        // Whatever becomes of shadow mode's own records, the request was handed on and nobody is answered from them.
+        // Shadow mode's own records are irrelevant here: the request was forwarded, and nobody is answered from them.
         if event.operation().is_some_and(is_shadow) {
             return;
         }
@@ -71,7 +69,7 @@ impl Observer for Alarms {
             Event::ArchiveFailed { error } => {
                 error!(%error, "records could not be archived; none of them is deleted");
             }
-            // What an operator does is in the audit log.
+            // Operators' actions are in the audit log.
             Event::Reconciled { operation_id, state, by: Resolver::Reconciler, .. } => {
                 info!(operation, %operation_id, state = state.as_str(), "a probe resolved an unknown outcome");
             }
@@ -83,13 +81,13 @@ impl Observer for Alarms {
     }
 }
 
-/// By how much a clock is wrong.
+/// How wrong a clock is.
 fn difference(by_ms: i64) -> String {
     let length = span::text(Duration::from_millis(by_ms.unsigned_abs()));
     if by_ms < 0 { format!("-{length}") } else { format!("+{length}") }
 }
 
-/// What is thought of the clock now.
+/// Whether the clock is trusted now.
 fn clock(change: &ClockChange) {
     match change {
         ClockChange::Moved { by_ms } => error!(
@@ -119,7 +117,7 @@ fn clock(change: &ClockChange) {
     }
 }
 
-/// What shadow mode is there to show: requests that would not simply have run.
+/// Requests in shadow mode that protection would have treated differently.
 impl semel_http::Observer for Alarms {
     fn observe(&self, event: &semel_http::Event<'_>) {
         let EventKind::Shadow(would) = event.what else { return };

@@ -7,16 +7,16 @@
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 
-/// Large bodies are given back to the system as soon as they are freed.
+/// Returns large bodies to the system as soon as they are freed.
 const MMAP_THRESHOLD: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "262144");
 const ARENA_MAX: &str = "MALLOC_ARENA_MAX";
-/// Who sets one of these has chosen.
+/// If one of these is set, somebody has chosen.
 const CHOICES: [&str; 4] = [ARENA_MAX, MMAP_THRESHOLD.0, "GLIBC_TUNABLES", "LD_PRELOAD"];
 
-/// Begins the program again, in the same process, with the allocator's settings in its environment. Does nothing where somebody
-/// has chosen others.
+/// Restarts the program in the same process, with the allocator's settings in its environment. Does nothing if
+/// somebody has chosen other settings.
 ///
-/// To be called before anything else: what was read from a pipe before would be gone.
+/// Call it before anything else: input that was read from a pipe would be lost.
 pub(crate) fn tune() {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     if CHOICES.into_iter().any(is_set) {
@@ -28,14 +28,14 @@ pub(crate) fn tune() {
     let mut again = std::process::Command::new(&program);
     again.arg0(name.as_deref().unwrap_or(OsStr::new("semel"))).args(arguments);
     again.env(ARENA_MAX, heaps().to_string()).env(MMAP_THRESHOLD.0, MMAP_THRESHOLD.1);
-    // It comes back only if it failed.
+    // It returns only if it failed.
     let error = again.exec();
     eprintln!(
-        "warning: the allocator could not be set up ({error}); floods may take more memory than docs/security.md says"
+        "warning: the allocator could not be set up ({error}); floods may use more memory than docs/security.md says"
     );
 }
 
-/// One heap for each processor, so that threads seldom wait for each other.
+/// One heap per processor, so that threads rarely wait for each other.
 fn heaps() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }

@@ -1,7 +1,4 @@
-//! `semel serve --demo`: the gateway in front of the payment service that comes along.
-//!
-//! What lives here: which store and which terms the demo runs on, and how it ends. What must never: a part of the story, or a
-//! gateway that is not the one everybody runs.
+//! `semel serve --demo`: the usual gateway in front of the demo's payment service, on a temporary store.
 
 use super::{Gateway, Plan, signals};
 use crate::demo::{payments, story};
@@ -13,10 +10,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a demo takes to end.
+/// How long the demo takes to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Tells the story, then serves on until the process is asked to end; not where `is_short`.
+/// Plays the story, then serves until the process is asked to stop; with `is_short`, it ends after the story.
 pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String> {
     let payments = payments::start().await;
     let payments = payments.map_err(|error| format!("the demo's payment service cannot start: {error}"))?;
@@ -35,20 +32,20 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(gateway.run(async { drop(stopped.await) }));
     let mut out = io::stdout();
-    let told = tokio::select! {
-        told = story::tell(stage, &mut out) => Some(told),
+    let printed = tokio::select! {
+        printed = story::play(stage, &mut out) => Some(printed),
         () = signals::asked_to_end() => None,
     };
-    let code = match told {
-        Some(Ok(balance)) if is_short => ExitCode::from(u8::from(!balance.is_even())),
+    let code = match printed {
+        Some(Ok(balance)) if is_short => ExitCode::from(u8::from(!balance.is_balanced())),
         Some(Ok(_)) => {
-            // Nobody reads any more: nobody will try anything either.
+            // If nobody reads the output, nobody will try the commands either.
             if out.flush().is_ok() {
                 signals::asked_to_end().await;
             }
             ExitCode::SUCCESS
         }
-        Some(Err(error)) => return Err(format!("the story cannot be told: {error}")),
+        Some(Err(error)) => return Err(format!("the demo failed: {error}")),
         None => ExitCode::FAILURE,
     };
     drop(stop);
@@ -60,14 +57,14 @@ fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan
     let target = upstream::Target::parse(&format!("http://{payments}"));
     Ok(Plan {
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
-        // It may run beside a gateway that has the usual address.
+        // The demo may run beside a gateway that uses the default address.
         admin: None,
         store: stores::Url::embedded(&folder.join("demo.db")),
         ..Plan::new(target.map_err(|error| error.to_string())?)
     })
 }
 
-/// A folder that is gone when the demo is.
+/// A folder that is removed with the demo.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -86,7 +83,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is a few kilobytes among other temporary files.
+        // If it cannot be removed, a few kilobytes of temporary files remain.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,14 +1,12 @@
-//! The way in, which can be replaced while requests are on it.
-//!
-//! What lives here: what every request passes first, and the one place where a new configuration takes effect. What must
-//! never: a request that goes half of its way under one configuration and half under another.
+//! The entry point for requests, which can be replaced while requests run. A request runs under one configuration from
+//! start to end.
 
 use super::requests::{Requests, Timed};
 use crate::forward::Inbound;
 use crate::forward::Outbound;
 use crate::identity::Live;
 use crate::listen;
-use crate::trace::{Context as Trace, Followed, Traced, Tracer, Within};
+use crate::trace::{Context as Trace, InTrace, SampledTrace, Traced, Tracer};
 use http::{HeaderValue, Request, Response};
 use semel_http::Body;
 use std::convert::Infallible;
@@ -21,7 +19,7 @@ use tracing::Instrument as _;
 /// Everything between the listener and the upstream, under one configuration.
 pub(super) type Way = Inbound<Known<semel_http::Service<Timed<Traced<Outbound>>>>>;
 
-/// Stands outside of Semel's layer, and has each request tell where it came from before anybody believes it anything.
+/// Outside Semel's layer: records where each request came from, before its headers are read.
 #[derive(Debug, Clone)]
 pub(super) struct Known<S> {
     inner: S,
@@ -53,7 +51,7 @@ where
     }
 }
 
-/// The way in. Clones share it: what one replaces is replaced for all.
+/// The entry point for requests. Clones share it.
 #[derive(Clone)]
 pub(super) struct Entrance {
     way: Arc<RwLock<Way>>,
@@ -66,7 +64,7 @@ impl Entrance {
         Self { way: Arc::new(RwLock::new(way)), tracer, requests }
     }
 
-    /// Requests from now on take this way. Those that have begun end on the one that they are on.
+    /// New requests use this pipeline. Running ones finish on the old one.
     pub(super) fn replace(&self, way: Way) {
         *self.way.write().unwrap_or_else(PoisonError::into_inner) = way;
     }
@@ -86,20 +84,20 @@ impl Service<Request<listen::Body>> for Entrance {
     }
 
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
-        // Always ready: it asks the rest of the way for each request.
+        // Always ready: readiness is checked for each request.
         let (mut way, requests) = (self.way(), self.requests.clone());
         let method = request.method().clone();
         let Some(tracer) = &self.tracer else {
-            // Nothing is added to a trace that passes, but log lines can say which it is.
+            // A trace that passes through is not changed, but log lines can name it.
             let trace = Trace::of(request.headers());
             let asked = requests.follow(method, way.call(request));
             return match trace {
                 None => Box::pin(asked),
-                Some(context) => Box::pin(Within::new(context, asked)),
+                Some(context) => Box::pin(InTrace::new(context, asked)),
             };
         };
         let (context, span) = tracer.begin(&method, request.headers_mut());
-        request.extensions_mut().insert(Followed(context));
+        request.extensions_mut().insert(SampledTrace(context));
         let recorded = span.clone();
         let asked = async move {
             let Ok(response) = requests.follow(method, way.call(request)).await;
@@ -111,6 +109,6 @@ impl Service<Request<listen::Body>> for Entrance {
             recorded.record("http.response.status_code", u64::from(response.status().as_u16()));
             Ok(response)
         };
-        Box::pin(Within::new(context, asked.instrument(span)))
+        Box::pin(InTrace::new(context, asked.instrument(span)))
     }
 }

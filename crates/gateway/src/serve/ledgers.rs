@@ -1,27 +1,25 @@
-//! What of the operations' own rates is used up, for as long as the process runs.
-//!
-//! What lives here: which operation goes by which ledger, over any number of reloads. What must never: a reload that hands
-//! out anew what was used up under limits that it does not change.
+//! Rates that operations have used up, for as long as the process runs. A reload does not reset a limit that it does
+//! not change.
 
 use super::{Operation, Plan};
 use semel::quota::RateKeeper;
 
-/// The ledgers of all operations that limit anything for themselves.
+/// The ledgers of all operations that have their own limits.
 #[derive(Debug, Clone)]
 pub(super) struct Ledgers {
-    kept: Vec<(Whose, RateKeeper)>,
-    /// How many callers, and addresses, each tells apart: as the process was started with.
+    kept: Vec<(OperationKey, RateKeeper)>,
+    /// How many callers and addresses each ledger distinguishes, fixed at start.
     tracked_max: usize,
 }
 
-/// What an operation is known by from one file to the next.
+/// What identifies an operation across configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Whose {
+enum OperationKey {
     Name(String),
     Route { template: String, methods: Vec<String> },
 }
 
-impl Whose {
+impl OperationKey {
     fn of(operation: &Operation) -> Self {
         let Operation { template, terms, .. } = operation;
         if let Some(name) = &terms.name {
@@ -35,26 +33,26 @@ impl Whose {
 }
 
 impl Ledgers {
-    /// Those of a process that starts: nothing is used up.
+    /// Empty ledgers, for a process that starts.
     pub(super) fn new(plan: &Plan) -> Result<Self, String> {
         Self { kept: Vec::new(), tracked_max: plan.quotas.tracked_max }.renewed(plan)
     }
 
-    /// Those of `plan`. Where an operation and its limits are what they were, so is what is used up.
+    /// The ledgers of `plan`. An operation with unchanged limits keeps its used-up rates.
     pub(super) fn renewed(&self, plan: &Plan) -> Result<Self, String> {
         let limited = plan.operations.iter().filter(|operation| !operation.rates.are_off());
         let kept = limited.map(|operation| {
             let rates = operation.rates;
             let known = self.of(operation).filter(|keeper| *keeper.rates() == rates);
             let keeper = known.map_or_else(|| RateKeeper::tracking(rates, self.tracked_max), Ok);
-            Ok((Whose::of(operation), keeper.map_err(|error| error.to_string())?))
+            Ok((OperationKey::of(operation), keeper.map_err(|error| error.to_string())?))
         });
         Ok(Self { kept: kept.collect::<Result<_, String>>()?, tracked_max: self.tracked_max })
     }
 
-    /// What an operation is limited by besides what limits all.
+    /// An operation's own limits, besides those for all.
     pub(super) fn of(&self, operation: &Operation) -> Option<RateKeeper> {
-        let whose = Whose::of(operation);
+        let whose = OperationKey::of(operation);
         self.kept.iter().find(|(kept, _)| *kept == whose).map(|(_, keeper)| keeper.clone())
     }
 }
@@ -74,12 +72,12 @@ mod tests {
         read(text, &over, &|_| None).expect("no mistake").plan().expect("a plan")
     }
 
-    /// An operation that is limited to two keys in an hour.
+    /// An operation that is limited to two keys per hour.
     fn limited(head: &str) -> String {
         format!("[[operation]]\n{head}\n[operation.quotas]\nnew_in_total = \"2/1h\"\n")
     }
 
-    /// How many keys the first operation can still mint.
+    /// How many keys the first operation may still create.
     fn left(ledgers: &Ledgers, plan: &Plan) -> usize {
         let keeper = ledgers.of(&plan.operations[0]).expect("it is limited");
         let unlimited = QuotaKeeper::new(&Quotas::default()).expect("no limits");
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_up_stays_so_where_an_operation_and_its_limits_are_what_they_were() {
+    fn used_rates_survive_a_reload_with_unchanged_limits() {
         let named = "name = \"export\"\npath = \"/exports\"";
         let unnamed = "path = \"/a/{id}\"\nmethods = [\"POST\", \"PUT\"]";
         for (before, after) in [

@@ -1,34 +1,32 @@
-//! A log line for each request that matters.
-//!
-//! What lives here: which do, how loud, and by what they can be found again: operation, what became of it, operation id, the
-//! first digits of the key's and the caller's hashes, trace. What must never: a key, a path, a header or a body.
+//! Logs each request that needs attention: operation, outcome, operation ID, trace, and the first digits of the hashes
+//! of key and caller. It never logs a key, a path, a header or a body.
 
 use crate::trace;
 use semel::core::record::StateName;
 use semel_http::{Code, Event, EventKind, Observer};
 use tracing::{Span, debug, info, warn};
 
-/// Writes the lines, and tells the request's span what became of it.
+/// Writes the lines, and adds the outcome to the request's span.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lines;
+pub(super) struct RequestLog;
 
-/// How loud a line is.
-enum Loud {
+/// The level of a line.
+enum Severity {
     Warn,
     Info,
     Debug,
 }
 
-/// What became of a request in a word, and how loud it is told.
-fn told(what: EventKind) -> Option<(&'static str, Loud)> {
+/// A request's outcome in one word, and the level of its line.
+fn describe(what: EventKind) -> Option<(&'static str, Severity)> {
     Some(match what {
-        EventKind::Ran(Some(StateName::Unknown)) => ("unknown", Loud::Warn),
-        EventKind::Ran(None) => ("ran, not stored yet", Loud::Warn),
-        EventKind::Ran(Some(_)) => ("ran", Loud::Debug),
-        EventKind::Replayed => ("replayed", Loud::Debug),
-        EventKind::Rebuilt => ("rebuilt", Loud::Debug),
-        EventKind::Accepted => ("accepted", Loud::Debug),
-        EventKind::Unprotected => ("unprotected", Loud::Debug),
+        EventKind::Ran(Some(StateName::Unknown)) => ("unknown", Severity::Warn),
+        EventKind::Ran(None) => ("ran, not stored yet", Severity::Warn),
+        EventKind::Ran(Some(_)) => ("ran", Severity::Debug),
+        EventKind::Replayed => ("replayed", Severity::Debug),
+        EventKind::Rebuilt => ("rebuilt", Severity::Debug),
+        EventKind::Accepted => ("accepted", Severity::Debug),
+        EventKind::Unprotected => ("unprotected", Severity::Debug),
         EventKind::Refused {
             code:
                 code @ (Code::Unknown
@@ -37,27 +35,28 @@ fn told(what: EventKind) -> Option<(&'static str, Loud)> {
                 | Code::UpstreamFailed
                 | Code::UpstreamTimeout),
             ..
-        } => (code.as_str(), Loud::Warn),
-        EventKind::Refused { code, .. } => (code.as_str(), Loud::Info),
-        EventKind::Unread(_) => ("unread", Loud::Info),
-        EventKind::NotAuthorized => ("not authorized", Loud::Info),
-        // Told by others: failing open by the layer, shadow mode and odd words by the alarms.
+        } => (code.as_str(), Severity::Warn),
+        EventKind::Refused { code, .. } => (code.as_str(), Severity::Info),
+        EventKind::Unread(_) => ("unread", Severity::Info),
+        EventKind::NotAuthorized => ("not authorized", Severity::Info),
+        // Others log these: the layer logs requests that pass a failed store, the alarms log shadow mode and odd
+        // headers.
         _ => return None,
     })
 }
 
-impl Observer for Lines {
+impl Observer for RequestLog {
     fn observe(&self, event: &Event<'_>) {
-        let Some((outcome, loud)) = told(event.what) else { return };
+        let Some((outcome, severity)) = describe(event.what) else { return };
         let operation = event.operation;
         let span = Span::current();
         if !span.is_disabled() {
             span.record("semel.operation", operation).record("semel.outcome", outcome);
         }
-        let is_wanted = match loud {
-            Loud::Warn => tracing::enabled!(tracing::Level::WARN),
-            Loud::Info => tracing::enabled!(tracing::Level::INFO),
-            Loud::Debug => tracing::enabled!(tracing::Level::DEBUG),
+        let is_wanted = match severity {
+            Severity::Warn => tracing::enabled!(tracing::Level::WARN),
+            Severity::Info => tracing::enabled!(tracing::Level::INFO),
+            Severity::Debug => tracing::enabled!(tracing::Level::DEBUG),
         };
         if !is_wanted {
             return;
@@ -70,14 +69,14 @@ impl Observer for Lines {
         };
         let trace = trace::current().map(|context| format!("{:032x}", context.trace));
         let (id, key, caller, trace) = (id.as_deref(), key.as_deref(), caller.as_deref(), trace.as_deref());
-        match loud {
-            Loud::Warn => {
+        match severity {
+            Severity::Warn => {
                 warn!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
-            Loud::Info => {
+            Severity::Info => {
                 info!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
-            Loud::Debug => {
+            Severity::Debug => {
                 debug!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
         }

@@ -1,36 +1,33 @@
-//! From a plan to a running gateway.
-//!
-//! What lives here: which part is wired to which, and in which order they start and stop. What must never: what any of them
-//! does.
+//! Starts and stops a gateway from a plan: which part is wired to which, and in which order.
 
+mod admin_address;
 mod alarms;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) mod allocator;
 mod announce;
 pub mod demo;
-mod desk;
 mod entrance;
-mod keeping;
 mod ledgers;
 mod lines;
 mod plan;
 pub(crate) mod requests;
 mod rotation;
-mod sides;
 mod signals;
+mod stack;
+mod storage;
 mod unsealed;
 
-pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
+pub use storage::{Hashing, Limits, Next, StorageSettings};
 
 use crate::ask::Directory;
 use crate::config::Mistake;
 use crate::identity::Live;
-use crate::listen::{self, Bound, Credentials, Fresh};
+use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
-use desk::{Desk, Seat};
+use admin_address::{AdminHandle, AdminServer};
 use entrance::Entrance;
 use ledgers::Ledgers;
 use requests::Requests;
@@ -38,7 +35,7 @@ use semel::core::store::{Clock as _, OpenOptions, Store};
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::Layer;
-use sides::Sides;
+use stack::Stack;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -49,7 +46,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
-/// A gateway that is bound to its address and has its store open.
+/// A gateway with its address bound and its store open.
 pub struct Gateway {
     plan: Plan,
     bound: Bound,
@@ -60,47 +57,47 @@ pub struct Gateway {
     directory: Directory,
     ledgers: Ledgers,
     live: Live,
-    desk: Option<Desk>,
+    admin_address: Option<AdminServer>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
     shadow: Tally,
 }
 
 impl Gateway {
-    /// Opens the store and binds the address. Clients that connect from now on are served once it [runs](Self::run).
+    /// Opens the store and binds the address. Clients that connect are served as soon as it [runs](Self::run).
     pub async fn open(plan: Plan) -> Result<Self, String> {
-        // The address first: it is what most often goes wrong, and leaves nothing behind.
+        // The address comes first: it fails most often, and then nothing else was changed.
         plan.listen.prefix.replace(&plan.prefix);
         plan.listen.proxies.replace(plan.is_proxy());
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
-        let desk = match &plan.admin {
-            Some(admin) => Some((admin, desk::bind(admin).await?)),
+        let admin_address = match &plan.admin {
+            Some(admin) => Some((admin, admin_address::bind(admin).await?)),
             None => None,
         };
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
         let metrics = Metrics::new(SystemClock.now());
-        let sides = Sides::of(&plan, &ledgers, &metrics, None).await?;
-        let live = sides.live.clone();
-        let options = OpenOptions { is_archived: plan.keeping.archive.is_some(), ..OpenOptions::default() };
+        let stack = Stack::of(&plan, &ledgers, &metrics, None).await?;
+        let live = stack.live.clone();
+        let options = OpenOptions { is_archived: plan.storage.archive.is_some(), ..OpenOptions::default() };
         let store = plan.store.open_with(&options).await?;
-        let next = &plan.keeping.hashing.next;
+        let next = &plan.storage.hashing.next;
         if *next == Next::Withdrawn {
-            let timeout = plan.keeping.settings.store_timeout;
+            let timeout = plan.storage.settings.store_timeout;
             rotation::withdraw(Bounded::new(&*store, &SystemClock, timeout)).await?;
         }
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
         }
-        if !plan.keeping.settings.sweep.every.is_zero() {
+        if !plan.storage.settings.sweep.every.is_zero() {
             metrics.expect_sweeps();
         }
         let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> =
             vec![Arc::new(alarms::Alarms::new(metrics.clone())), Arc::new(metrics.clone())];
-        let directory = Directory::new(sides.routes.clone());
+        let directory = Directory::new(stack.routes.clone());
         let asked = directory.clone();
-        let builder = keeping::builder(&plan, &store)?
+        let builder = storage::builder(&plan, &store)?
             .observer(observers)
             .reconcilers(move |operation| asked.reconciler_of(operation));
         let engine = builder.build().await;
@@ -109,14 +106,14 @@ impl Gateway {
             format!("{} cannot be used: {error}{remedy}", plan.store)
         })?;
         if plan.sealing.is_none() {
-            let timeout = plan.keeping.settings.store_timeout;
-            unsealed::warn_of_others(&*store, SystemClock.now(), timeout).await;
+            let timeout = plan.storage.settings.store_timeout;
+            unsealed::warn_if_sealed_by_others(&*store, SystemClock.now(), timeout).await;
         }
         let is_draining = Arc::new(AtomicBool::new(false));
-        let desk = desk
-            .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
+        let admin_address = admin_address
+            .map(|(admin, bound)| AdminServer::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
             .transpose()?;
-        let joined = sides.joined(&plan, &engine, &metrics, &shadow, None);
+        let joined = stack.joined(&plan, &engine, &metrics, &shadow, None);
         let (way, layer) = joined.map_err(|error| error.to_string())?;
         let requests = Requests::new(metrics.clone(), plan.logs_requests);
         let entrance = Entrance::new(way, plan.tracer.clone(), requests);
@@ -130,17 +127,18 @@ impl Gateway {
             directory,
             ledgers,
             live,
-            desk,
+            admin_address,
             is_draining,
             metrics,
             shadow,
         })
     }
 
-    /// What takes new plans while the gateway runs.
+    /// Applies new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
+        let (admin_handle, directory) =
+            (self.admin_address.as_ref().map(AdminServer::admin_handle), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
         let (credentials, ledgers) = (self.bound.credentials(), self.ledgers.clone());
         let (live, layer) = (self.live.clone(), self.layer.clone());
@@ -152,7 +150,7 @@ impl Gateway {
             directory,
             ledgers,
             live,
-            seat,
+            admin_handle,
             credentials,
             metrics,
             shadow,
@@ -169,35 +167,37 @@ impl Gateway {
         &self.engine
     }
 
-    /// Says what it protects, with which guarantee, on which store, and what is dangerous: on standard output, or where log lines
-    /// are JSON, in log lines.
+    /// Prints what it protects, with which guarantee, on which store, and what is dangerous: to standard output, or as
+    /// log lines if the log is JSON.
     pub async fn announce(&self) {
         let store = &self.store;
-        let desk = self.desk.as_ref().map(Desk::address);
+        let admin_address = self.admin_address.as_ref().map(AdminServer::address);
         let hazards = store.hazards().await;
-        let said = announce::announce(&self.plan, self.address(), desk, store.capabilities(), hazards);
+        let said =
+            announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), hazards);
         match self.plan.log {
             Form::Text => say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION"))),
             Form::Json => said.log(),
         }
     }
 
-    /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
+    /// Serves until `stop`, then lets running requests finish within the drain time.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics, .. } = self;
+        let Self { plan, bound, engine, store, entrance, admin_address, is_draining, metrics, .. } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
         let (leave, left) = oneshot::channel::<()>();
-        let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
-        let rotation = match &plan.keeping.hashing.next {
+        let served =
+            admin_address.map(|admin_address| tokio::spawn(admin_address.run(async { drop(left.await) })));
+        let rotation = match &plan.storage.hashing.next {
             Next::Secret(next) => {
-                let timeout = plan.keeping.settings.store_timeout;
+                let timeout = plan.storage.settings.store_timeout;
                 Some(tokio::spawn(rotation::run(Arc::clone(&store), timeout, next.clone())))
             }
             Next::None | Next::Withdrawn => None,
         };
-        // Whoever cannot be asked need not count.
+        // If the store does not answer, nothing is counted.
         let census = served.as_ref().map(|_| {
             let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));
             tokio::spawn(Census { store, metrics, clock }.run())
@@ -217,14 +217,14 @@ impl Gateway {
         };
         let drained = bound.serve(entrance, stop).await;
         let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
-        // What clients left behind still runs: it has at least a moment to store how it ended.
+        // Requests whose clients left are still running: they get at least a moment to store their outcome.
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
         if let Some(rotation) = rotation {
-            // Each of its steps is one write, and whoever comes next takes it up.
+            // Each step is one write, and the next node can continue.
             rotation.abort();
             let _ = rotation.await;
         }
-        // Operators may look until there is nothing more to see.
+        // The admin address stays open until the end.
         drop(leave);
         if let Some(census) = census {
             census.abort();
@@ -244,7 +244,7 @@ impl Gateway {
                 connections = drained.cut_off,
                 attempts = farewell.cut_off,
                 unstored = farewell.unstored,
-                "the drain time ended before all requests had; the outcome of what was cut off is unknown"
+                "the drain time ended before all requests did; the outcome of those that were cut off is unknown"
             );
         } else {
             info!("stopped; every request has ended");
@@ -252,7 +252,7 @@ impl Gateway {
     }
 }
 
-/// Where a running gateway takes a new plan.
+/// Applies a new plan to a running gateway.
 pub struct Reloading {
     plan: Plan,
     engine: Engine,
@@ -261,41 +261,41 @@ pub struct Reloading {
     directory: Directory,
     ledgers: Ledgers,
     live: Live,
-    seat: Option<Seat>,
+    admin_handle: Option<AdminHandle>,
     credentials: Option<Credentials>,
     metrics: Metrics,
     shadow: Tally,
 }
 
 impl Reloading {
-    /// Has every request from now on served under `plan`, and no request that has begun; and every handshake from now on go by
-    /// the files of TLS that it names, as they are now. Gives back what of it cannot change before the next start, and was kept
-    /// as it is. On an error nothing has changed.
+    /// Serves every new request under `plan`, and uses its TLS files as they are now for every new handshake. Running
+    /// requests are not affected. Returns the settings that cannot change before the next start and were kept. On an
+    /// error, nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
         let listen = self.plan.listen.renewed(&plan.listen);
         plan.check_certificates(&listen)?;
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let ledgers = self.ledgers.renewed(&plan)?;
-        let sides = Sides::of(&plan, &ledgers, &self.metrics, Some(&self.live)).await?;
-        let (routes, live) = (sides.routes.clone(), sides.live.clone());
-        let seated = match (&self.seat, &plan.admin) {
-            (Some(seat), Some(admin)) => {
-                let shown = read_anew(seat.credentials(), admin.tls.as_ref(), None)?;
-                Some((seat, seat.made(&admin.options)?, shown))
+        let stack = Stack::of(&plan, &ledgers, &self.metrics, Some(&self.live)).await?;
+        let (routes, live) = (stack.routes.clone(), stack.live.clone());
+        let new_admin = match (&self.admin_handle, &plan.admin) {
+            (Some(admin_handle), Some(admin)) => {
+                let shown = read_anew(admin_handle.credentials(), admin.tls.as_ref(), None)?;
+                Some((admin_handle, admin_handle.build(&admin.options)?, shown))
             }
             _ => None,
         };
-        // First, since routes are joined only to an engine that knows whom to ask about them.
+        // First, because routes need an engine that knows their reconcilers.
         let before = self.directory.replace(routes);
-        let joined = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow, Some(&self.layer));
+        let joined = stack.joined(&plan, &self.engine, &self.metrics, &self.shadow, Some(&self.layer));
         let (way, layer) = joined.map_err(|error| {
             self.directory.replace(before);
-            format!("{error}. Keys of [sealing] are read at a start only")
+            format!("{error}. Keys of [sealing] are read only at start")
         })?;
         // Nothing fails from here on.
-        if let Some((seat, made, shown)) = seated {
-            seat.replace(made);
+        if let Some((admin_handle, build, shown)) = new_admin {
+            admin_handle.replace(build);
             if let Some((credentials, fresh)) = shown {
                 credentials.replace(fresh);
             }
@@ -313,32 +313,33 @@ impl Reloading {
         self.live = live;
         self.layer = layer;
         self.entrance.replace(way);
-        // What is in use stays what is compared with, or the second reload would not tell.
+        // Settings in use stay the reference; otherwise, a second reload would not report them.
         Ok(plan.held_back(&self.plan))
     }
 }
 
-/// The files of TLS as they are now, for a socket that speaks it and is to go on with it.
+/// The TLS files as they are now, for a socket that keeps using TLS.
 fn read_anew<'c>(
     credentials: Option<&'c Credentials>,
     tls: Option<&listen::Tls>,
     clients: Option<&listen::Clients>,
-) -> Result<Option<(&'c Credentials, Fresh)>, String> {
+) -> Result<Option<(&'c Credentials, LoadedTls)>, String> {
     let (Some(credentials), Some(tls)) = (credentials, tls) else { return Ok(None) };
-    let fresh = Fresh::read(tls, clients).map_err(|error| error.to_string())?;
+    let fresh = LoadedTls::read(tls, clients).map_err(|error| error.to_string())?;
     Ok(Some((credentials, fresh)))
 }
 
-/// Reads the configuration anew: a plan, or everything that is wrong.
+/// Reads the configuration again: a plan, or everything that is wrong.
 pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 
-/// Serves until the process is asked to end; a second time ends it at once. Takes a new plan from `reread`, where there is
-/// one, whenever the process is asked to.
+/// Serves until the process is asked to stop; a second request stops it at once. On each reload signal, takes a new
+/// plan from `reread`, if there is one.
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
-    // A reload that is asked for while the store opens is done once it is open, and ends nothing.
+    // A reload that is requested while the store opens is done afterwards, and stops nothing.
     let hangups = reread.map(|reread| (reread, signals::Reloads::new()));
     let gateway = Gateway::open(plan).await?;
-    // Before anybody is told that there is a process to signal. Until then it ends as any process does: nothing is under way.
+    // Before the start-up text tells anybody that there is a process to signal. Until then, a signal ends the process
+    // as usual: nothing is running.
     let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
     let reloads = hangups.map(|(reread, asked)| (gateway.reloading(), reread, asked));
     gateway.announce().await;
@@ -354,14 +355,15 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
     tokio::select! {
         () = served => Ok(ExitCode::SUCCESS),
         () = twice => {
-            warn!("asked to stop twice: stopping now; the outcome of running requests is unknown as soon as their leases end");
+            warn!("second signal: stopping now; the outcome of running requests is unknown as soon as their \
+                leases end");
             Ok(ExitCode::FAILURE)
         }
         never = reload(reloads) => match never {},
     }
 }
 
-/// Takes new plans for as long as it is polled.
+/// Applies new plans as long as it is polled.
 async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> Infallible {
     let Some((mut reloading, reread, mut asked)) = reloads else { return std::future::pending().await };
     loop {
@@ -370,7 +372,7 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
             Ok(plan) => {
                 let operations = plan.operations.clone();
                 match reloading.take(plan).await {
-                    Ok(held) => tell_taken(&operations, &held),
+                    Ok(held) => log_applied(&operations, &held),
                     Err(why) => {
                         error!(
                             "the configuration was read again and cannot be used; the old one stays in force: {why}"
@@ -391,8 +393,8 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
     }
 }
 
-/// Tells what holds from now on, and what does not yet.
-fn tell_taken(operations: &[Operation], held: &[&str]) {
+/// Logs what applies from now on, and what does not yet.
+fn log_applied(operations: &[Operation], held: &[&str]) {
     info!("the configuration was read again, and applies to every new request");
     for operation in operations {
         if let Some(callers) = operation.callers() {
@@ -404,7 +406,7 @@ fn tell_taken(operations: &[Operation], held: &[&str]) {
     }
 }
 
-/// Prints, and does not mind where nobody reads.
+/// Prints, and ignores a closed output.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());

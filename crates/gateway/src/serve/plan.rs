@@ -1,11 +1,9 @@
-//! What a gateway is to do.
-//!
-//! What lives here: the plan, whoever made it. What must never: a choice between plans.
+//! The plan of a gateway: everything that it needs to start.
 
 use super::ledgers::Ledgers;
-use super::{Keeping, Limits};
+use super::{Limits, StorageSettings};
 use crate::admin;
-use crate::ask::{Questions, Ways};
+use crate::ask::{Questions, ServiceClients};
 use crate::forward::{self, Host};
 use crate::identity::{Identity, Live, Network, Source};
 use crate::logging;
@@ -19,44 +17,44 @@ use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What a gateway is to do.
+/// The plan of a gateway.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The service behind it.
     pub target: upstream::Target,
     /// How clients reach it.
     pub listen: listen::Options,
-    /// How it reaches the service.
+    /// How the gateway reaches the service.
     pub upstream: upstream::Options,
     /// Which `Host` the service sees.
     pub host: Host,
-    /// Where records are kept.
+    /// Where records are stored.
     pub store: stores::Url,
-    /// The terms of requests that are no operation's.
+    /// The terms of requests of no operation.
     pub terms: Terms,
-    /// What is asked about them.
+    /// The questions about them.
     pub questions: Questions,
-    /// The operations; the first that a request fits decides.
+    /// The operations; the first that matches a request decides.
     pub operations: Vec<Operation>,
-    /// Who is calling, where an operation does not say otherwise.
+    /// Who is calling, unless an operation has its own rule.
     pub identity: Identity,
     /// Limits on new keys and records.
     pub quotas: Quotas,
-    /// Where operators and workers find it, and who may do what there. Nowhere otherwise.
+    /// The admin address, if any.
     pub admin: Option<Admin>,
-    /// What stored outcomes are sealed with. They are stored as they are otherwise.
+    /// The keys that seal stored outcomes. Without any, they are stored unsealed.
     pub sealing: Option<KeyRing>,
-    /// How records are kept, besides where.
-    pub keeping: Keeping,
-    /// What is held of requests at once.
+    /// How records are stored.
+    pub storage: StorageSettings,
+    /// How much of requests is held in memory at once.
     pub limits: Limits,
-    /// The proxies whose word about earlier stations is passed on.
+    /// The proxies whose forwarding headers are passed on.
     pub forwarded_by: Vec<Network>,
-    /// What stands before the paths that are published.
+    /// The prefix of the published paths.
     pub prefix: String,
-    /// Where spans are sent. Nowhere otherwise, and a client's trace passes as it came.
+    /// Where spans are sent. If nowhere, a client's trace context is forwarded unchanged.
     pub tracer: Option<Tracer>,
-    /// How log lines look; in JSON, the start-up text is log lines too.
+    /// The format of log lines; in JSON, the start-up text is log lines too.
     pub log: logging::Form,
     /// Whether every request is logged.
     pub logs_requests: bool,
@@ -65,50 +63,50 @@ pub struct Plan {
 /// The admin address, and who may do what there.
 #[derive(Debug, Clone, Default)]
 pub struct Admin {
-    /// Where it is, and who may do what.
+    /// Its address, and who may do what.
     pub options: admin::Options,
     /// TLS, or none.
     pub tls: Option<listen::Tls>,
 }
 
 impl Admin {
-    /// What a running address goes by once the files of `new` were read: its TLS, where it is to go on with TLS.
+    /// The settings of a running address after the files of `new` were read: with its TLS, if it keeps using TLS.
     pub(super) fn renew(&mut self, new: &Self) {
         if self.tls.is_some() && new.tls.is_some() {
             self.tls.clone_from(&new.tls);
         }
     }
 
-    /// Whether what cannot change before the next start is the same.
+    /// Whether everything that cannot change before the next start is the same.
     pub(super) fn is_at_the_same_place(&self, other: &Self) -> bool {
         self.options.address == other.options.address && self.tls == other.tls
     }
 }
 
-/// Requests under terms of their own.
+/// Requests with their own terms.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The template of their paths.
     pub template: String,
     /// Their terms.
     pub terms: Terms,
-    /// What is asked about them.
+    /// The questions about them.
     pub questions: Questions,
-    /// Who is calling, where that is told otherwise than the plan has it for all.
+    /// Who is calling, if the operation has its own rule.
     pub identity: Option<Identity>,
-    /// Limits on their new keys, besides those on all.
+    /// Limits on their new keys, besides those for all.
     pub rates: Rates,
 }
 
 impl Operation {
-    /// By what labels and messages know it: its name, else its template.
+    /// Its name in labels and messages: its name, or its template.
     pub(crate) fn title(&self) -> &str {
         self.terms.name.as_deref().unwrap_or(&self.template)
     }
 }
 
 impl Plan {
-    /// In front of `target`, and everything else as it is by default.
+    /// A plan for `target`, with defaults for everything else.
     pub fn new(target: upstream::Target) -> Self {
         Self {
             target,
@@ -123,7 +121,7 @@ impl Plan {
             quotas: Quotas::default(),
             admin: Some(Admin::default()),
             sealing: None,
-            keeping: Keeping::default(),
+            storage: StorageSettings::default(),
             limits: Limits::default(),
             forwarded_by: Vec::new(),
             prefix: String::new(),
@@ -133,23 +131,29 @@ impl Plan {
         }
     }
 
-    /// All terms: the default's first.
+    /// All terms, the default's first.
     pub(super) fn all_terms(&self) -> impl Iterator<Item = &Terms> {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
-    /// Every rule by which callers are recognised: the default's first.
+    /// Every rule that identifies callers, the default's first.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
         let own = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
         std::iter::once(&self.identity).chain(own)
     }
 
-    /// The routes, each under its own rule for callers, with everything that is asked about them on these ways: with what
-    /// callers are known by there, and nothing that they are known by elsewhere; and limited by these ledgers.
-    pub(super) fn routes(&self, ways: &Ways, live: &Live, ledgers: &Ledgers) -> Result<Routes, String> {
+    /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client
+    /// pass on the headers that identify callers on that route, and no others.
+    pub(super) fn routes(
+        &self,
+        clients: &ServiceClients,
+        live: &Live,
+        ledgers: &Ledgers,
+    ) -> Result<Routes, String> {
         let asked = |questions: &Questions, terms: &Terms, identity: &Identity| {
-            let ways = Ways { credentials: identity.credentials().cloned().collect(), ..ways.clone() };
-            questions.put_to(terms.clone(), &ways).map_err(|error| error.to_string())
+            let clients =
+                ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
+            questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
         };
         let told = |error: TermsError| error.to_string();
         let routes = Routes::new(asked(&self.questions, &self.terms, &self.identity)?).map_err(told)?;
@@ -165,30 +169,32 @@ impl Plan {
         })
     }
 
-    /// Whether there is a request that is protected.
+    /// Whether any request is protected.
     pub(super) fn is_any_protected(&self) -> bool {
         self.all_terms().any(|terms| terms.key != KeyRule::Off)
     }
 
-    /// Whether an address is that of a proxy whose word about its clients counts.
+    /// Whether an address belongs to a trusted proxy.
     pub(super) fn is_proxy(&self) -> impl Fn(IpAddr) -> bool + Send + Sync + use<> {
         let proxies = self.forwarded_by.clone();
         move |address| proxies.iter().any(|network| network.holds(address))
     }
 
-    /// Refuses to know callers by certificates that the listener, as it is, asks nobody for.
+    /// Refuses rules by certificate if the running listener does not ask for certificates.
     pub(super) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
         let is_asked = listen.tls.is_some() && listen.clients.is_some();
         let mut sources = self.identities().flat_map(|identity| &identity.sources);
         if !is_asked && sources.any(|source| matches!(source, Source::Mtls(_))) {
-            return Err("callers are to be known by client certificates, and the listener asks for none: set `client_ca` under \
-                        [listen] and start anew"
-                .to_owned());
+            return Err(
+                "callers are identified by client certificates, but the listener asks for none: set \
+                `client_ca` under [listen] and restart"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
 
-    /// What of this plan cannot take the place of `old`'s before the next start.
+    /// What cannot be changed from `old` before the next start.
     pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
         let is_other =
             |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
@@ -200,11 +206,11 @@ impl Plan {
         let held = [
             ("[listen]", is_other(&self.listen, &old.listen)),
             ("the address of [admin], or whether it speaks TLS,", is_desk_other),
-            ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
-            ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
-            ("[clock]", self.keeping.is_dated_otherwise(&old.keeping)),
+            ("[store]", self.store != old.store || self.storage.is_other_store(&old.storage)),
+            ("[sweep]", self.storage.is_swept_otherwise(&old.storage)),
+            ("[clock]", self.storage.is_dated_otherwise(&old.storage)),
             ("[quotas]", self.quotas != old.quotas),
-            // Not by what is shown of them: secrets are not.
+            // Not compared by debug output, which hides secrets.
             ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
             ("[log]", (self.log, self.logs_requests) != (old.log, old.logs_requests)),
             ("the list of keys in [sealing]", self.sealing != old.sealing),
@@ -212,8 +218,8 @@ impl Plan {
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
-    /// What no client may have taken off a request by naming it in `Connection`, whatever its key, its fingerprint and its
-    /// caller are read from; where the problems of unprotected requests are explained; and what no path may lead out of.
+    /// The headers that a client must not remove through `Connection`, because keys, fingerprints or callers are read
+    /// from them; where problems of unprotected requests are explained; and the base path.
     pub(super) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
         for terms in self.all_terms() {
@@ -241,7 +247,7 @@ mod tests {
     use semel::core::fingerprint::Selection;
 
     #[test]
-    fn whatever_a_request_is_recognised_by_cannot_be_taken_off_it_by_its_connection_header() {
+    fn identifying_headers_cannot_be_removed_through_connection() {
         let header = HeaderName::from_static;
         let target = upstream::Target::parse("http://127.0.0.1:1").expect("a target");
         let mut plan = Plan::new(target);

@@ -1,7 +1,5 @@
-//! Each request, from its head to the head of its response: counted, timed and, by choice, logged.
-//!
-//! What lives here: how the place that knows how long a request took learns what became of it. What must never: a key, a
-//! path, a query, a header or a body.
+//! Counts and times each request, from its head to the head of its response, and logs it if that is configured. The
+//! log never contains a key, a path, a query, a header or a body.
 
 use crate::metrics::{self, Metrics};
 use crate::trace;
@@ -19,14 +17,14 @@ use tower_service::Service;
 /// The target of the lines of the request log.
 pub(crate) const TARGET: &str = "semel::requests";
 
-/// What requests that no terms are about are called.
+/// The name for requests without terms.
 const OTHER: &str = "other";
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;
 }
 
-/// The request that is being served, as far as the layer has said anything about it.
+/// The request that is being served, as far as the layer has reported about it.
 #[derive(Debug, Default)]
 struct Current(Mutex<Known>);
 
@@ -38,7 +36,7 @@ struct Known {
 }
 
 impl Default for Known {
-    /// Forwarded as it came, or answered by the gateway itself.
+    /// Forwarded unchanged, or answered by the gateway itself.
     fn default() -> Self {
         Self { operation: OTHER.to_owned(), outcome: "passed", operation_id: None }
     }
@@ -54,14 +52,14 @@ impl Current {
     }
 }
 
-/// Listens to the layer, and keeps what it says with the request that it says it about.
+/// Observes the layer, and stores its events with the current request.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Noting;
+pub(super) struct OutcomeRecorder;
 
-impl Observer for Noting {
+impl Observer for OutcomeRecorder {
     fn observe(&self, event: &Event<'_>) {
         let Some(outcome) = metrics::outcome(event.what) else { return };
-        // What is found out later, such as by shadow mode, belongs to no request that is still served.
+        // Later events, such as those of shadow mode, belong to no current request.
         let _ = CURRENT.try_with(|current| {
             current.change(|known| (known.outcome, known.operation_id) = (outcome, event.operation_id));
         });
@@ -91,7 +89,7 @@ impl Requests {
         Self { metrics, is_logged }
     }
 
-    /// Follows a request until there is the head of its response.
+    /// Follows a request up to the head of its response.
     pub(super) async fn follow(
         self,
         method: Method,
@@ -101,7 +99,7 @@ impl Requests {
         let current = Arc::new(Current::default());
         let Ok(response) = CURRENT.scope(Arc::clone(&current), answering).await;
         let mut known = current.known();
-        // The layer reports its own refusals; those on either side of it come with their code.
+        // The layer reports its own refusals; others have their code in the response.
         if let Some(code) = response.extensions().get::<Code>() {
             self.metrics.refused(*code);
             known.outcome = code.as_str();
@@ -131,7 +129,7 @@ fn log(method: &Method, known: &Known, response: &Response<Body>, took: Duration
     );
 }
 
-/// Times what requests are handed on to.
+/// Times the inner service.
 #[derive(Debug, Clone)]
 pub(super) struct Timed<S> {
     inner: S,
@@ -158,7 +156,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // An attempt runs in a task of its own, which serves no request.
+        // An attempt runs in its own task, which serves no request.
         let attempted = request.extensions().get::<Attempt>().map(Attempt::operation);
         let operation = match attempted {
             Some(operation) => self.metrics.label_of(&operation),

@@ -1,7 +1,5 @@
-//! Replacing the hashing secret, where the configuration asks for it.
-//!
-//! What lives here: which step is due, and how often to try it. What must never: an opinion on whether a step is safe: each is
-//! refused by [`rotation`] for as long as it is not, however many nodes try.
+//! Replaces the hashing secret if the configuration asks for it. [`rotation`] refuses every step that is not safe yet,
+//! however many nodes try.
 
 use super::Next;
 use semel::core::store::Store;
@@ -11,23 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// Between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The same while commands move, which is told by a look at every record.
+/// The same while records are moved, because checking that reads every record.
 const PAUSE_MOVING: Duration = Duration::from_mins(5);
 
-/// What came of a try.
+/// The result of a try.
 #[derive(Debug)]
 enum Step {
     /// This phase has begun.
     Begun(Phase),
     /// This phase cannot end yet.
     Waits(Phase, Error),
-    /// The new secret is the store's.
+    /// The new secret is in use.
     Over,
 }
 
-/// Replaces the store's secret with `next`, one step after the other, and ends once that is done.
+/// Replaces the store's secret with `next`, step by step, and returns when that is done.
 pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>) {
     let store = Bounded::new(&*store, &SystemClock, timeout);
     let mut told = String::new();
@@ -35,7 +33,7 @@ pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>)
         let (line, pause) = match step(store, &next).await {
             Ok(Step::Over) => {
                 info!(
-                    "the hashing secret was replaced: hashing_secret_next may be written as hashing_secret now"
+                    "the hashing secret was replaced: you can now write hashing_secret_next as hashing_secret"
                 );
                 return;
             }
@@ -55,34 +53,35 @@ pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>)
     }
 }
 
-/// Takes back a secret that was announced. Done, too, where none is; refused once commands are claimed under it.
+/// Withdraws an announced secret. Succeeds if none is announced; refused as soon as records use it.
 pub(super) async fn withdraw(store: Bounded<'_>) -> Result<(), String> {
     loop {
         return match rotation::withdraw(store).await {
             Ok(()) => {
-                info!("the hashing secret that was announced was taken back; the one in use stays");
+                info!("the announced hashing secret was withdrawn; the one in use stays");
                 Ok(())
             }
-            // Somebody was faster: look again.
+            // Another node was faster: look again.
             Err(Error::Changed) => continue,
-            // Nothing is announced, as in a store without a secret; of one that cannot be read, whoever opens it next tells.
+            // Nothing is announced, as in a store without a secret. An unreadable secret is reported by the next to
+            // open the store.
             Err(Error::Phase(Phase::Steady) | Error::Damaged(_) | Error::Newer(_)) => Ok(()),
             Err(Error::Phase(phase)) => Err(format!(
-                "the next hashing secret cannot be taken back any more: its introduction is {phase}, and records are kept under \
-                 it. Write it as hashing_secret_next again, and have the replacement end"
+                "the next hashing secret can no longer be withdrawn: its phase is {phase}, and records use \
+                    it. Write it as hashing_secret_next again, and let the replacement finish"
             )),
-            Err(other) => Err(format!("the hashing secret that was announced was not taken back: {other}")),
+            Err(other) => Err(format!("the announced hashing secret was not withdrawn: {other}")),
         };
     }
 }
 
-/// What else can be done about an engine that was not built.
+/// A hint for an engine that could not be built.
 pub(super) fn remedy(error: &BuildError, next: &Next) -> &'static str {
     match (error, next) {
         (BuildError::Secrets(Error::Missing(_)), Next::None) => {
-            ", as hashing_secret, or as hashing_secret_next where it is one that was announced. One that was announced and is not \
-             wanted any more is taken back by hashing_secret_next = \"withdraw\" under [store], as long as no record is kept \
-             under it"
+            ", as hashing_secret, or as hashing_secret_next if it was only announced. To withdraw an \
+                announced one, write hashing_secret_next = \"withdraw\" under [store]; this works as long \
+                as no record uses it"
         }
         _ => "",
     }
@@ -92,12 +91,12 @@ fn pause(phase: Phase) -> Duration {
     match phase {
         Phase::Announced | Phase::Settled => PAUSE,
         Phase::Moving => PAUSE_MOVING,
-        // The last step was taken: the next look only finds that it is over.
+        // The last step was done: the next look only finds the end.
         Phase::Steady => Duration::ZERO,
     }
 }
 
-/// Takes the step that is due, if it can be taken.
+/// Takes the next step, if it is possible.
 async fn step(store: Bounded<'_>, next: &[u8]) -> Result<Step, Error> {
     let phase = match rotation::announce(store, rotation::Next::Configured(next), &SystemRandom).await {
         Ok(()) => return Ok(Step::Begun(Phase::Announced)),
@@ -148,12 +147,12 @@ mod tests {
         assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Begun(Phase::Announced))));
         let waits = step(bounded(&*store), &next).await;
         assert!(matches!(waits, Ok(Step::Waits(Phase::Announced, Error::NodesBehind(_)))), "{waits:?}");
-        // Until commands move it can be taken back, as often as anybody likes, and announced again.
+        // Until records move, it can be withdrawn and announced again, any number of times.
         for _ in 0..2 {
             withdraw(bounded(&*store)).await.expect("taken back");
         }
         assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Begun(Phase::Announced))));
-        // Once the node is gone nobody has to be waited for.
+        // A node that is gone is not waited for.
         node.leave().await.expect("signed off");
         for phase in [Phase::Moving, Phase::Settled, Phase::Steady] {
             let begun = step(bounded(&*store), &next).await;
@@ -162,7 +161,7 @@ mod tests {
             assert_eq!(withdrawn.is_ok(), phase == Phase::Steady, "{phase}: {withdrawn:?}");
         }
         assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Over)));
-        // And whoever still goes by the old one alone is refused.
+        // A node that has only the old secret is refused.
         let outdated = Configured { secret: Some(&old), rotate_to: None };
         let opened =
             semel::secrets::open(store, outdated, Arc::new(SystemClock), &SystemRandom, "b", terms).await;

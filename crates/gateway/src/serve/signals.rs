@@ -1,11 +1,9 @@
-//! When to stop.
-//!
-//! What lives here: the signals that a process manager sends. What must never: what is done about them.
+//! The signals that stop the gateway or reload its configuration.
 
 use tokio::signal;
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT (Ctrl-C). From this call on no such signal is lost, nor does
-/// one end the process by itself.
+/// Resolves when the process is asked to stop: SIGTERM or SIGINT (Ctrl-C). From this call on, no such signal is lost
+/// or ends the process by itself.
 pub(super) fn asked_to_end() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let signals = {
@@ -28,8 +26,7 @@ pub(super) fn asked_to_end() -> impl Future<Output = ()> {
     }
 }
 
-/// Asks to read the configuration anew: SIGHUP, where there is such a thing. From the moment that this exists no such signal
-/// ends the process, and none that comes meanwhile is lost.
+/// Reload requests: SIGHUP, where that exists. As long as this exists, no such signal ends the process or is lost.
 pub(super) struct Reloads {
     #[cfg(unix)]
     hangups: Option<signal::unix::Signal>,
@@ -43,7 +40,7 @@ impl Reloads {
         }
     }
 
-    /// Resolves when the process is asked to.
+    /// Resolves at the next request.
     pub(super) async fn next(&mut self) {
         #[cfg(unix)]
         if let Some(hangups) = &mut self.hangups

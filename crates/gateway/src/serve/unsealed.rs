@@ -1,7 +1,5 @@
-//! A gateway without keys on a store whose answers others seal.
-//!
-//! What lives here: a look at what is stored, and a word about it. What must never: a start that hangs on it: what a store holds is
-//! known for certain to `semel doctor` only, which reads all of it.
+//! Warns a gateway without sealing keys whose store contains sealed responses. It samples a few records; `semel
+//! doctor` reads all of them.
 
 use semel::core::outcome::Body;
 use semel::core::record::{Record, State, StateName};
@@ -10,17 +8,16 @@ use semel::core::time::Time;
 use std::time::Duration;
 use tracing::warn;
 
-/// How many answers are looked at: the oldest of all, and the oldest of the last hour.
+/// How many responses are checked: the oldest of all, and the oldest of the last hour.
 const LOOKED_AT: usize = 100;
 const LATELY: Duration = Duration::from_hours(1);
 
-/// Warns where answers are found that are sealed. For a gateway that has no keys.
-pub(super) async fn warn_of_others(store: &dyn Store, now: Time, timeout: Duration) {
+/// Warns if sealed responses are found. For a gateway that has no keys.
+pub(super) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeout: Duration) {
     if tokio::time::timeout(timeout, is_sealed_by_others(store, now)).await == Ok(true) {
         warn!(
-            "the store holds sealed answers, and this gateway has no key: it answers them as not retained, and STORES AS THEY ARE \
-             those that it gets, that workers report to it and that operators enter; every node on a store needs the keys of \
-             [sealing]"
+            "the store contains sealed responses, but this gateway has no key: it answers them as not \
+                retained, and STORES NEW ONES UNSEALED; every node on a store needs the keys of [sealing]"
         );
     }
 }

@@ -1,20 +1,18 @@
-//! What to enforce, by what shadow mode has seen.
-//!
-//! What lives here: from numbers to a recommendation and the lines of configuration that carry it out. What must never: the
-//! advice to enforce what would have turned requests away that should have passed.
+//! What to enforce, based on what shadow mode has counted, with the configuration for it. It never advises to enforce
+//! something that would have refused legitimate requests.
 
 use super::Route;
 use semel_http::Code;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// What is advised for a route.
+/// The advice for a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing that should pass would have been turned away.
+    /// No legitimate request would have been refused.
     Enforce,
-    /// Something would have been refused that clients do not expect, or most could not be judged: find out why before.
+    /// Something would have been refused unexpectedly, or most requests could not be judged: find out why first.
     LookFirst,
     /// No request has a key: there is nothing to enforce yet.
     AskForKeys,
@@ -22,7 +20,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict in a word or two.
-    pub const fn told(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
             Self::LookFirst => "look first",
@@ -38,49 +36,46 @@ pub struct Advice {
     pub verdict: Verdict,
     /// Why, a sentence each.
     pub reasons: Vec<String>,
-    /// The lines of the configuration file that do it.
+    /// The configuration for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
 
-/// What follows from what was seen of a route.
+/// The advice that follows from a route's counts.
 pub fn advise(route: &Route) -> Advice {
     let mut reasons = Vec::new();
     if route.would_replay > 0 {
-        reasons.push(format!(
-            "{} would have been answered from a stored outcome, and ran again",
-            route.would_replay
-        ));
+        reasons.push(format!("{} would have been replayed, and ran again", route.would_replay));
     }
     if route.would_block > 0 {
         reasons.push(format!(
-            "{} would have waited for a twin that was running, and ran beside it",
+            "{} would have waited for a running duplicate, and ran in parallel",
             route.would_block
         ));
     }
     if route.likely_duplicates > 0 {
         let many = route.likely_duplicates;
         reasons.push(format!(
-            "{many} without a key had the payload of another within ten minutes: likely duplicates"
+            "{many} without a key had the payload of an earlier one within ten minutes: likely duplicates"
         ));
     }
     let mut is_to_look_at = false;
     for (code, count) in &route.would_refuse {
-        if let Some((mend, is_expected)) = mend(code) {
+        if let Some((fix, is_expected)) = fix(code) {
             is_to_look_at |= !is_expected;
-            reasons.push(format!("{count} would have been refused as {code}: {mend}"));
+            reasons.push(format!("{count} would have been refused as {code}: {fix}"));
         } else {
             is_to_look_at = true;
             reasons.push(format!("{count} would have been refused as {code}"));
         }
     }
-    // What nobody could judge may be anything: where it is most of it, the rest says little.
+    // Requests that could not be judged may be anything: if most are, the rest says little.
     let judged = route.requests - route.not_judged.min(route.requests);
     let is_unjudged = route.not_judged > judged;
     if is_unjudged {
         reasons.push(format!(
-            "{} of {} could not be judged, more than could: the service does not read the body or answers too late, or too \
-             many came at once",
+            "{} of {} could not be judged: the service does not read the body or answers too late, or there \
+                were too many at once",
             route.not_judged, route.requests
         ));
     } else if route.not_judged > 0 {
@@ -96,7 +91,7 @@ pub fn advise(route: &Route) -> Advice {
     match verdict {
         Verdict::AskForKeys => {
             reasons.push(
-                "no request has a key: have clients send one with each intent, kept over its retries"
+                "no request has a key: let clients generate one per operation and send it with every retry"
                     .to_owned(),
             );
         }
@@ -110,27 +105,27 @@ pub fn advise(route: &Route) -> Advice {
     Advice { verdict, reasons, config }
 }
 
-/// What to do about refusals of a kind, and whether they are what one asks for by enforcing.
-fn mend(code: &str) -> Option<(&'static str, bool)> {
+/// What to do about a kind of refusal, and whether it is an intended effect of enforcing.
+fn fix(code: &str) -> Option<(&'static str, bool)> {
     let found = Code::ALL.iter().find(|known| known.as_str() == code)?;
     Some(match found {
         Code::Missing => ("keep key = \"optional\" until every client sends one", true),
         Code::Unknown => {
-            ("outcomes in doubt, which retries repeated; somebody will have to resolve such", true)
+            ("outcomes in doubt, which retries repeated; with protection, somebody has to resolve them", true)
         }
-        Code::AttemptsExhausted => ("they ran beyond attempts_max", true),
+        Code::AttemptsExhausted => ("more attempts than attempts_max allows", true),
         Code::Mismatch => (
             "keys used twice, or bodies that differ between retries; see `semel fingerprint` and fingerprint_exclude",
             false,
         ),
-        Code::Invalid => ("see key_min, key_max and weak_keys, or mend the client", false),
+        Code::Invalid => ("change key_min, key_max or weak_keys, or fix the client", false),
         Code::CallerNotIdentified => ("configure [identity]", false),
-        Code::Unfingerprintable => ("bodies that are not what their content type says", false),
+        Code::Unfingerprintable => ("bodies that do not match their content type", false),
         Code::TooLarge => ("raise request_max", false),
         Code::Expired => ("clients retry for longer than ttl: raise it", false),
-        Code::Streaming => ("streams cannot be protected: take this path out with key = \"off\"", false),
-        Code::ClockNotTrusted => ("the clock was not trusted: set it right, or confirm it", false),
-        Code::StoreUnavailable => ("the store did not answer: mend that before", false),
+        Code::Streaming => ("streams cannot be protected: exclude this path with key = \"off\"", false),
+        Code::ClockNotTrusted => ("the clock was not trusted: set it, or confirm it", false),
+        Code::StoreUnavailable => ("the store did not answer: fix that first", false),
         _ => return None,
     })
 }
@@ -163,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_turn_away_requests_that_should_pass_is_not_to_be_enforced_yet() {
+    fn rules_that_would_refuse_good_requests_are_not_advised() {
         for code in
             [Code::Mismatch, Code::Invalid, Code::CallerNotIdentified, Code::TooLarge, Code::Streaming]
         {
@@ -174,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_by_intent_does_not_speak_against_it() {
+    fn intended_refusals_do_not_speak_against_enforcing() {
         for code in [Code::Missing, Code::Unknown] {
             assert_eq!(advise(&refusing(code)).verdict, Verdict::Enforce, "{code:?}");
         }
     }
 
     #[test]
-    fn what_is_mostly_not_judged_is_to_be_looked_at_before_anything_is_advised() {
+    fn mostly_unjudged_traffic_gets_no_advice() {
         for with_key in [0, 10] {
             let advice = advise(&Route { not_judged: 6, ..route(10, with_key) });
             assert_eq!((advice.verdict, advice.config), (Verdict::LookFirst, None));
@@ -208,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_there_is_nothing_to_enforce_and_duplicates_say_why_there_should_be() {
+    fn without_keys_the_advice_is_to_send_them() {
         let advice = advise(&Route { likely_duplicates: 3, ..route(5, 0) });
         assert_eq!((advice.verdict, advice.config), (Verdict::AskForKeys, None));
         assert!(advice.reasons[0].starts_with("3 without a key"), "{:?}", advice.reasons);

@@ -1,8 +1,7 @@
-//! What shadow mode has seen, route by route.
+//! What shadow mode has counted per route: requests that would have been replayed or refused, likely duplicates
+//! without a key, and [what follows from that](advise).
 //!
-//! What lives here: the tally of requests that would have been replayed, refused or blocked, of likely duplicates without a
-//! key, and [what follows from it](advise). What must never: a table that grows with what clients send, or a key, a caller or
-//! a payload in it.
+//! The table is bounded, and contains no keys, callers or payloads.
 
 mod advice;
 
@@ -17,13 +16,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use utoipa::ToSchema;
 
-/// How many routes are told apart; what comes on top is counted together.
+/// The maximum number of routes; others are counted together.
 pub const ROUTES_MAX: usize = 200;
 
-/// What stands in place of a route that there was no room for, and of an operation's name where none is configured.
+/// The label for routes without room, and for requests without an operation.
 const OTHER: &str = "other";
 
-/// Counts what shadow mode sees. Cheap to clone; every clone counts into the same numbers.
+/// Counts in shadow mode. Cheap to clone; clones share their numbers.
 #[derive(Clone)]
 pub struct Tally(Arc<Counting>);
 
@@ -32,7 +31,7 @@ struct Counting {
     routes: Mutex<BTreeMap<Name, Counts>>,
 }
 
-/// An operation that is configured; or method and path, where none is.
+/// A configured operation, or method and path if there is none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     operation: String,
@@ -51,12 +50,12 @@ struct Counts {
 }
 
 impl Tally {
-    /// Counts from now on.
+    /// Starts counting.
     pub fn new(now: Time) -> Self {
         Self(Arc::new(Counting { since: now, routes: Mutex::default() }))
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     pub fn summary(&self) -> Summary {
         let routes = self.0.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let routes = routes.iter().map(|(name, counts)| Route::of(name, counts)).collect();
@@ -96,27 +95,27 @@ impl fmt::Debug for Tally {
     }
 }
 
-/// What shadow mode has seen since this process began.
+/// The counts of shadow mode since the process started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Shadow)]
 pub struct Summary {
     /// Since when (RFC 3339).
     pub since: String,
-    /// Every route that is in shadow mode and was asked for.
+    /// Every route in shadow mode that had requests.
     pub routes: Vec<Route>,
 }
 
-/// What shadow mode has seen of one route.
+/// The counts of one route.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ShadowRoute)]
 pub struct Route {
-    /// The operation's name or template; `other` where none is configured for it.
+    /// The operation's name or template; `other` if none is configured.
     pub operation: String,
-    /// The method, where no operation is configured.
+    /// The method, if no operation is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// The path, where no operation is configured, with what looks like an id taken out.
+    /// The path without IDs, if no operation is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// How many requests there were. Each would have run, been replayed, blocked or refused, or was not judged.
@@ -125,15 +124,15 @@ pub struct Route {
     pub with_key: u64,
     /// How many would have run.
     pub would_run: u64,
-    /// How many would have got a stored outcome, and ran again.
+    /// How many would have been replayed, and ran again.
     pub would_replay: u64,
-    /// How many would have been told to wait for their twin, and ran beside it.
+    /// How many would have waited for a running duplicate, and ran in parallel.
     pub would_block: u64,
-    /// How many would have been refused, by the code that they would have got.
+    /// How many would have been refused, by code.
     pub would_refuse: BTreeMap<String, u64>,
-    /// How many had no key, and the same payload as another of the same caller within ten minutes.
+    /// How many had no key, and the same payload as another request of the same caller within ten minutes.
     pub likely_duplicates: u64,
-    /// How many nobody could judge.
+    /// How many could not be judged.
     pub not_judged: u64,
 }
 
@@ -163,7 +162,7 @@ impl Route {
     }
 
     /// The route for people: `charge`, `POST /charges`.
-    pub fn told(&self) -> String {
+    pub fn render(&self) -> String {
         match (&self.method, &self.path) {
             (Some(method), Some(path)) => format!("{method} {path}"),
             _ => self.operation.clone(),

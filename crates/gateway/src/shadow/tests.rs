@@ -7,7 +7,7 @@ fn seen(path: &str, has_key: bool, is_repeat: bool) -> ShadowDetails<'_> {
 }
 
 #[test]
-fn every_request_is_counted_once_by_what_would_have_become_of_it() {
+fn shadow_mode_counts_every_request_once() {
     let tally = Tally::new(Time::from_millis(0));
     let keyed = seen("/charges", true, false);
     for would in [
@@ -24,7 +24,7 @@ fn every_request_is_counted_once_by_what_would_have_become_of_it() {
     let summary = tally.summary();
     assert_eq!(summary.since, "1970-01-01T00:00:00.000Z");
     let [route] = &summary.routes[..] else { panic!("one route: {summary:?}") };
-    assert_eq!(route.told(), "POST /charges");
+    assert_eq!(route.render(), "POST /charges");
     assert_eq!((route.requests, route.with_key, route.likely_duplicates), (7, 5, 2));
     assert_eq!((route.would_run, route.would_replay, route.would_block), (2, 1, 1));
     assert_eq!((route.refused(), route.not_judged), (2, 1));
@@ -40,7 +40,7 @@ fn an_operation_is_one_route_whatever_its_paths() {
     tally.count("charge", &seen("/a/charges", true, false), ShadowOutcome::Run);
     tally.count("charge", &seen("/b/charges", true, false), ShadowOutcome::Run);
     let routes = tally.summary().routes;
-    assert_eq!((routes.len(), routes[0].told().as_str(), routes[0].requests), (1, "charge", 2));
+    assert_eq!((routes.len(), routes[0].render().as_str(), routes[0].requests), (1, "charge", 2));
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn a_flood_of_paths_is_counted_together_and_the_table_stays_small() {
     let routes = tally.summary().routes;
     assert_eq!(routes.len(), ROUTES_MAX + 1);
     let rest = routes.iter().find(|route| route.path.is_none()).expect("the rest");
-    assert_eq!((rest.told().as_str(), rest.requests), ("other", 500));
+    assert_eq!((rest.render().as_str(), rest.requests), ("other", 500));
     assert_eq!(routes.iter().map(|route| route.requests).sum::<u64>(), (ROUTES_MAX + 500) as u64);
 }

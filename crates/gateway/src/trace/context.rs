@@ -1,6 +1,4 @@
-//! A request's place in a trace, as `traceparent` tells it (W3C Trace Context).
-//!
-//! What lives here: reading and writing that header. What must never: half of a header that cannot be read believed.
+//! Reads and writes `traceparent` (W3C Trace Context). A header that is only partly valid is ignored.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -8,33 +6,33 @@ use std::fmt;
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// How long `traceparent` is in the one version there is.
+/// The length of `traceparent` in its only version.
 const LENGTH: usize = 55;
 
-/// A place in a trace.
+/// A position in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// The trace's id; not zero.
     pub trace: u128,
     /// The span's id; not zero.
     pub span: u64,
-    /// Whether whoever began the trace has it recorded.
+    /// Whether the trace is sampled.
     pub is_sampled: bool,
 }
 
 impl Context {
-    /// What the headers tell, where they tell it once and well.
+    /// The context in the headers, if there is exactly one valid header.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(TRACEPARENT).iter();
         let line = lines.next()?;
-        // Two of them: nobody can tell whose child this is.
+        // Two headers: the parent is ambiguous.
         if lines.next().is_some() {
             return None;
         }
         Self::parse(line.to_str().ok()?)
     }
 
-    /// Reads a `traceparent`. A later version may have more at its end, which is not looked at.
+    /// Reads a `traceparent`. A later version may be longer; the rest is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let (known, more) = text.split_at_checked(LENGTH)?;
         let mut parts = known.split('-');
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_believed_in_part() {
+    fn a_partly_valid_header_is_ignored() {
         for bad in [
             "",
             "00",

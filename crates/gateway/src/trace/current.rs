@@ -1,6 +1,4 @@
-//! The trace of the request that is being worked on.
-//!
-//! What lives here: how a log line learns which trace it belongs to. What must never: a trace that outlives its request's step.
+//! The trace of the current request, for log lines.
 
 use super::Context;
 use std::cell::Cell;
@@ -11,36 +9,36 @@ thread_local! {
     static CURRENT: Cell<Option<Context>> = const { Cell::new(None) };
 }
 
-/// The trace of the request that is being worked on, if it has one.
+/// The trace of the current request, if it has one.
 pub(crate) fn current() -> Option<Context> {
     CURRENT.get()
 }
 
-/// Work on a request that belongs to a trace.
-pub(crate) struct Within<F> {
+/// A future that runs in a trace.
+pub(crate) struct InTrace<F> {
     context: Context,
     work: Pin<Box<F>>,
 }
 
-impl<F> Within<F> {
+impl<F> InTrace<F> {
     pub(crate) fn new(context: Context, work: F) -> Self {
         Self { context, work: Box::pin(work) }
     }
 }
 
-impl<F: Future> Future for Within<F> {
+impl<F: Future> Future for InTrace<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
-        let _before = Before(CURRENT.replace(Some(self.context)));
+        let _before = RestoreContext(CURRENT.replace(Some(self.context)));
         self.work.as_mut().poll(context)
     }
 }
 
-/// Puts back what was there, even where the work panics: the thread goes on with somebody else's.
-struct Before(Option<Context>);
+/// Restores the previous value, even after a panic: the thread continues with other work.
+struct RestoreContext(Option<Context>);
 
-impl Drop for Before {
+impl Drop for RestoreContext {
     fn drop(&mut self) {
         CURRENT.set(self.0);
     }
@@ -59,8 +57,8 @@ mod tests {
     #[test]
     fn a_trace_ends_with_its_request_even_where_that_panics() {
         let mut task = task::Context::from_waker(task::Waker::noop());
-        let mut outer = pin!(Within::new(context(1), async {
-            let mut inner = pin!(Within::new(context(2), async {
+        let mut outer = pin!(InTrace::new(context(1), async {
+            let mut inner = pin!(InTrace::new(context(2), async {
                 assert_eq!(current(), Some(context(2)));
                 panic!("in the middle of it");
             }));

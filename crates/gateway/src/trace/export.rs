@@ -1,7 +1,5 @@
-//! Sends spans to a collector: OTLP over HTTP, in JSON.
-//!
-//! What lives here: batches, and one request for each. What must never: a second try. A collector that is down must not make spans
-//! pile up or a process linger, and what was lost is counted.
+//! Sends spans to a collector: OTLP over HTTP, in JSON. A failed batch is not retried but counted as lost, so that a
+//! collector that is down neither fills memory nor delays shutdown.
 
 use super::otlp::{self, Span};
 use super::tracer::{Counts, Options};
@@ -21,11 +19,11 @@ use tracing::warn;
 const BATCH_MAX: usize = 512;
 /// How long spans wait for others.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long there is for everything that is left at the end.
+/// The time for everything that is left at shutdown.
 const LAST: Duration = Duration::from_secs(2);
-/// How often the same trouble is told.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
-/// How much of an answer is read.
+/// How often the same trouble is logged.
+const LOG_EVERY: Duration = Duration::from_mins(1);
+/// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) struct Exporter {
@@ -36,13 +34,13 @@ pub(super) struct Exporter {
     service: String,
     timeout: Duration,
     counts: Arc<Counts>,
-    /// Batches that were lost.
+    /// Lost batches.
     lost: Trouble,
-    /// Batches that were taken by an answer that broke off.
+    /// Batches that were accepted with a broken response.
     unanswered: Trouble,
 }
 
-/// What went wrong since it was last told.
+/// Trouble since it was last logged.
 #[derive(Debug, Default)]
 struct Trouble {
     told_at: Option<Duration>,
@@ -51,16 +49,16 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// One more batch, of that many spans. How many batches and spans there are to tell of, if it is time to.
+    /// One more batch of that many spans. Returns the batches and spans to log, if it is time.
     fn with(&mut self, spans: usize, now: Duration) -> Option<(u64, usize)> {
         self.batches += 1;
         self.spans += spans;
         self.due(now)
     }
 
-    /// What there is to tell of, if it is time to: also of trouble that is over by now.
+    /// What to log, if it is time: also trouble that is over.
     fn due(&mut self, now: Duration) -> Option<(u64, usize)> {
-        if self.told_at.is_some_and(|at| now.saturating_sub(at) < TOLD_EVERY) {
+        if self.told_at.is_some_and(|at| now.saturating_sub(at) < LOG_EVERY) {
             return None;
         }
         let rest = self.rest()?;
@@ -68,7 +66,7 @@ impl Trouble {
         Some(rest)
     }
 
-    /// What was not told of yet, whatever the time.
+    /// What was not logged yet, at any time.
     fn rest(&mut self) -> Option<(u64, usize)> {
         let rest = std::mem::take(self);
         self.told_at = rest.told_at;
@@ -76,10 +74,10 @@ impl Trouble {
     }
 }
 
-/// How a batch was taken.
-enum Taken {
+/// How a batch was accepted.
+enum Accepted {
     Whole,
-    /// The collector said that it takes it, and then broke off.
+    /// The collector accepted it, but its response was cut off.
     Unanswered,
 }
 
@@ -108,7 +106,7 @@ impl Exporter {
         })
     }
 
-    /// Sends what there is until `stop`, and for a moment after it what is left.
+    /// Sends spans until `stop`, and then for a moment what is left.
     pub(super) async fn run(mut self, mut queued: mpsc::Receiver<Span>, stop: impl Future<Output = ()>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let (stopping, stopped) = oneshot::channel();
@@ -125,19 +123,19 @@ impl Exporter {
                 while let Ok(span) = queued.try_recv() {
                     batch.push(span);
                 }
-                self.tell(batch.len(), Some("the process ends"));
+                self.count_failure(batch.len(), Some("the process ends"));
             }
         }
-        // Nobody comes after this who could tell.
+        // Nobody comes after this who could log it.
         if let Some((batches, spans)) = self.lost.rest() {
-            warn_of_lost(batches, spans, "this is what was not told of before the process ends");
+            warn_of_lost(batches, spans, "spans that were not reported before the process ends");
         }
         if let Some((batches, spans)) = self.unanswered.rest() {
             warn_of_unanswered(batches, spans);
         }
     }
 
-    /// Sends what comes, and once `stopped` what is left. `batch` is what was taken out of the queue and is not counted yet.
+    /// Sends spans, and after `stopped` what is left. `batch` was taken out of the queue and is not counted yet.
     async fn send_until(
         &mut self,
         mut stopped: oneshot::Receiver<()>,
@@ -179,8 +177,8 @@ impl Exporter {
             Ok(Ok(taken)) => {
                 let now = SystemClock.uptime();
                 let told = match taken {
-                    Taken::Unanswered => self.unanswered.with(batch.len(), now),
-                    Taken::Whole => self.unanswered.due(now),
+                    Accepted::Unanswered => self.unanswered.with(batch.len(), now),
+                    Accepted::Whole => self.unanswered.due(now),
                 };
                 if let Some((batches, spans)) = told {
                     warn_of_unanswered(batches, spans);
@@ -188,23 +186,23 @@ impl Exporter {
                 None
             }
             Ok(Err(why)) => Some(why),
-            Err(_) => Some("no answer in time".to_owned()),
+            Err(_) => Some("no response in time".to_owned()),
         };
-        self.tell(batch.len(), failed.as_deref());
+        self.count_failure(batch.len(), failed.as_deref());
     }
 
-    /// Counts what became of that many spans, and tells of those that were lost, though not of each batch.
-    fn tell(&mut self, spans: usize, failed: Option<&str>) {
+    /// Counts the result for that many spans, and logs lost ones, but not for each batch.
+    fn count_failure(&mut self, spans: usize, failed: Option<&str>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
         let now = SystemClock.uptime();
         let told = if failed.is_some() { self.lost.with(spans, now) } else { self.lost.due(now) };
         if let Some((batches, spans)) = told {
-            warn_of_lost(batches, spans, failed.unwrap_or("they are taken again by now"));
+            warn_of_lost(batches, spans, failed.unwrap_or("the collector accepts spans again"));
         }
     }
 
-    async fn post(&self, batch: &[Span]) -> Result<Taken, String> {
+    async fn post(&self, batch: &[Span]) -> Result<Accepted, String> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
@@ -217,12 +215,12 @@ impl Exporter {
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
         let response = self.collector.send_quietly(request).await?;
         let status = response.status();
-        // To its end, so that the connection can be used again. One that is too long is none's trouble but its own.
+        // Read to its end, so that the connection can be reused. A response that is too long is ignored.
         let read = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let is_broken = read.is_err_and(|error| error.is::<Failure>());
         match (status.is_success(), is_broken) {
-            (true, false) => Ok(Taken::Whole),
-            (true, true) => Ok(Taken::Unanswered),
+            (true, false) => Ok(Accepted::Whole),
+            (true, true) => Ok(Accepted::Unanswered),
             (false, _) => Err(format!("the collector answered {status}")),
         }
     }
@@ -233,7 +231,7 @@ fn warn_of_lost(batches: u64, spans: usize, why: &str) {
 }
 
 fn warn_of_unanswered(batches: u64, spans: usize) {
-    warn!(batches, spans, "a collector took spans, and its answer broke off");
+    warn!(batches, spans, "a collector accepted spans, but its response was cut off");
 }
 
 #[cfg(test)]
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_trouble_is_told_once_a_minute_with_all_that_came_meanwhile() {
+    fn the_same_trouble_is_logged_once_a_minute() {
         let (mut trouble, second) = (Trouble::default(), Duration::from_secs(1));
         let begun = Duration::from_hours(7);
         let told: Vec<_> = (0..125).map(|at| trouble.with(10, begun + second * at)).collect();
@@ -268,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn trouble_that_ended_within_the_minute_is_told_of_once_that_is_over_or_at_the_end() {
+    fn short_trouble_is_logged_when_the_minute_ends() {
         let (mut trouble, second) = (Trouble::default(), Duration::from_secs(1));
         let begun = Duration::from_hours(7);
         assert_eq!(trouble.due(begun), None, "nothing has happened");
         assert_eq!(trouble.with(10, begun), Some((1, 10)));
         assert_eq!((trouble.with(10, begun + second), trouble.with(5, begun + second * 2)), (None, None));
-        // From here on everything is taken.
+        // From here on everything is accepted.
         assert_eq!(trouble.due(begun + second * 59), None, "a collector that comes and goes fills no log");
         assert_eq!(trouble.due(begun + second * 60), Some((2, 15)));
         assert_eq!((trouble.due(begun + second * 200), trouble.rest()), (None, None), "once");
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_says_nothing_does_not_keep_the_process_from_its_end() {
+    async fn a_silent_collector_does_not_delay_shutdown() {
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = silent.local_addr().expect("an address");
         let endpoint = Target::parse(&format!("http://{address}")).expect("a target");
@@ -297,7 +295,7 @@ mod tests {
         for _ in 0..many {
             queue.try_send(span()).expect("room");
         }
-        // It ends while the first batch is under way; the others have not begun.
+        // It stops while the first batch is being sent; the others have not begun.
         let mut held = None;
         let stop = async { held = silent.accept().await.ok() };
         let run = tokio::time::timeout(hour / 60, exporter.run(queued, stop));

@@ -1,8 +1,7 @@
-//! Traces: who asked for what, and which part of the way took how long.
+//! Traces: the W3C context of a request, the spans of its way through the gateway, and their export as OTLP.
 //!
-//! **What lives here**: the W3C context of a request, the spans of its way through the gateway, and their export as OTLP.
-//! **What must never**: a request that waits for a span, a key or a body in one, or anything that a request's fingerprint or its
-//! stored outcome depends on.
+//! A request never waits for a span, and spans contain no keys and no bodies. Fingerprints and stored outcomes do not
+//! depend on traces.
 //!
 //! Where nothing is configured, a client's `traceparent` passes as it came. Where something is, the gateway takes part: its span
 //! for the request is the child of the client's, and what the upstream sees is the child of the gateway's. Spans `claim`, `wait`
@@ -17,7 +16,7 @@ mod tracer;
 mod upstream;
 
 pub use context::Context;
-pub(crate) use current::{Within, current};
+pub(crate) use current::{InTrace, current};
 pub use spans::Spans;
 pub use tracer::{Counts, Options, Tracer};
-pub(crate) use upstream::{Followed, Traced};
+pub(crate) use upstream::{SampledTrace, Traced};

@@ -1,11 +1,8 @@
-//! Spans as OTLP has them, in JSON.
-//!
-//! What lives here: one span, and how a batch is written (opentelemetry-proto, the JSON mapping: ids in hexadecimal digits, numbers
-//! of 64 bits as texts). What must never: an attribute that nobody chose.
+//! Spans in the JSON mapping of OTLP: IDs as hexadecimal digits, 64-bit numbers as strings.
 
 use serde_json::{Value, json};
 
-/// Which end of an exchange a span is.
+/// The side of an exchange that a span describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Internal = 1,
@@ -26,7 +23,7 @@ pub(super) enum Attribute {
 pub(super) struct Span {
     pub(super) trace: u128,
     pub(super) id: u64,
-    /// 0 where it is the first of its trace.
+    /// 0 if it is the first of its trace.
     pub(super) parent: u64,
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -36,7 +33,7 @@ pub(super) struct Span {
     pub(super) is_error: bool,
 }
 
-/// A batch, as it is sent.
+/// A batch, as sent.
 pub(super) fn batch(service: &str, spans: &[Span]) -> Value {
     let version = env!("CARGO_PKG_VERSION");
     let resource =

@@ -1,7 +1,5 @@
-//! Spans of the process's own tracing, made into what is exported.
-//!
-//! What lives here: a subscriber's layer that follows [`semel::SPANS`]. What must never: a span of a request that is not sampled
-//! kept, or anything that waits.
+//! A subscriber layer that turns [`semel::SPANS`] into exported spans. It keeps nothing of requests that are not
+//! sampled.
 
 use super::otlp::{Attribute, Kind, Span};
 use super::tracer::Counts;
@@ -15,7 +13,7 @@ use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The field whose record is the end of a span that others may hold open.
+/// The field that ends a span that others may keep open.
 const ENDS_WITH: &str = "http.response.status_code";
 
 /// Follows the spans of sampled requests.
@@ -30,7 +28,7 @@ impl Spans {
         Self { queue, counts, clock }
     }
 
-    /// Which spans it follows.
+    /// The spans that it follows.
     pub fn follows(metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && metadata.target() == semel::SPANS
     }
@@ -41,10 +39,10 @@ impl Spans {
     }
 }
 
-/// A span that has not ended, kept beside the registry's own.
+/// An open span, stored with the registry's own.
 struct Open {
     span: Span,
-    /// By the uptime, which is finer than wall time and never set back.
+    /// In uptime, which is finer than wall time and never goes back.
     begun_at: std::time::Duration,
 }
 
@@ -59,7 +57,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             let open = extensions.get::<Open>()?;
             Some((open.span.trace, open.span.id, open.ending(self.clock.uptime())))
         });
-        // The first one names its trace; others have it from their parents, or belong to none that is sampled.
+        // The first span names its trace; others inherit it from their parents, or belong to none that is sampled.
         let first = fields.trace.map(|trace| (trace, fields.parent, self.now()));
         let Some((trace, parent, begun_nanos)) = first.or(inherited) else { return };
         let fresh = || u64::try_from(SystemRandom.bits() >> 64).unwrap_or(1).max(1);
@@ -112,7 +110,7 @@ impl Open {
     }
 }
 
-/// What a span says of itself.
+/// The fields of a span.
 #[derive(Default)]
 struct Fields {
     trace: Option<u128>,
@@ -166,7 +164,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// What three spans of a request come to, where the queue has room for `queue_max`.
+    /// The exported spans of a request with three, with room for `queue_max`.
     fn dropped(queue_max: usize, flag: &str) -> u64 {
         let endpoint = Target::parse("http://127.0.0.1:1").expect("a target");
         let tracer = Tracer::new(Options { queue_max, ..Options::new(endpoint) });
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_and_counted_and_nobody_waits() {
+    fn spans_without_room_are_dropped_and_counted() {
         assert_eq!((dropped(3, "01"), dropped(1, "01")), (0, 2));
     }
 

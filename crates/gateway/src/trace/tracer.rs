@@ -1,7 +1,5 @@
-//! Which requests are traced, and where their spans go.
-//!
-//! What lives here: the settings, the decision about each request, and the queue. What must never: a queue without an end; what
-//! finds no room in it is dropped and counted.
+//! Decides which requests are traced, and queues their spans. The queue is bounded; spans that do not fit are dropped
+//! and counted.
 
 use super::context::{TRACEPARENT, TRACESTATE};
 use super::otlp::Span;
@@ -15,27 +13,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Where spans go, and which.
+/// Where spans go, and which ones.
 #[derive(Clone, PartialEq)]
 pub struct Options {
     /// The collector; spans are sent to `/v1/traces` below it.
     pub endpoint: Target,
-    /// Whom to believe over TLS.
+    /// The certificate authorities.
     pub tls: upstream::Tls,
-    /// What it wants to be sent along.
+    /// Headers for the collector.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What the gateway is called.
+    /// The service name of the gateway.
     pub service: String,
-    /// Of how many traces that begin here spans are sent, from 0 to 1. Others follow whoever began them.
+    /// The share of new traces that are sampled, from 0 to 1. Other traces follow the client's decision.
     pub sample: f64,
-    /// How many spans wait at most.
+    /// The maximum number of waiting spans.
     pub queue_max: usize,
-    /// How long the collector may take for each batch.
+    /// The timeout for each batch.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// Everything to `endpoint`.
+    /// Sends everything to `endpoint`.
     pub fn new(endpoint: Target) -> Self {
         Self {
             endpoint,
@@ -49,7 +47,7 @@ impl Options {
     }
 }
 
-/// Without the headers, which hold secrets.
+/// Without the headers, which contain secrets.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -63,18 +61,18 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What became of spans.
+/// The counts of spans.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// The collector took them.
+    /// Accepted by the collector.
     pub sent: AtomicU64,
-    /// There was no room for them, and nobody waited.
+    /// Dropped because the queue was full.
     pub dropped: AtomicU64,
-    /// The collector did not take them.
+    /// Not accepted by the collector.
     pub failed: AtomicU64,
 }
 
-/// Traces requests. Cheap to clone; every clone has the same queue.
+/// Traces requests. Cheap to clone; clones share one queue.
 #[derive(Clone)]
 pub struct Tracer(Arc<Inner>);
 
@@ -82,7 +80,7 @@ struct Inner {
     options: Options,
     counts: Arc<Counts>,
     queue: mpsc::Sender<Span>,
-    /// Until somebody exports what comes out of it.
+    /// Until the export starts.
     queued: Mutex<Option<mpsc::Receiver<Span>>>,
 }
 
@@ -99,12 +97,12 @@ impl Tracer {
         Self(Arc::new(Inner { options, counts: Arc::default(), queue, queued: Mutex::new(Some(queued)) }))
     }
 
-    /// Where its spans go, and which.
+    /// Where its spans go, and which ones.
     pub fn options(&self) -> &Options {
         &self.0.options
     }
 
-    /// What makes spans of what happens in the process.
+    /// The layer that turns tracing spans into exported ones.
     pub fn spans(&self, clock: Arc<dyn Clock>) -> Spans {
         Spans::new(self.0.queue.clone(), Arc::clone(&self.0.counts), clock)
     }
@@ -114,7 +112,7 @@ impl Tracer {
         &self.0.counts
     }
 
-    /// Sends what there is, until `stop`, and then what is left, for two seconds at most. The second time it does nothing.
+    /// Exports spans until `stop`, then what is left, for at most two seconds. A second call does nothing.
     pub async fn export(&self, stop: impl Future<Output = ()>) -> Result<(), upstream::TlsError> {
         let queued = self.0.queued.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(queued) = queued else {
@@ -125,7 +123,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Begins a request's span, the child of the client's where there is one. From now on its headers name this one.
+    /// Starts a request's span, as a child of the client's if there is one, and names it in the request's headers.
     pub(crate) fn begin(&self, method: &Method, headers: &mut HeaderMap) -> (Context, tracing::Span) {
         let parent = Context::of(headers);
         let fresh = SystemRandom.bits().to_le_bytes();
@@ -134,7 +132,7 @@ impl Tracer {
         let context = if let Some(parent) = parent {
             Context { span, ..parent }
         } else {
-            // Whatever stands there belongs to a trace that nobody can name.
+            // An invalid context belongs to an unknown trace.
             headers.remove(TRACESTATE);
             Context { trace: SystemRandom.bits().max(1), span, is_sampled: self.takes(chance) }
         };
@@ -158,7 +156,7 @@ impl Tracer {
         (context, made)
     }
 
-    /// Whether a trace that begins here is sampled.
+    /// Whether a new trace is sampled.
     fn takes(&self, chance: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a share of all chances need not be exact")]
         let share = chance as f64 / u64::MAX as f64;
@@ -195,7 +193,7 @@ mod tests {
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", false),
         ] {
             let mut headers = parent(flag);
-            // Whatever share is taken of those that begin here.
+            // Whatever share of new traces is sampled.
             let (context, _) = tracer(if is_sampled { 0.0 } else { 1.0 }).begin(&Method::POST, &mut headers);
             assert_eq!(
                 (context.trace, context.is_sampled),
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_continued_is_begun_anew_without_its_state() {
+    fn an_invalid_trace_is_replaced_without_its_state() {
         let mut headers = parent("00-not-a-context");
         let (context, _) = tracer(1.0).begin(&Method::POST, &mut headers);
         assert!(context.is_sampled && Context::of(&headers) == Some(context));

@@ -1,7 +1,4 @@
-//! The upstream's part of a request's way.
-//!
-//! What lives here: the span around it, and the header that makes what the upstream does its child. What must never: another
-//! change to the request.
+//! The span around the upstream call, and the `traceparent` header that makes the upstream's spans its children.
 
 use super::Context;
 use super::context::TRACEPARENT;
@@ -12,7 +9,7 @@ use std::task::{self, Poll};
 use tower_service::Service;
 use tracing::Instrument as _;
 
-/// A service that requests are handed on to.
+/// Wraps the upstream service.
 #[derive(Debug, Clone)]
 pub(crate) struct Traced<S> {
     inner: S,
@@ -24,9 +21,9 @@ impl<S> Traced<S> {
     }
 }
 
-/// A request that is traced, and its place in the trace.
+/// A traced request's position in its trace.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Followed(pub(crate) Context);
+pub(crate) struct SampledTrace(pub(crate) Context);
 
 impl<S, B, R> Service<Request<B>> for Traced<S>
 where
@@ -44,7 +41,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Some(Followed(context)) = request.extensions().get::<Followed>().copied() else {
+        let Some(SampledTrace(context)) = request.extensions().get::<SampledTrace>().copied() else {
             return Box::pin(self.inner.call(request));
         };
         let span = u64::try_from(SystemRandom.bits() >> 64).unwrap_or(1).max(1);

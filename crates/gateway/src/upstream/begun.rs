@@ -1,6 +1,4 @@
-//! A request's body of which the first bytes have come.
-//!
-//! What lives here: waiting for them before a place at the upstream is taken. What must never: a byte lost or changed.
+//! Waits for the first bytes of a request's body before the request takes a slot at the upstream.
 
 use bytes::Bytes;
 use http::Request;
@@ -10,8 +8,8 @@ use semel_http::{BoxError, Form};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Waits until the body of `request` has begun to come. A client that sends its head and then nothing holds nobody's place. Not
-/// of gRPC, where a client may wait for the service to speak first.
+/// Waits until the body of `request` has begun. A client that sends only its head must not hold a slot. Not for gRPC,
+/// where a client may wait for the service to speak first.
 pub(super) async fn wait(request: &mut Request<semel_http::Body>) -> Result<(), BoxError> {
     let is_grpc = Form::of(request.headers()) == Form::Grpc;
     if request.body().is_end_stream() || is_grpc {
@@ -19,17 +17,17 @@ pub(super) async fn wait(request: &mut Request<semel_http::Body>) -> Result<(), 
     }
     let mut rest = std::mem::replace(request.body_mut(), Bytes::new().into());
     let first = rest.frame().await.transpose()?;
-    *request.body_mut() = semel_http::Body::live(Begun { first, rest });
+    *request.body_mut() = semel_http::Body::live(StartedBody { first, rest });
     Ok(())
 }
 
-/// A body whose first frame has come.
-struct Begun {
+/// A body whose first frame has arrived.
+struct StartedBody {
     first: Option<Frame<Bytes>>,
     rest: semel_http::Body,
 }
 
-impl http_body::Body for Begun {
+impl http_body::Body for StartedBody {
     type Data = Bytes;
     type Error = BoxError;
 

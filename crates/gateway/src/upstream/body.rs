@@ -1,12 +1,9 @@
-//! A response's body on its way to the client.
-//!
-//! What lives here: its end, its breaking off and its deadline, told apart. What must never: an end where the upstream sent
-//! none.
+//! A response's body on its way to the client. A complete body, a broken one and a timed-out one are distinguished.
 
 use super::error_kind::{Counting, UpstreamError};
 use super::h2::{Lease, Sending};
 use super::patience::Remaining;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use crate::listen;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
@@ -17,22 +14,23 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// A response's body. Its error is [`Failure::Broken`] where the upstream broke off before the end, and
-/// [`Failure::TimedOut`] where that did not come in time. Only waiting for the upstream counts: nothing does while nobody reads.
+/// A response's body. Its error is [`Failure::Broken`] if the upstream closed before the end, and
+/// [`Failure::TimedOut`] if the end did not come in time. Only waiting for the upstream counts; no time passes while
+/// nobody reads.
 pub struct Body {
     kind: Kind,
     remaining: Option<Remaining>,
-    /// Whether it is left to the reader to tell that it broke off.
+    /// Whether the reader reports that it broke.
     is_quiet: bool,
     counting: Option<Counting>,
-    /// The place of its request among those of the listener: it runs until its response has come.
-    _place: Option<listen::Place>,
+    /// The slot of its request in the listener: the request runs until its response is complete.
+    _slot: Option<listen::Slot>,
 }
 
 enum Kind {
     /// There is none, or it has ended, or it broke.
     Over,
-    H1(Incoming, Lent),
+    H1(Incoming, PooledConnection),
     H2(Box<Stream>),
 }
 
@@ -47,10 +45,10 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _place: None }
+        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _slot: None }
     }
 
-    pub(super) fn h1(incoming: Incoming, lent: Lent, remaining: Option<Remaining>) -> Self {
+    pub(super) fn h1(incoming: Incoming, lent: PooledConnection, remaining: Option<Remaining>) -> Self {
         let mut body = Self { kind: Kind::H1(incoming, lent), remaining, ..Self::empty() };
         body.settle();
         body
@@ -69,22 +67,22 @@ impl Body {
         body
     }
 
-    /// Leaves it to the reader to tell that it broke off.
+    /// Leaves it to the reader to report that it broke.
     pub(super) fn quietly(self) -> Self {
         Self { is_quiet: true, ..self }
     }
 
-    /// Reports it to `counting` where it does not come to its end.
+    /// Reports to `counting` if it does not reach its end.
     pub(super) fn counted(self, counting: Option<Counting>) -> Self {
         Self { counting, ..self }
     }
 
-    /// Its request counts as running for as long as this is there.
-    pub(super) fn within(self, place: Option<listen::Place>) -> Self {
-        Self { _place: place, ..self }
+    /// Keeps its request counted as running.
+    pub(super) fn within(self, slot: Option<listen::Slot>) -> Self {
+        Self { _slot: slot, ..self }
     }
 
-    /// Gives the connection back once nothing more can come.
+    /// Returns the connection when nothing more can come.
     fn settle(&mut self) {
         let is_over = match &self.kind {
             Kind::Over => false,
@@ -110,7 +108,7 @@ impl Body {
         if let Kind::H2(stream) = &self.kind {
             stream.lease.suspect();
         }
-        self.fail(Failure::TimedOut, &"the response timeout was over")
+        self.fail(Failure::TimedOut, &"the response timeout ended")
     }
 
     fn fail(
@@ -119,7 +117,7 @@ impl Body {
         cause: &dyn fmt::Display,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         if !self.is_quiet {
-            tracing::warn!(%cause, "the upstream's response ended too early");
+            tracing::warn!(%cause, "the upstream's response was cut off");
         }
         self.counting.iter().for_each(|Counting(count)| count(UpstreamError::of_body(failure)));
         self.kind = Kind::Over;
@@ -183,12 +181,12 @@ impl Stream {
         if !self.is_data_over {
             match ready!(self.incoming.poll_data(context)) {
                 Some(Ok(data)) => {
-                    // Room for as much again; that fails only where the stream is over already.
+                    // As much window again; this fails only if the stream is over.
                     let _ = self.incoming.flow_control().release_capacity(data.len());
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // The upstream wants no more of the request; where the response is whole by its length, that is all.
+                // The upstream wants no more of the request; if the response is complete by its length, that is fine.
                 Some(Err(error)) if self.left == Some(0) && error.reason() == Some(Reason::NO_ERROR) => {
                     return Poll::Ready(None);
                 }
@@ -204,7 +202,7 @@ impl Stream {
     }
 }
 
-/// How it is being read, never what is in it.
+/// How it is read, never its content.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {

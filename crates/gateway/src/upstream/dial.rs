@@ -1,10 +1,8 @@
-//! Opening a connection.
-//!
-//! What lives here: name, address, TLS. What must never: a byte of a request.
+//! Opens a connection: name resolution, TCP, TLS.
 
 use super::socket::{Io, Socket};
 use super::target::{Target, Transport};
-use super::tls::{self, Offers};
+use super::tls::{self, AlpnConfigs};
 use crate::wire::poll_read_piece;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -20,54 +18,54 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// After how long the next address is tried beside one that does not answer.
+/// After how long the next address is tried in parallel.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// A connection that nothing was sent on.
-pub(super) struct Dialled {
+/// A new connection.
+pub(super) struct NewConnection {
     pub(super) stream: Stream,
     pub(super) socket: Arc<Socket>,
     pub(super) is_h2: bool,
 }
 
-/// Opens a connection to `target`. Without `offers` in plain text.
+/// Opens a connection to `target`; without `offers`, in plain text.
 pub(super) async fn dial(
     target: &Target,
-    offers: Option<&Offers>,
+    offers: Option<&AlpnConfigs>,
     must_be_http1: bool,
-) -> Result<Dialled, Undialled> {
+) -> Result<NewConnection, DialError> {
     let tcp = connect(target).await?;
     let (socket, io) = Socket::new(tcp);
     let Some(offers) = offers else {
         let is_h2 = target.transport() == Transport::H2c;
-        return Ok(Dialled { stream: Stream::Plain(io), socket, is_h2 });
+        return Ok(NewConnection { stream: Stream::Plain(io), socket, is_h2 });
     };
     let name = ServerName::try_from(target.host().to_owned());
-    let name = name.map_err(|error| Undialled::Tls(io::Error::other(error)))?;
+    let name = name.map_err(|error| DialError::Tls(io::Error::other(error)))?;
     let config = Arc::clone(if must_be_http1 { &offers.http1 } else { &offers.either });
-    let stream = TlsConnector::from(config).connect(name, io).await.map_err(Undialled::Tls)?;
+    let stream = TlsConnector::from(config).connect(name, io).await.map_err(DialError::Tls)?;
     let is_h2 = tls::is_h2(stream.get_ref().1.alpn_protocol());
-    Ok(Dialled { stream: Stream::Tls(Box::new(stream)), socket, is_h2 })
+    Ok(NewConnection { stream: Stream::Tls(Box::new(stream)), socket, is_h2 })
 }
 
-/// The first address that answers. One that keeps silent does not stop the others from being tried.
-async fn connect(target: &Target) -> Result<TcpStream, Undialled> {
+/// The first address that answers. A silent one does not delay the others.
+async fn connect(target: &Target) -> Result<TcpStream, DialError> {
     let addresses = tokio::net::lookup_host((target.host(), target.port())).await;
-    let mut addresses = addresses.map_err(Undialled::Name)?.peekable();
+    let mut addresses = addresses.map_err(DialError::Name)?.peekable();
     let mut trying = FuturesUnordered::new();
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     loop {
         if let Some(address) = addresses.next() {
             trying.push(TcpStream::connect(address));
         } else if trying.is_empty() {
-            return Err(Undialled::Connect(failed));
+            return Err(DialError::Connect(failed));
         }
         let has_more = addresses.peek().is_some();
         tokio::select! {
             Some(tried) = trying.next() => match tried {
                 Ok(stream) => {
                     // Small requests must not wait for the acknowledgement of earlier ones.
-                    stream.set_nodelay(true).map_err(Undialled::Connect)?;
+                    stream.set_nodelay(true).map_err(DialError::Connect)?;
                     return Ok(stream);
                 }
                 Err(error) => failed = error,
@@ -79,13 +77,13 @@ async fn connect(target: &Target) -> Result<TcpStream, Undialled> {
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(super) enum Undialled {
+pub(super) enum DialError {
     Name(io::Error),
     Connect(io::Error),
     Tls(io::Error),
 }
 
-impl fmt::Display for Undialled {
+impl fmt::Display for DialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(error) => write!(f, "its name has no address: {error}"),
@@ -95,9 +93,9 @@ impl fmt::Display for Undialled {
     }
 }
 
-impl std::error::Error for Undialled {}
+impl std::error::Error for DialError {}
 
-/// What HTTP is spoken over.
+/// The transport of HTTP.
 pub(super) enum Stream {
     Plain(Io),
     Tls(Box<TlsStream<Io>>),

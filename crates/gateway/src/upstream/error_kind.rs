@@ -1,18 +1,16 @@
-//! What went wrong on the way to the upstream, in a word.
-//!
-//! What lives here: the few kinds that metrics count. What must never: a decision about the request; that is made by
-//! [`Failure`](semel_http::Failure), which says what is known of the effect.
+//! The kinds of upstream errors that metrics count. [`Failure`](semel_http::Failure) says what is known about the
+//! effect, and decides about the request.
 
-use super::dial::Undialled;
+use super::dial::DialError;
 use super::failed::Failed;
 use semel_http::Failure;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a request to the upstream has no response, or no whole one.
+/// Why a request to the upstream has no response, or only a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpstreamError {
-    /// Its name has no address.
+    /// The name could not be resolved.
     Dns,
     /// No TCP connection: refused, or no route.
     Connect,
@@ -20,13 +18,13 @@ pub enum UpstreamError {
     ConnectTimeout,
     /// The TLS handshake failed.
     Tls,
-    /// Nothing was sent for another reason: no free connection, or one that closed before it took the request.
+    /// Nothing was sent for another reason: no free connection, or one that closed before it accepted the request.
     NotSent,
     /// The connection closed after a byte was sent and before the response was complete.
     Reset,
     /// The response is not valid HTTP.
     Malformed,
-    /// No response, or no whole one, within `response_timeout`.
+    /// No complete response within `response_timeout`.
     Timeout,
 }
 
@@ -63,21 +61,21 @@ impl UpstreamError {
             Failure::ConnectTimeout => Self::ConnectTimeout,
             Failure::TimedOut => Self::Timeout,
             Failure::Unreachable => match failed.cause.downcast_ref() {
-                Some(Undialled::Name(_)) => Self::Dns,
-                Some(Undialled::Connect(_)) => Self::Connect,
-                Some(Undialled::Tls(_)) => Self::Tls,
+                Some(DialError::Name(_)) => Self::Dns,
+                Some(DialError::Connect(_)) => Self::Connect,
+                Some(DialError::Tls(_)) => Self::Tls,
                 None => Self::NotSent,
             },
             Failure::Broken => {
                 let http1 = failed.cause.downcast_ref::<hyper::Error>().map(|error| !error.is_parse());
                 let http2 = failed.cause.downcast_ref::<::h2::Error>().map(|error| !error.is_library());
-                // Any other cause is a rule of HTTP that the response breaks.
+                // Any other cause means that the response breaks a rule of HTTP.
                 if http1.or(http2).unwrap_or(false) { Self::Reset } else { Self::Malformed }
             }
         }
     }
 
-    /// The kind of a response that did not come to its end.
+    /// The kind of a response that was cut off.
     pub(super) const fn of_body(failure: Failure) -> Self {
         match failure {
             Failure::TimedOut => Self::Timeout,
@@ -86,7 +84,7 @@ impl UpstreamError {
     }
 }
 
-/// Whoever counts errors.
+/// Counts errors.
 #[derive(Clone)]
 pub(super) struct Counting(pub(super) Arc<dyn Fn(UpstreamError) + Send + Sync>);
 
@@ -102,13 +100,13 @@ mod tests {
     use std::io;
 
     #[test]
-    fn the_kind_is_told_by_the_cause_and_not_by_the_failure_alone() {
+    fn the_kind_follows_from_the_cause() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let kind =
             |failure, cause: semel_http::BoxError| UpstreamError::of(&Failed { failure, cause }).name();
-        assert_eq!(kind(Failure::Unreachable, Undialled::Name(refused()).into()), "dns");
-        assert_eq!(kind(Failure::Unreachable, Undialled::Connect(refused()).into()), "connect");
-        assert_eq!(kind(Failure::Unreachable, Undialled::Tls(refused()).into()), "tls");
+        assert_eq!(kind(Failure::Unreachable, DialError::Name(refused()).into()), "dns");
+        assert_eq!(kind(Failure::Unreachable, DialError::Connect(refused()).into()), "connect");
+        assert_eq!(kind(Failure::Unreachable, DialError::Tls(refused()).into()), "tls");
         assert_eq!(kind(Failure::Unreachable, "every connection was closed at once".into()), "not_sent");
         assert_eq!(kind(Failure::ConnectTimeout, "no connection in time".into()), "connect_timeout");
         assert_eq!(kind(Failure::Broken, "it switched protocols".into()), "malformed");

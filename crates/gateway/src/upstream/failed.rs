@@ -1,12 +1,10 @@
-//! Why there is no response.
-//!
-//! What lives here: the failure, and its cause for the log. What must never: a failure without a cause.
+//! Why there is no response: the failure, and its cause for the log.
 
 use semel_http::{BoxError, Failure};
 
-/// What became of a request that has no response.
-pub(super) enum Unanswered {
-    /// The connection never took it up: nothing was sent, and here it is.
+/// Why a request has no response.
+pub(super) enum NoResponse {
+    /// The connection did not accept it: nothing was sent, and the request is returned.
     HandedBack(Box<http::Request<semel_http::Body>>),
     Failed(Failed),
 }
@@ -23,20 +21,20 @@ impl Failed {
         Self { failure, cause: cause.into() }
     }
 
-    /// The cause and what caused it, in one line.
-    pub(super) fn told(&self) -> String {
-        let mut told = self.cause.to_string();
+    /// The cause and its causes, in one line.
+    pub(super) fn message(&self) -> String {
+        let mut message = self.cause.to_string();
         let mut next = self.cause.source();
         while let Some(source) = next {
-            told.push_str(": ");
-            told.push_str(&source.to_string());
+            message.push_str(": ");
+            message.push_str(&source.to_string());
             next = source.source();
         }
-        told
+        message
     }
 }
 
-impl From<Failed> for Unanswered {
+impl From<Failed> for NoResponse {
     fn from(failed: Failed) -> Self {
         Self::Failed(failed)
     }

@@ -1,13 +1,10 @@
-//! One request over HTTP/1.
-//!
-//! What lives here: handing a request to a connection, and judging what became of it by whether a byte left. What must
-//! never: a second sending of what was handed over once.
+//! One request over HTTP/1. If it fails, what matters is whether a byte was sent. A request is never sent twice.
 
 use super::body::Body;
-use super::dial::Dialled;
-use super::failed::{Failed, Unanswered};
+use super::dial::NewConnection;
+use super::failed::{Failed, NoResponse};
 use super::patience::Patience;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::socket::Socket;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -21,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// A connection, driven by a task of its own. Dropped, it closes once it is idle.
+/// A connection, driven by its own task. If dropped, it closes when it is idle.
 #[derive(Debug)]
 pub(super) struct Connection {
     sender: http1::SendRequest<semel_http::Body>,
@@ -30,11 +27,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Speaks HTTP/1 over a connection that nothing was sent on.
-    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, hyper::Error> {
+    /// Starts HTTP/1 on a new connection.
+    pub(super) async fn over(dialled: NewConnection, head_bytes_max: u32) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         let head_bytes_max = head_bytes_max as usize;
-        // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
+        // The second value limits an incomplete head; hyper's minimum is 8 KiB.
         builder.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(READ_BUFFER_MIN));
         builder.max_headers(HEAD_LINES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(dialled.stream)).await?;
@@ -47,7 +44,7 @@ impl Connection {
         Ok(Self { sender, socket: dialled.socket, driver })
     }
 
-    /// Whether it can carry a request now, as far as this side can know.
+    /// Whether it can carry a request now, as far as is known here.
     pub(super) fn is_live(&self) -> bool {
         self.sender.is_ready() && self.socket.is_quiet()
     }
@@ -62,12 +59,12 @@ impl Connection {
         self.sender.is_ready()
     }
 
-    /// Ends with the last exchange; an error where the connection ended instead.
+    /// Resolves with the last exchange; an error if the connection ended instead.
     pub(super) async fn ready(&mut self) -> Result<(), hyper::Error> {
         self.sender.ready().await
     }
 
-    /// Closes it at once, whatever it is doing.
+    /// Closes it at once.
     pub(super) fn abort(self) {
         self.socket.seal();
         self.driver.abort();
@@ -75,17 +72,17 @@ impl Connection {
 }
 
 const READ_BUFFER_MIN: usize = 64 * 1024;
-/// More than any head is seen to have; hyper's own 100 would leave a success in doubt for its number of lines. It makes room
-/// for that many lines with each response, which is felt from a thousand on.
+/// More than any real head has; hyper's default of 100 would leave a success in doubt because of its header lines.
+/// hyper reserves space for that many lines with each response, which costs noticeably from a thousand on.
 const HEAD_LINES_MAX: usize = 256;
 
-/// Sends `request` over `lent`. The request comes back where the connection never took it up.
+/// Sends `request` over `lent`. Returns the request if the connection did not accept it.
 pub(super) async fn exchange(
-    mut lent: Lent,
+    mut lent: PooledConnection,
     mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
     response_timeout: Duration,
-) -> Result<Response<Body>, Unanswered> {
+) -> Result<Response<Body>, NoResponse> {
     let is_protected = attempt.is_some();
     let is_upgrade = request.headers().contains_key(UPGRADE);
     *request.version_mut() = Version::HTTP_11;
@@ -101,42 +98,42 @@ pub(super) async fn exchange(
     let response = match sent {
         Ok(response) => response,
         Err(mut error) => {
-            // Whatever the connection still holds of it stays here from now on.
+            // Whatever the connection still holds of it is never sent.
             let is_unsent = socket.seal() == 0;
             let message = error.take_message();
             let error = error.into_error();
             return Err(match message {
-                Some(request) if is_unsent => Unanswered::HandedBack(Box::new(request)),
+                Some(request) if is_unsent => NoResponse::HandedBack(Box::new(request)),
                 _ if is_unsent => Failed::new(Failure::Unreachable, error).into(),
                 _ => Failed::new(Failure::Broken, error).into(),
             });
         }
     };
     if socket.accepted() == 0 {
-        // It answers something else: an earlier request a second time, or nothing. In between the first byte may leave.
+        // This response answers something else: an earlier request, or nothing. The first byte may leave in between.
         let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::Broken };
-        return Err(Failed::new(failure, "a response came before the request had left").into());
+        return Err(Failed::new(failure, "a response came before the request was sent").into());
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !is_upgrade {
-            let cause = "it switched protocols, which nobody asked for";
+            let cause = "it switched protocols without being asked";
             return Err(Failed::new(Failure::Broken, cause).into());
         }
-        // The connection is the tunnel's now; its driver hands it over and ends.
+        // The tunnel owns the connection now; its driver hands it over and ends.
         lent.let_go();
         return Ok(response.map(|_| Body::empty()));
     }
     if !response.body().is_end_stream() && !has_plain_coding(response.headers()) {
-        let cause = "its response has a transfer coding other than chunked, which nobody asked for";
+        let cause = "its response has a transfer coding other than chunked";
         return Err(Failed::new(Failure::Broken, cause).into());
     }
-    lent.told(&response);
+    lent.note_keep_alive(&response);
     let is_timed = is_protected && !is_endless(response.headers());
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
 }
 
-/// Whether a response's body is what hyper reads. It undoes `chunked` and nothing else, so that the body of `gzip, chunked`
-/// would be passed on, and stored, compressed and with nothing that says so.
+/// Whether hyper can read a response's body. It decodes only `chunked`, so the body of `gzip, chunked` would be
+/// forwarded and stored compressed, without a header that says so.
 fn has_plain_coding(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter().map(|line| line.as_bytes().trim_ascii());
     let is_plain =
@@ -144,8 +141,8 @@ fn has_plain_coding(headers: &HeaderMap) -> bool {
     lines.next().is_none_or(is_plain) && lines.next().is_none()
 }
 
-/// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks
-/// where its length is not known; of GET and HEAD hyper would send no body otherwise.
+/// The request for HTTP/1.1: with a `Host`, with a length if a body is expected and empty, and in chunks if its length
+/// is not known; otherwise hyper would send no body with GET and HEAD.
 pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
     if !request.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority)

@@ -1,13 +1,10 @@
-//! One request over HTTP/2.
-//!
-//! What lives here: a connection that carries many, and what the end of a stream proves. What must never: a stream's end
-//! that is taken for proof that nothing was processed, except those that the protocol says are.
+//! One request over HTTP/2. The end of a stream proves that nothing was processed only where the protocol says so.
 //!
 //! Over the `h2` crate, not through hyper: hyper reports a GOAWAY that a request ran into and one that left it to be
 //! processed by the same error.
 
 use super::body::Body;
-use super::dial::Dialled;
+use super::dial::NewConnection;
 use super::failed::Failed;
 use super::patience::Patience;
 use super::socket::Socket;
@@ -33,7 +30,7 @@ use tokio::task::AbortHandle;
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// A connection, driven by a task of its own. Dropped, it closes with its last stream.
+/// A connection, driven by its own task. If dropped, it closes with its last stream.
 #[derive(Debug)]
 pub(super) struct Connection {
     sender: SendRequest<Bytes>,
@@ -41,13 +38,13 @@ pub(super) struct Connection {
     under_way: AtomicUsize,
     /// When the last stream ended, in milliseconds of uptime.
     used: AtomicU64,
-    /// Whether a stream was not answered in time. The network may have gone silent, of which nobody tells.
+    /// Whether a stream was not answered in time. The network may be broken without any notice.
     is_suspect: AtomicBool,
 }
 
 impl Connection {
-    /// Speaks HTTP/2 over a connection that nothing was sent on.
-    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, Error> {
+    /// Starts HTTP/2 on a new connection.
+    pub(super) async fn over(dialled: NewConnection, head_bytes_max: u32) -> Result<Self, Error> {
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -65,32 +62,32 @@ impl Connection {
         Ok(Self { sender, socket: dialled.socket, under_way, used, is_suspect })
     }
 
-    /// Whether new streams can be opened on it: it neither ended nor was told to go away, and none was left unanswered. Those
-    /// that are under way on it may still be answered.
+    /// Whether new streams can be opened: it has not ended, got no GOAWAY, and left no stream unanswered. Running
+    /// streams may still be answered.
     pub(super) fn is_live(&self) -> bool {
         !self.is_suspect.load(Ordering::Relaxed) && self.sender().is_some() && !self.socket.is_ended()
     }
 
-    /// Whether nothing was under way for as long as `limit`.
+    /// Whether it was idle for `limit`.
     pub(super) fn is_idle(&self, now: Duration, limit: Duration) -> bool {
         let idle = millis(now).saturating_sub(self.used.load(Ordering::Relaxed));
         self.under_way.load(Ordering::Relaxed) == 0 && u128::from(idle) >= limit.as_millis()
     }
 
-    /// A place for one more stream, unless it was idle for as long as `limit`. As many as the upstream allows, so that no
-    /// stream is queued behind others: what is queued could leave after its attempt has lost its lease.
+    /// A slot for one more stream, unless it was idle for `limit`. Only as many as the upstream allows, so that no
+    /// stream is queued: a queued one could be sent after its attempt has lost its lease.
     pub(super) fn lease(self: &Arc<Self>, now: Duration, limit: Duration) -> Option<Lease> {
         let is_full = self.under_way.load(Ordering::Relaxed) >= self.sender.current_max_send_streams();
         (!is_full && !self.is_idle(now, limit)).then(|| Lease::first(self))
     }
 
-    /// The sender, where it still takes requests.
+    /// The sender, if it still accepts requests.
     fn sender(&self) -> Option<SendRequest<Bytes>> {
         self.sender.clone().ready().now_or_never()?.ok()
     }
 }
 
-/// A place on a connection, for one stream.
+/// A slot for one stream.
 #[derive(Debug)]
 pub(super) struct Lease(Arc<Connection>);
 
@@ -100,12 +97,12 @@ impl Lease {
         Self(Arc::clone(connection))
     }
 
-    /// The stream was not answered in time: no other one is opened on its connection.
+    /// The stream was not answered in time: no other one is opened on this connection.
     pub(super) fn suspect(&self) {
         self.0.is_suspect.store(true, Ordering::Relaxed);
     }
 
-    /// A place on a connection that nobody else gets.
+    /// A slot on a connection that nobody else uses.
     pub(super) fn alone(connection: Connection) -> Self {
         Self::first(&Arc::new(connection))
     }
@@ -118,7 +115,7 @@ impl Drop for Lease {
     }
 }
 
-/// Sends `request` on a stream of its own.
+/// Sends `request` on its own stream.
 pub(super) async fn exchange(
     lease: Lease,
     mut request: Request<semel_http::Body>,
@@ -127,7 +124,7 @@ pub(super) async fn exchange(
     target: &Target,
 ) -> Result<Response<Body>, Failed> {
     let unsent = |cause: &'static str| Failed::new(Failure::Unreachable, cause);
-    let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection went away"))?;
+    let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection was closed"))?;
     let mut patience = Patience::start(response_timeout, &mut request, attempt.is_some());
     let (head, body) = prepare(request, target)?;
     let is_end = body.is_end_stream();
@@ -142,8 +139,8 @@ pub(super) async fn exchange(
     let sending = Sending::of(body, sending, is_end, &broken);
     let Some(response) = patience.wait(response).await else {
         lease.suspect();
-        // Where the socket took nothing since, nothing of it left, and nothing shall: the library keeps it otherwise, and
-        // sends it once the socket takes something again. Whatever else the connection carries stands still as well.
+        // If the socket accepted nothing since, nothing of the request was sent, and it must stay so: otherwise the
+        // library keeps it and sends it later. Other streams of the connection are stuck as well.
         let is_unsent = socket.accepted() == before && socket.seal() == before;
         let failure = if is_unsent { Failure::Unreachable } else { Failure::TimedOut };
         return Err(Failed::new(failure, "no response in time"));
@@ -151,7 +148,7 @@ pub(super) async fn exchange(
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;
         let failure = if is_unprocessed { Failure::Unreachable } else { Failure::Broken };
-        // Where the request's body is why the stream was reset, that is the cause.
+        // If the request's body caused the reset, that is the cause.
         match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(cause) => Failed::new(failure, cause),
             None => Failed::new(failure, error),
@@ -163,14 +160,14 @@ pub(super) async fn exchange(
         .map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| patience.remaining()))))
 }
 
-/// Whether the upstream says that it did not, and will not, process the request: the stream was refused, or lies beyond
-/// the last one of a GOAWAY. (The library ends a stream by a GOAWAY of the other side's in that case only.)
+/// Whether the upstream says that it did not and will not process the request: the stream was refused, or is beyond
+/// the last one of a GOAWAY. (The library ends a stream by the peer's GOAWAY only in that case.)
 fn proves_unprocessed(error: &Error) -> bool {
     error.is_remote()
         && (error.is_go_away() || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-/// The request as HTTP/2 has it: with scheme and authority, and without what is about a connection.
+/// The request for HTTP/2: with scheme and authority, and without hop-by-hop headers.
 fn prepare(
     request: Request<semel_http::Body>,
     target: &Target,
@@ -202,7 +199,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// Why the rest of a request's body could not be read.
 type Broken = Arc<Mutex<Option<BoxError>>>;
 
-/// A request's body on its way. Dropped, it stops.
+/// A request's body that is being sent. If dropped, it stops.
 #[derive(Debug)]
 pub(super) struct Sending(Option<AbortHandle>);
 
@@ -212,7 +209,7 @@ impl Sending {
             return Self(None);
         }
         let mut pumping = Box::pin(pump(body, stream, Arc::clone(broken)));
-        // What the upstream has room for is sent on the spot.
+        // What fits into the upstream's window is sent at once.
         if (&mut pumping).now_or_never().is_some() {
             return Self(None);
         }
@@ -228,7 +225,7 @@ impl Drop for Sending {
     }
 }
 
-/// Sends a body as far as the other side has room for it. Where the stream ends early, its response says why.
+/// Sends a body as far as the window allows. If the stream ends early, its response says why.
 async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>, broken: Broken) {
     while let Some(frame) = body.frame().await {
         let frame = match frame {

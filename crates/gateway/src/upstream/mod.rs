@@ -1,10 +1,10 @@
-//! The service that the gateway stands in front of, as a service.
+//! The upstream as a tower service: a pool of connections, and one request on one of them.
 //!
-//! What lives here: a pool of connections, and the way of one request over one of them. What must never: a request that is
-//! sent again after a byte of it has left, or a failure that is called harmless without proof.
+//! A request is never sent again after a byte of it was sent, and a failure counts as harmless only with proof.
 
 mod begun;
 mod body;
+mod connector;
 mod dial;
 mod error_kind;
 mod failed;
@@ -12,9 +12,8 @@ mod h1;
 mod h2;
 mod options;
 mod patience;
-mod places;
 mod pool;
-mod reach;
+mod slots;
 mod socket;
 mod target;
 mod tls;
@@ -27,11 +26,11 @@ pub use target::{Target, TargetError, Transport};
 pub use tls::{Tls, TlsError};
 
 use crate::listen;
+use connector::{Carrier, Connector, Requester};
 use error_kind::Counting;
-use failed::{Failed, Unanswered};
+use failed::{Failed, NoResponse};
 use http::header::UPGRADE;
 use http::{Request, Response};
-use reach::{Reach, Way, Who};
 use semel::Attempt;
 use semel_http::{Failure, Malformed, TooSlow};
 use std::fmt;
@@ -39,51 +38,50 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How often a request is handed to a connection that was idle before it gets one of its own.
+/// How often a request tries idle connections before it gets a new one.
 const REUSES_MAX: u32 = 3;
 
 /// The upstream. Cheap to clone; clones share their connections.
 ///
-/// It takes requests in origin form, puts nothing before their path (that is [`forward`](crate::forward)'s), and answers
-/// with what the upstream answered. A request that carries an [`Attempt`] among its extensions is *protected*: the attempt
-/// is asked right before the first byte leaves, only connections that were idle for a moment are used again, and the
-/// response timeout covers the body too.
+/// It takes requests in origin form, does not change their path ([`forward`](crate::forward) does), and returns what
+/// the upstream answered. A request with an [`Attempt`] among its extensions is *protected*: the attempt is checked
+/// right before the first byte is sent, only recently used connections are reused, and the response timeout covers the
+/// body too.
 ///
-/// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] are proof that the upstream
-/// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] are not. Nothing is sent again by itself after a byte
-/// has left.
+/// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] prove that the upstream
+/// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] do not. Nothing is sent again after a byte was
+/// sent.
 #[derive(Clone)]
 pub struct Upstream {
-    reach: Arc<Reach>,
+    connector: Arc<Connector>,
     counting: Option<Counting>,
 }
 
 impl Upstream {
-    /// Nothing is opened yet. Fails where `https://` is meant and no certificate authority could be believed.
+    /// Opens no connection yet. Fails for `https://` without any certificate authority.
     pub fn new(target: Target, options: Options) -> Result<Self, TlsError> {
-        Ok(Self { reach: Arc::new(Reach::new(target, options)?), counting: None })
+        Ok(Self { connector: Arc::new(Connector::new(target, options)?), counting: None })
     }
 
-    /// The same upstream, whose errors are reported to `count`. What a client did wrong is not among them.
+    /// The same upstream, with its errors reported to `count`. Errors caused by clients are not reported.
     #[must_use]
     pub fn counting(self, count: impl Fn(UpstreamError) + Send + Sync + 'static) -> Self {
         Self { counting: Some(Counting(Arc::new(count))), ..self }
     }
 
-    /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response, or no whole
-    /// one.
+    /// Sends a request without an effect, and leaves it to the caller to report a missing or broken response.
     pub(crate) async fn send_quietly(
         &self,
         request: Request<semel_http::Body>,
     ) -> Result<Response<Body>, String> {
-        let sent = send(&self.reach, request, None).await;
+        let sent = send(&self.connector, request, None).await;
         let sent = sent.map(|response| response.map(Body::quietly));
-        sent.map_err(|failed| format!("{}: {}", failed.failure, failed.told()))
+        sent.map_err(|failed| format!("{}: {}", failed.failure, failed.message()))
     }
 
     /// Where it is.
     pub fn target(&self) -> &Target {
-        &self.reach.target
+        &self.connector.target
     }
 }
 
@@ -97,13 +95,13 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
     }
 
     fn call(&mut self, request: Request<semel_http::Body>) -> Self::Future {
-        let (reach, counting) = (Arc::clone(&self.reach), self.counting.clone());
+        let (connector, counting) = (Arc::clone(&self.connector), self.counting.clone());
         Box::pin(async move {
             let attempt = request.extensions().get::<Attempt>().cloned();
             let operation_id = attempt.as_ref().map(Attempt::operation_id);
-            let sent = send(&reach, request, attempt).await.map_err(|failed| {
-                let (upstream, cause) = (&reach.target, failed.told());
-                // What its client did wrong is not the upstream's fault.
+            let sent = send(&connector, request, attempt).await.map_err(|failed| {
+                let (upstream, cause) = (&connector.target, failed.message());
+                // A client's error is not the upstream's.
                 if TooSlow::is_cause_of(&*failed.cause) || Malformed::in_cause_of(&*failed.cause).is_some() {
                     tracing::debug!(%cause, "the client did not send the rest of its request");
                 } else {
@@ -121,55 +119,55 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
     }
 }
 
-/// One request's way: over an idle connection, or, where that hands it back untouched, over the next.
+/// Sends one request: on an idle connection or, if that returns it unsent, on the next.
 async fn send(
-    reach: &Reach,
+    connector: &Connector,
     mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
 ) -> Result<Response<Body>, Failed> {
-    let place = request.extensions_mut().remove::<listen::Place>();
+    let slot = request.extensions_mut().remove::<listen::Slot>();
     request.extensions_mut().clear();
-    let who = Who { is_protected: attempt.is_some(), client: place.as_ref().map(listen::Place::client) };
-    // One that is here is not waited for: that would take another turn of its connection.
-    let is_whole = place.as_ref().is_some_and(listen::Place::is_whole);
+    let who = Requester { is_protected: attempt.is_some(), client: slot.as_ref().map(listen::Slot::client) };
+    // A body that is already here is not waited for, which would need another poll.
+    let is_whole = slot.as_ref().is_some_and(listen::Slot::is_whole);
     if attempt.is_none() && !is_whole {
         begun::wait(&mut request).await.map_err(|error| Failed::new(Failure::Unreachable, error))?;
     }
-    // From here on it may run, and is not given up for another.
-    if place.as_ref().is_some_and(|place| !place.stay()) {
+    // From here on it runs, and is not ended to make room for another.
+    if slot.as_ref().is_some_and(|slot| !slot.stay()) {
         return Err(Failed::new(Failure::Unreachable, TooSlow));
     }
-    let response = send_as(reach, request, attempt, who).await?;
-    Ok(response.map(|body| body.within(place)))
+    let response = send_as(connector, request, attempt, who).await?;
+    Ok(response.map(|body| body.within(slot)))
 }
 
 async fn send_as(
-    reach: &Reach,
+    connector: &Connector,
     mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
-    who: Who,
+    who: Requester,
 ) -> Result<Response<Body>, Failed> {
     let is_upgrade = request.headers().contains_key(UPGRADE);
-    h1::prepare(&mut request, reach.target.authority().as_str());
-    let timeout = reach.options.response_timeout;
+    h1::prepare(&mut request, connector.target.authority().as_str());
+    let timeout = connector.options.response_timeout;
     let mut reused = 0;
     loop {
         let must_be_new = reused >= REUSES_MAX;
-        let way = reach.way(who, is_upgrade, must_be_new).await?;
+        let way = connector.way(who, is_upgrade, must_be_new).await?;
         let lent = match way {
-            // Kept apart: it would make every request's own state three times as large.
-            Way::H2(lease) => {
-                return Box::pin(h2::exchange(lease, request, attempt, timeout, &reach.target)).await;
+            // Separate: it would make every request's state three times as large.
+            Carrier::H2(lease) => {
+                return Box::pin(h2::exchange(lease, request, attempt, timeout, &connector.target)).await;
             }
-            Way::H1(lent) => lent,
+            Carrier::H1(lent) => lent,
         };
         match h1::exchange(lent, request, attempt.clone(), timeout).await {
             Ok(response) => return Ok(response),
-            Err(Unanswered::Failed(failed)) => return Err(failed),
-            Err(Unanswered::HandedBack(_)) if must_be_new => {
+            Err(NoResponse::Failed(failed)) => return Err(failed),
+            Err(NoResponse::HandedBack(_)) if must_be_new => {
                 return Err(Failed::new(Failure::Unreachable, "every connection was closed at once"));
             }
-            Err(Unanswered::HandedBack(back)) => {
+            Err(NoResponse::HandedBack(back)) => {
                 request = *back;
                 reused += 1;
             }
@@ -179,6 +177,6 @@ async fn send_as(
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("target", &self.reach.target).finish_non_exhaustive()
+        f.debug_struct("Upstream").field("target", &self.connector.target).finish_non_exhaustive()
     }
 }

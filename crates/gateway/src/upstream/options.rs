@@ -1,34 +1,32 @@
-//! What can be set on the way to an upstream.
-//!
-//! What lives here: limits and times, with their defaults. What must never: a setting that lets a request be sent twice.
+//! Limits and timeouts for the upstream, with their defaults.
 
 use super::tls::Tls;
 use std::time::Duration;
 
-/// How the upstream is reached, and how long it is waited for.
+/// How the upstream is reached, and its timeouts.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// For a connection: name, every address of it, TLS, and a free place among `connections_max`. 5 s by default.
+    /// For a connection: name resolution, all addresses, TLS, and a free slot among `connections_max`. 5 s by default.
     pub connect_timeout: Duration,
     /// For the response, from the moment the request is handed to a connection. Of protected requests it covers head and
     /// body; of others, and of event streams, the head. 60 s by default.
     pub response_timeout: Duration,
-    /// For how long an idle connection may still carry a protected request. Short, since a close that crosses the request
-    /// leaves its outcome in doubt. 2 s by default.
+    /// How long a connection may have been idle to carry a protected request. Short, because a close that crosses the
+    /// request leaves its outcome in doubt. 2 s by default.
     pub idle_time_max_protected: Duration,
-    /// For how long an idle connection is kept for other requests. 15 s by default.
+    /// How long an idle connection is kept for other requests. 15 s by default.
     pub idle_time_max: Duration,
-    /// Every protected request on a connection of its own: then no close of an idle one can cross it. Off by default; it
+    /// A new connection for every protected request, so that no close of an idle one can cross it. Off by default; it
     /// costs a handshake each.
     pub is_fresh_when_protected: bool,
     /// How many idle connections are kept. 256 by default.
     pub idle_max: usize,
-    /// How many HTTP/1 requests may be under way at once; whatever comes on top waits for `connect_timeout`. A quarter of
-    /// them is for protected requests alone. 1024 by default.
+    /// How many HTTP/1 requests may run at once; others wait for `connect_timeout`. A quarter is reserved for
+    /// protected requests. 1024 by default.
     pub connections_max: usize,
     /// How many bytes a response's head may have. 64 KiB by default.
     pub head_bytes_max: u32,
-    /// Whom to believe over TLS. The system's authorities by default.
+    /// The certificate authorities; the system's by default.
     pub tls: Tls,
 }
 

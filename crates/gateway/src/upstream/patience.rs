@@ -1,7 +1,5 @@
-//! How long a response is waited for.
-//!
-//! What lives here: the one timer of a request. What must never: a protected request that is waited for longer because it
-//! is slow to send; time that is counted against the upstream while a client is slow to read.
+//! How long the gateway waits for a response. A slow sender does not extend the timeout of a protected request, and a
+//! client that reads slowly does not use up the upstream's time.
 
 use bytes::Bytes;
 use http::Request;
@@ -15,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Sleep;
 
-/// A request's timer. A body that is passed on as the client sends it holds it up: an upload may take its time.
+/// A request's timer. It stops while a streamed body is being uploaded.
 pub(super) struct Patience {
     timeout: Duration,
     /// By the uptime.
@@ -25,7 +23,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// From the moment that `request` is handed to a connection.
+    /// Starts when `request` is handed to a connection.
     pub(super) fn start(
         timeout: Duration,
         request: &mut Request<semel_http::Body>,
@@ -41,7 +39,7 @@ impl Patience {
         Self { timeout, started_at, deadline, moved: Some(moved) }
     }
 
-    /// What comes of `answer`, unless the time is over first.
+    /// The result of `answer`, unless the timeout ends first.
     pub(super) async fn wait<T>(&mut self, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = std::pin::pin!(answer);
         loop {
@@ -60,15 +58,15 @@ impl Patience {
         }
     }
 
-    /// What is left of it, for the response's body.
+    /// The remaining time, for the response's body.
     pub(super) fn remaining(self) -> Remaining {
         let waited = SystemClock.uptime().saturating_sub(self.started_at);
         Remaining { left: self.timeout.saturating_sub(waited), timer: self.deadline, waiting_since: None }
     }
 }
 
-/// How long the rest of a response may still be waited for. Runs only while the reader wants more and the upstream has
-/// nothing to give: a client that reads slowly uses up none of it.
+/// How long the rest of a response may take. It runs only while the reader wants more and the upstream has nothing: a
+/// client that reads slowly uses up none of it.
 pub(super) struct Remaining {
     left: Duration,
     timer: Pin<Box<Sleep>>,
@@ -77,7 +75,7 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// The upstream has nothing to give at the moment. Ready once it was waited for long enough.
+    /// The upstream has nothing at the moment. Ready when the time is over.
     pub(super) fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(SystemClock.uptime());
@@ -94,7 +92,7 @@ impl Remaining {
     }
 }
 
-/// A body that tells when something of it was taken.
+/// A body that reports when some of it was read.
 struct Watched {
     body: semel_http::Body,
     moved: Arc<AtomicBool>,

@@ -1,37 +1,35 @@
-//! Connections between requests.
-//!
-//! What lives here: which idle connection carries the next request, and for how long it may. What must never: a protected
-//! request on a connection that was idle for longer than allowed, or was not looked at right before.
+//! Idle connections, and which of them carries the next request. A protected request uses only a connection that was
+//! idle for a short time and was checked just before.
 
 use super::h1;
 use super::h2;
 use super::options::Options;
-use super::places::Place;
+use super::slots::Slot;
 use http::{HeaderMap, Response};
 use semel::{Clock, SystemClock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often connections are closed that were idle for too long.
+/// How often idle connections are closed.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// How long a connection may take to be done with an exchange whose response has come to its end.
+/// How long a connection may take to finish an exchange after the response's end.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// How much sooner than announced an upstream's idle connection counts as closed.
+/// How much earlier than announced an idle connection counts as closed.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// The connections that carry no request, and those over HTTP/2 that can carry more.
+/// Idle connections, and HTTP/2 connections that can carry more requests.
 #[derive(Debug)]
 pub(super) struct Pool {
-    kept: Mutex<Kept>,
+    kept: Mutex<Connections>,
     idle_max: usize,
     idle_time_max: Duration,
     idle_time_max_protected: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// The one that was used last is at the back.
+struct Connections {
+    /// The most recently used one is at the back.
     idle: VecDeque<Idle>,
     shared: Vec<Arc<h2::Connection>>,
     is_swept: bool,
@@ -54,7 +52,7 @@ impl Pool {
         })
     }
 
-    /// The connection that was used last, if it can be used again.
+    /// The most recently used connection, if it can be reused.
     pub(super) fn take(&self, is_protected: bool) -> Option<h1::Connection> {
         let now = SystemClock.uptime();
         loop {
@@ -73,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// A place on a connection that carries several requests at once.
+    /// A slot on a connection that carries several requests.
     pub(super) fn lease(&self, is_protected: bool) -> Option<h2::Lease> {
         let now = SystemClock.uptime();
         let limit = if is_protected { self.idle_time_max_protected } else { self.idle_time_max };
@@ -82,7 +80,7 @@ impl Pool {
         kept.shared.iter().find_map(|connection| connection.lease(now, limit))
     }
 
-    /// Takes an HTTP/2 connection in, and a place on it.
+    /// Adds an HTTP/2 connection, and returns a slot on it.
     pub(super) fn share(self: &Arc<Self>, connection: h2::Connection) -> h2::Lease {
         let connection = Arc::new(connection);
         let lease = h2::Lease::first(&connection);
@@ -106,8 +104,8 @@ impl Pool {
         self.sweep(&mut kept);
     }
 
-    /// Sees to it that somebody closes what nobody comes for.
-    fn sweep(self: &Arc<Self>, kept: &mut Kept) {
+    /// Starts the task that closes idle connections.
+    fn sweep(self: &Arc<Self>, kept: &mut Connections) {
         if std::mem::replace(&mut kept.is_swept, true) {
             return;
         }
@@ -128,24 +126,24 @@ impl Pool {
         });
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing can panic half-way through a change.
+    fn kept(&self) -> MutexGuard<'_, Connections> {
+        // No change can panic half-way.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection that carries a request. Dropped before the response's end, it is closed at once: whatever follows on it
-/// is nobody's.
-pub(super) struct Lent {
+/// A connection that carries a request. If dropped before the response's end, it is closed at once, because what
+/// follows on it belongs to nobody.
+pub(super) struct PooledConnection {
     connection: Option<h1::Connection>,
     pool: Arc<Pool>,
     announced: Option<Duration>,
-    _place: Place,
+    _slot: Slot,
 }
 
-impl Lent {
-    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, place: Place) -> Self {
-        Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _place: place }
+impl PooledConnection {
+    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, slot: Slot) -> Self {
+        Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _slot: slot }
     }
 
     pub(super) fn connection(&mut self) -> &mut h1::Connection {
@@ -153,7 +151,7 @@ impl Lent {
     }
 
     /// What the response's head says about the connection.
-    pub(super) fn told<B>(&mut self, response: &Response<B>) {
+    pub(super) fn note_keep_alive<B>(&mut self, response: &Response<B>) {
         self.announced = announced(response.headers());
     }
 
@@ -164,7 +162,7 @@ impl Lent {
         if connection.is_ready() {
             pool.put(connection, announced);
         } else if !connection.is_closed() {
-            // Its driver is still at it, or the request's body is, of which the upstream needed no more.
+            // Its driver is not done, or the request's body is not, which the upstream did not need in full.
             tokio::spawn(async move {
                 match tokio::time::timeout(SETTLE_MAX, connection.ready()).await {
                     Ok(Ok(())) => pool.put(connection, announced),
@@ -174,13 +172,13 @@ impl Lent {
         }
     }
 
-    /// The connection is somebody else's from now on.
+    /// Somebody else owns the connection from now on.
     pub(super) fn let_go(mut self) {
         self.connection = None;
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.abort();
@@ -188,7 +186,7 @@ impl Drop for Lent {
     }
 }
 
-/// For how long the upstream says it keeps an idle connection, less a margin for the way.
+/// How long the upstream says it keeps an idle connection, minus a margin.
 fn announced(headers: &HeaderMap) -> Option<Duration> {
     let lines = headers.get_all("keep-alive").iter().filter_map(|line| line.to_str().ok());
     let seconds = lines.flat_map(|line| line.split(',')).find_map(|field| {

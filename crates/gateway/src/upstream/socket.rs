@@ -1,7 +1,4 @@
-//! A socket that knows whether a byte has left.
-//!
-//! What lives here: counting what the system accepted, the last check before the first byte, and the look at an idle
-//! connection. What must never: a byte after [`seal`](Socket::seal).
+//! A socket that knows whether a byte was sent. After [`seal`](Socket::seal), no byte is sent.
 
 use crate::wire::poll_read_piece;
 use semel::Attempt;
@@ -16,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// One connection's socket, shared by whoever drives it and whoever asks about it.
+/// One connection's socket, shared by its driver and by those that ask about it.
 #[derive(Debug)]
 pub(super) struct Socket {
     writing: OwnedWriteHalf,
     sending: Mutex<Sending>,
 }
 
-/// What left, and whether more may. A lock, not atomics: "has a byte left" and "no more shall" must be one step, or a
-/// request could be called unsent and then leave.
+/// The bytes sent, and whether more may be. A lock, not atomics: "was a byte sent" and "send no more" must be one
+/// step, or a request could be reported as unsent and then be sent.
 #[derive(Debug, Default)]
 struct Sending {
     accepted: u64,
@@ -33,7 +30,7 @@ struct Sending {
 }
 
 impl Socket {
-    /// The socket, and how its connection is driven.
+    /// The socket, and the I/O object that drives its connection.
     pub(super) fn new(stream: TcpStream) -> (Arc<Self>, Io) {
         let (reading, writing) = stream.into_split();
         let socket = Arc::new(Self { writing, sending: Mutex::default() });
@@ -44,34 +41,34 @@ impl Socket {
         self.writing.as_ref()
     }
 
-    /// A request is about to be handed over, on a connection that carries nothing else. Of a protected one its attempt is
-    /// asked right before the first byte.
+    /// A request is about to be handed over, on a connection that carries nothing else. For a protected one, its
+    /// attempt is checked right before the first byte.
     pub(super) fn begin(&self, attempt: Option<Attempt>) {
         let mut sending = self.sending();
         sending.accepted = 0;
         sending.attempt = attempt;
     }
 
-    /// How many bytes the system accepted since [`begin`](Self::begin), or ever. Over TLS these are those of the records.
+    /// How many bytes the system accepted since [`begin`](Self::begin), or in total. With TLS, bytes of records.
     pub(super) fn accepted(&self) -> u64 {
         self.sending().accepted
     }
 
-    /// From now on nothing leaves. How many bytes did, as [`accepted`](Self::accepted) has it.
+    /// Sends nothing from now on. Returns how many bytes were sent, as [`accepted`](Self::accepted) counts them.
     pub(super) fn seal(&self) -> u64 {
         let mut sending = self.sending();
         sending.is_sealed = true;
         sending.accepted
     }
 
-    /// Whether nothing came in: neither an end, nor a fault, nor a byte that nobody asked for. Asks the system itself, not
-    /// the runtime, which may not have been told yet.
+    /// Whether nothing was received: no end, no error, no unrequested byte. Asks the system, because the runtime may
+    /// not know yet.
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         matches!(SockRef::from(self.stream()).peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Whether the other side has ended the connection, though there may still be something to read before that.
+    /// Whether the peer has ended the connection, although there may still be bytes to read.
     pub(super) fn is_ended(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         match SockRef::from(self.stream()).peek(&mut byte) {
@@ -83,7 +80,7 @@ impl Socket {
     fn write(&self, write: impl FnOnce(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let mut sending = self.sending();
         if sending.is_sealed {
-            return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was given up"));
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was abandoned"));
         }
         if let Some(attempt) = &sending.attempt
             && let Err(error) = attempt.check()
@@ -100,12 +97,12 @@ impl Socket {
     }
 
     fn sending(&self) -> MutexGuard<'_, Sending> {
-        // Nothing can panic half-way through a change.
+        // No change can panic half-way.
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The socket as whoever drives the connection has it.
+/// The socket for the connection's driver.
 #[derive(Debug)]
 pub(super) struct Io {
     socket: Arc<Socket>,
@@ -134,8 +131,8 @@ impl AsyncRead for Io {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // It knows from a read that filled less than there was room for that there is nothing more: the next one waits
-        // without asking the system.
+        // After a read that did not fill its buffer, the runtime knows that there is no more, and the next read waits
+        // without a system call.
         poll_read_piece(&mut self.get_mut().reading, context, into)
     }
 }

@@ -1,7 +1,5 @@
-//! Where the upstream is.
-//!
-//! What lives here: the URL that an operator writes, and a request's path below it. What must never: a path or query that
-//! is rewritten on its way, or a path that leads out of the base.
+//! The upstream's URL, and request paths below it. Paths and queries are not rewritten, and a path cannot leave the
+//! base path.
 
 use http::Uri;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
@@ -11,12 +9,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// How many bytes a target may have, path and query: what is left of the longest that there can be (65,534) below the
-/// longest base path.
+/// The maximum length of a target (path and query): the longest possible one (65,534) minus the longest base path.
 pub(crate) const ASKED_BYTES_MAX: usize = 65_534 - BASE_BYTES_MAX;
 const BASE_BYTES_MAX: usize = 1024;
 
-/// How the upstream is spoken to.
+/// The protocol of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// `http://`: HTTP/1.1 in plain text.
@@ -27,7 +24,7 @@ pub enum Transport {
     H2c,
 }
 
-/// The service that the gateway stands in front of: `http://host:port/base`, `https://…` or `h2c://…`.
+/// The service behind the gateway: `http://host:port/base`, `https://…` or `h2c://…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     transport: Transport,
@@ -38,47 +35,47 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a URL. It may have a base path, which is put before every request's; credentials, queries and fragments are
-    /// refused, since nothing could be done with them.
+    /// Reads a URL. It may have a base path, which is put before the path of every request. Credentials, queries and
+    /// fragments are refused.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let fail = |why| TargetError { url: url.to_owned(), why };
         let (transport, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Transport::Http, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Transport::Https, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("h2c") => (Transport::H2c, rest),
-            _ => return Err(fail("it begins with neither http:// nor https:// nor h2c://")),
+            _ => return Err(fail("it does not begin with http://, https:// or h2c://")),
         };
         if rest.contains(['?', '#']) {
-            return Err(fail("it has a query or a fragment, which no request could be put below"));
+            return Err(fail("it has a query or a fragment"));
         }
         let (authority, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(fail("it has credentials, which the gateway sends to nobody"));
+            return Err(fail("it contains credentials, which the gateway does not send"));
         }
-        let authority: Authority = authority.parse().map_err(|_| fail("its host is not one"))?;
+        let authority: Authority = authority.parse().map_err(|_| fail("its host is not valid"))?;
         let host = authority.host();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if host.is_empty() {
-            return Err(fail("it names no host"));
+            return Err(fail("it has no host"));
         }
         let host = host.to_owned();
         let named_port = &authority.as_str()[authority.host().len()..];
         let port = match authority.port_u16() {
-            Some(0) => return Err(fail("port 0 is nobody's")),
+            Some(0) => return Err(fail("port 0 cannot be used")),
             Some(port) => port,
-            None if named_port.len() > 1 => return Err(fail("its port is not one")),
+            None if named_port.len() > 1 => return Err(fail("its port is not valid")),
             None if transport == Transport::Https => 443,
             None => 80,
         };
         let base = base.trim_end_matches('/');
         if !base.is_empty() && base.parse::<PathAndQuery>().is_err() {
-            return Err(fail("its base path is not one"));
+            return Err(fail("its base path is not valid"));
         }
         if base.len() > BASE_BYTES_MAX {
             return Err(fail("its base path is longer than 1,024 bytes"));
         }
         if transport == Transport::Https && ServerName::try_from(host.as_str()).is_err() {
-            return Err(fail("no certificate could be made out to its host"));
+            return Err(fail("its host is not valid in a certificate"));
         }
         Ok(Self { transport, host, port, authority, base: base.to_owned() })
     }
@@ -93,29 +90,29 @@ impl Target {
         &self.host
     }
 
-    /// Whether it is on this machine by its very name, so that nobody on the way can read along.
+    /// Whether its host is this machine by name, so that nobody on the network can read the traffic.
     pub fn is_loopback(&self) -> bool {
         let is_address = self.host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
         is_address || self.host.eq_ignore_ascii_case("localhost")
     }
 
-    /// The port, the scheme's own where the URL names none.
+    /// The port; the scheme's default if the URL has none.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Host and port as the URL has them: what `Host` says to an upstream that is to see its own name.
+    /// Host and port as in the URL: the `Host` for an upstream that expects its own name.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The path that is put before every request's; empty, or without a slash at its end.
+    /// The base path of every request; empty, or without a trailing slash.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte. Nowhere, where both
-    /// together are too long, which they are not within [`ASKED_BYTES_MAX`].
+    /// The target for `uri`: the base path, then its path and query, byte for byte. None if that is too long, which
+    /// cannot happen within [`ASKED_BYTES_MAX`].
     pub(crate) fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
         let asked = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if self.base.is_empty() || asked.as_str() == "*" {
@@ -141,8 +138,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a path leads out of `base` where it is put below that: by `..` segments, which services resolve. What is looked at
-/// as `/../v1/charges` would be `/charges` below `/v1`, and so pass by its rule.
+/// Whether a path leaves `base` through `..` segments, which services resolve. Below `/v1`, `/../v1/charges` would be
+/// `/charges` for Semel, and so escape the rule for it.
 pub(crate) fn leads_out(base: &str, path: &str) -> bool {
     match normal_path(path) {
         Cow::Owned(normal) if !base.is_empty() => {
@@ -154,14 +151,14 @@ pub(crate) fn leads_out(base: &str, path: &str) -> bool {
     }
 }
 
-/// Why a URL is no upstream's.
+/// Why a URL cannot be the upstream's.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetError {
     url: String,
     why: &'static str,
 }
 
-/// As it is displayed: without credentials that stand in the URL.
+/// As displayed: without credentials in the URL.
 impl fmt::Debug for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetError({self})")
@@ -170,12 +167,12 @@ impl fmt::Debug for TargetError {
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Credentials may stand in it; they are not for logs.
+        // It may contain credentials, which do not belong in logs.
         let shown = match self.url.rsplit_once('@') {
             Some((_, rest)) => format!("…@{rest}"),
             None => self.url.clone(),
         };
-        write!(f, "{shown:?} is no upstream: {}", self.why)
+        write!(f, "{shown:?} cannot be the upstream: {}", self.why)
     }
 }
 
@@ -201,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_meant_is_refused_with_a_reason() {
+    fn meaningless_addresses_are_refused_with_a_reason() {
         for (url, word) in [
             ("pay.internal:3000", "http://"),
             ("ftp://pay.internal", "http://"),

@@ -1,6 +1,4 @@
-//! Whom the gateway believes that it is the upstream.
-//!
-//! What lives here: the certificate authorities. What must never: a way to believe anybody.
+//! The certificate authorities that the gateway trusts for the upstream. Verification cannot be switched off.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -11,7 +9,7 @@ use std::sync::Arc;
 const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// The certificate authorities that an `https://` upstream's certificate must come from.
+/// The certificate authorities for an `https://` upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     authorities: Vec<CertificateDer<'static>>,
@@ -19,18 +17,18 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Those in `pem` besides the system's.
+    /// Those in `pem`, in addition to the system's.
     pub fn also(pem: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { authorities: read(pem)?, is_private: false })
     }
 
-    /// Those in `pem` and no others.
+    /// Only those in `pem`.
     pub fn only(pem: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { authorities: read(pem)?, is_private: true })
     }
 
-    /// What is offered in a handshake.
-    pub(super) fn offers(&self) -> Result<Offers, TlsError> {
+    /// The configurations for a handshake.
+    pub(super) fn offers(&self) -> Result<AlpnConfigs, TlsError> {
         let mut roots = RootCertStore::empty();
         for authority in &self.authorities {
             roots.add(authority.clone()).map_err(|error| TlsError(error.to_string()))?;
@@ -38,12 +36,13 @@ impl Tls {
         if !self.is_private {
             let native = rustls_native_certs::load_native_certs();
             for error in &native.errors {
-                tracing::warn!(%error, "an authority of the system's could not be read");
+                tracing::warn!(%error, "one of the system's certificate authorities could not be read");
             }
             roots.add_parsable_certificates(native.certs);
         }
         if roots.is_empty() {
-            let none = "neither the system nor the options name a certificate authority: no upstream could be believed";
+            let none = "neither the system nor the options name a certificate authority, so no upstream \
+                could be verified";
             return Err(TlsError(none.to_owned()));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -53,13 +52,13 @@ impl Tls {
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         let http1 = Arc::new(config.clone());
         config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
-        Ok(Offers { either: Arc::new(config), http1 })
+        Ok(AlpnConfigs { either: Arc::new(config), http1 })
     }
 }
 
-/// What is offered in a handshake: either version of HTTP, or only the one that can be upgraded.
+/// The configurations for a handshake: with both HTTP versions, or only with the one that can be upgraded.
 #[derive(Debug, Clone)]
-pub(super) struct Offers {
+pub(super) struct AlpnConfigs {
     pub(super) either: Arc<ClientConfig>,
     pub(super) http1: Arc<ClientConfig>,
 }
@@ -72,10 +71,10 @@ pub(super) fn is_h2(chosen: Option<&[u8]>) -> bool {
 fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| TlsError(error.to_string()))?;
-    if read.is_empty() { Err(TlsError("there is no certificate in it".to_owned())) } else { Ok(read) }
+    if read.is_empty() { Err(TlsError("it contains no certificate".to_owned())) } else { Ok(read) }
 }
 
-/// Why certificate authorities could not be taken.
+/// Why the certificate authorities cannot be used.
 #[derive(Debug, Clone)]
 pub struct TlsError(String);
 

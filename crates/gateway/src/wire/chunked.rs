@@ -1,12 +1,9 @@
-//! A body in chunks.
-//!
-//! What lives here: sizes, extensions and the ends of chunks, byte by byte; what is inside a chunk is skipped. What must
-//! never: a size that anybody could read differently.
+//! The framing of chunked bodies, byte by byte. Sizes that parsers could read differently are refused.
 
 use super::line;
 use super::refusal::Refusal;
 
-/// All extensions of one body together. Nobody uses them but to hide something.
+/// The maximum for all extensions of one body. They have no honest use.
 const EXTENSION_BYTES_MAX: u32 = 8 * 1024;
 /// Sixteen hexadecimal digits fill 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
@@ -31,9 +28,9 @@ enum State {
 /// How far it went.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// This many bytes belong to it, and are in order.
+    /// This many bytes belong to the body and are valid.
     pub(super) bytes: usize,
-    /// What comes next are trailers, or an end; or what is wrong with the byte that comes next.
+    /// Trailers or the end come next, or the next byte is wrong.
     pub(super) end: Option<Result<(), Refusal>>,
 }
 
@@ -64,7 +61,7 @@ impl Chunked {
         Progress { bytes: at, end: None }
     }
 
-    /// Takes one byte of framing; whether it ends the last chunk's line.
+    /// Takes one byte of framing; returns whether it ends the last chunk's line.
     fn byte(&mut self, byte: u8) -> Result<bool, Refusal> {
         self.state = match (self.state, byte) {
             (State::Size { digits }, _) => self.size(digits, byte)?,

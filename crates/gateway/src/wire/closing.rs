@@ -1,6 +1,4 @@
-//! The end of a connection.
-//!
-//! What lives here: the last word, and listening on until the client has heard it. What must never: listening without end.
+//! Closes a connection: writes the last bytes, then reads on for a bounded time so that the client receives them.
 
 use super::refusal::Refusal;
 use std::future::Future;
@@ -11,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client that is still sending is listened to.
+/// How long to keep reading from a client that is still sending.
 const LISTEN: Duration = Duration::from_secs(2);
 
-/// Closing, as far as it got.
+/// The progress of closing.
 #[derive(Debug)]
 pub(super) struct Closing {
     word: Vec<u8>,

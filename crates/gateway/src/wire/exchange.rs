@@ -1,7 +1,5 @@
-//! What the two sides of a connection tell each other.
-//!
-//! What lives here: how many requests were answered, how many bytes went out, whether a change of protocol was granted, and whether
-//! what came ends with a message. What must never: anything of a request.
+//! State that both sides of a connection share: answered requests, bytes written, whether an upgrade was granted, and
+//! whether the input ended between messages.
 
 use futures_util::task::AtomicWaker;
 use std::sync::Arc;
@@ -24,7 +22,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// A request that is being answered, until what is returned is dropped.
+    /// Counts a running request, until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Running {
         self.begun.fetch_add(1, Ordering::AcqRel);
         Running(Arc::clone(self))
@@ -35,7 +33,7 @@ impl Exchange {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// How many requests were answered to their end, or given up.
+    /// How many requests were answered completely, or abandoned.
     pub(crate) fn finished(&self) -> u64 {
         self.finished.load(Ordering::Acquire)
     }
@@ -50,23 +48,23 @@ impl Exchange {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether what came so far ends with a message.
-    pub(super) fn came(&self, is_whole: bool) {
+    /// Whether the input so far ends with a complete message.
+    pub(super) fn note_input(&self, is_whole: bool) {
         self.is_whole.store(is_whole, Ordering::Release);
     }
 
-    /// Whether nothing more has to come of the request that is being begun. Only of HTTP/1.
+    /// Whether the request that begins is already complete. Only for HTTP/1.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Acquire)
     }
 
-    /// Says whether the request that asked for another protocol gets it.
+    /// Decides whether a request for an upgrade gets it.
     pub(crate) fn decide(&self, is_granted: bool) {
         self.decision.store(if is_granted { GRANTED } else { DECLINED }, Ordering::Release);
         self.reader.wake();
     }
 
-    /// What was decided, once.
+    /// The decision, returned once.
     pub(super) fn decision(&self) -> Option<bool> {
         match self.decision.swap(OPEN, Ordering::AcqRel) {
             GRANTED => Some(true),
@@ -81,7 +79,7 @@ impl Exchange {
     }
 }
 
-/// One request that is being answered.
+/// One running request.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Exchange>);
 

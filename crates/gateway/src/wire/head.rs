@@ -1,38 +1,35 @@
-//! A head, line by line: what it says about where its message ends.
-//!
-//! What lives here: the lines of one head, or of one trailer section, judged in the order in which they come. What must
-//! never: a judgement that depends on where the bytes were cut. A line is looked at once it is whole, and so the verdict
-//! is the same however it came.
+//! The lines of a head or a trailer section, and what they say about the message's length. A line is judged when it is
+//! complete, so the verdict does not depend on how the bytes arrived.
 
 use super::line::{self, Framing};
 use super::refusal::Refusal;
 use super::scanner::Limits;
 use std::ops::Range;
 
-/// Empty lines that are borne before a request; some old clients send one after a body.
+/// Empty lines that are accepted before a request; some old clients send one after a body.
 const EMPTY_LINES_MAX: u8 = 4;
 /// Trailers are few and short.
 const TRAILER_BYTES_MAX: usize = 8 * 1024;
 const TRAILERS_MAX: usize = 64;
 
-/// How the rest of a message is framed.
+/// The framing of the rest of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
     Length(u64),
     Chunked,
 }
 
-/// A head that is whole.
+/// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Complete {
-    /// How many bytes it is long, empty lines before it included.
+    /// Its length in bytes, including empty lines before it.
     pub(super) bytes: usize,
     pub(super) body: Body,
-    /// It asks for another protocol on this connection.
+    /// Whether it asks for an upgrade.
     pub(super) wants_upgrade: bool,
 }
 
-/// Where the next line begins, and how far its end was looked for.
+/// The start of the next line, and how far its end was searched for.
 #[derive(Debug, Clone, Default)]
 struct Lines {
     begin: usize,
@@ -40,7 +37,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next whole line, without its end.
+    /// The next complete line, without its end.
     fn next(&mut self, bytes: &[u8]) -> Option<Range<usize>> {
         let Some(at) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') else {
             self.searched = bytes.len();
@@ -53,7 +50,7 @@ impl Lines {
     }
 }
 
-/// A head of which some lines have come.
+/// An incomplete head.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Head {
     lines: Lines,
@@ -73,7 +70,7 @@ struct Request {
 }
 
 impl Head {
-    /// Looks at what has come of the head: all of it, from its first byte on.
+    /// Scans the head: all of its bytes so far.
     pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Complete>, Refusal> {
         loop {
             let first = bytes.get(self.lines.begin).copied();
@@ -183,7 +180,7 @@ pub(super) struct Trailers {
 }
 
 impl Trailers {
-    /// Looks at what has come of them, from the first byte after the last chunk's line on: how long they are, once whole.
+    /// Scans the trailers: all bytes after the last chunk's line. Returns their length when they are complete.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         loop {
             let line = self.lines.next(bytes);

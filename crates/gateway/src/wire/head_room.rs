@@ -1,26 +1,24 @@
-//! Room for the heads of requests.
-//!
-//! What lives here: one amount for all connections of a socket, for heads that are still coming and for those of requests that run.
-//! What must never: a wait; who finds no room is refused before anything was run.
+//! Memory for the heads of requests: one budget for all connections of a socket. A request that does not fit is
+//! refused at once, before anything runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What each head may take besides: as much as nearly all of them.
+/// Free for each head; enough for nearly all of them.
 const FREE_BYTES: usize = 8 * 1024;
 
-/// What all heads share.
+/// The budget that all heads share.
 #[derive(Debug, Clone)]
 pub(crate) struct HeadRoom(Arc<AtomicUsize>);
 
-/// What one head holds, until this is dropped.
+/// One head's share, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct HeadPlace {
+pub(crate) struct HeadSlot {
     room: HeadRoom,
     bytes: usize,
 }
 
-/// There is none for a head of this length.
+/// There is no room for a head of this length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoHeadRoom;
 
@@ -29,14 +27,14 @@ impl HeadRoom {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// A place for one head, as yet without bytes.
-    pub(crate) fn place(&self) -> HeadPlace {
-        HeadPlace { room: self.clone(), bytes: 0 }
+    /// An empty share for one head.
+    pub(crate) fn slot(&self) -> HeadSlot {
+        HeadSlot { room: self.clone(), bytes: 0 }
     }
 }
 
-impl HeadPlace {
-    /// Makes it as large as a head of `bytes` needs.
+impl HeadSlot {
+    /// Grows it for a head of `bytes`.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), NoHeadRoom> {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if let Some(more) = wanted.checked_sub(self.bytes) {
@@ -51,7 +49,7 @@ impl HeadPlace {
     }
 }
 
-impl Drop for HeadPlace {
+impl Drop for HeadSlot {
     fn drop(&mut self) {
         self.room.0.fetch_add(self.bytes, Ordering::AcqRel);
     }
@@ -64,7 +62,7 @@ mod tests {
     #[test]
     fn long_heads_share_one_amount_and_short_ones_take_nothing_of_it() {
         let room = HeadRoom::new(10_000);
-        let (mut long, mut other) = (room.place(), room.place());
+        let (mut long, mut other) = (room.slot(), room.slot());
         assert_eq!(long.resize(FREE_BYTES + 9_000), Ok(()));
         assert_eq!(other.resize(FREE_BYTES + 1_001), Err(NoHeadRoom));
         assert_eq!(other.resize(FREE_BYTES), Ok(()));

@@ -1,6 +1,4 @@
-//! One line of a head.
-//!
-//! What lives here: which bytes may stand where. What must never: memory of the line before.
+//! One line of a head: which bytes are allowed where.
 
 use super::refusal::Refusal;
 use std::ops::Range;
@@ -35,7 +33,7 @@ fn is_control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') || byte == 0x7f
 }
 
-/// What a line is without its end, which must be CR LF; `line` ends with LF.
+/// A line without its end, which must be CR LF; `line` ends with LF.
 pub(super) fn content(line: &[u8]) -> Result<&[u8], Refusal> {
     line.strip_suffix(b"\r\n").ok_or(Refusal::BareLineFeed)
 }
@@ -45,7 +43,7 @@ pub(super) fn content(line: &[u8]) -> Result<&[u8], Refusal> {
 pub(super) struct RequestLine {
     pub(super) is_old: bool,
     pub(super) is_connect: bool,
-    /// Where in the line the authority of an absolute target stands, and the port that it need not name.
+    /// Where the authority of an absolute target is in the line, and its default port.
     pub(super) authority: Option<(Range<usize>, &'static str)>,
 }
 
@@ -68,7 +66,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
         _ => return Err(Refusal::RequestLine),
     };
     let is_connect = method == b"CONNECT";
-    // Libraries cut it off, and some services do not.
+    // Libraries remove it, but some services do not.
     if target.contains(&b'#') {
         return Err(Refusal::Fragment);
     }
@@ -76,7 +74,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
     if authority.as_ref().is_some_and(|(range, _)| line[range.clone()].contains(&b'@')) {
         return Err(Refusal::UserInfo);
     }
-    // Anything else is read as a host by some, and as a path by others.
+    // Some parsers read anything else as a host, others as a path.
     let is_known = match target {
         _ if is_connect => host(target).is_ok(),
         [b'/', ..] => true,
@@ -102,7 +100,7 @@ fn authority(target: &[u8], offset: usize) -> Option<(Range<usize>, &'static str
     Some((offset + start..offset + end, port))
 }
 
-/// Whether two authorities are one, given the port that need not be named.
+/// Whether two authorities are equal, with this default port.
 pub(super) fn is_same_host(one: &[u8], other: &[u8], port: &str) -> bool {
     let plain = |host: &[u8]| {
         let host = host.to_ascii_lowercase();
@@ -111,7 +109,7 @@ pub(super) fn is_same_host(one: &[u8], other: &[u8], port: &str) -> bool {
     one.eq_ignore_ascii_case(other) || plain(one) == plain(other)
 }
 
-/// A header line: its name, and where in the line its value stands.
+/// A header line: its name, and where its value is in the line.
 pub(super) fn field(line: &[u8]) -> Result<(&[u8], Range<usize>), Refusal> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Refusal::Folding);
@@ -137,7 +135,7 @@ pub(super) fn field(line: &[u8]) -> Result<(&[u8], Range<usize>), Refusal> {
     Ok((&line[..colon], colon + 1 + start..colon + 1 + end))
 }
 
-/// The headers that say where a message ends and for whom it is.
+/// The headers that decide where a message ends and whom it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     ContentLength,
@@ -146,7 +144,7 @@ pub(super) enum Framing {
     Upgrade,
 }
 
-/// Which of them a name is. A hyphen written as an underscore makes the same name for some programs behind us.
+/// Which of them a name is. Some programs behind the gateway treat an underscore as a hyphen.
 pub(super) fn framing(name: &[u8]) -> Result<Option<Framing>, Refusal> {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     if is_disguised(name) {
@@ -161,7 +159,7 @@ pub(super) fn framing(name: &[u8]) -> Result<Option<Framing>, Refusal> {
     })
 }
 
-/// Whether a name is that of a framing header but for an underscore.
+/// Whether a name is that of a framing header, with an underscore.
 pub(crate) fn is_disguised(name: &[u8]) -> bool {
     match name.len() {
         14 => name.eq_ignore_ascii_case(b"content_length"),
@@ -170,7 +168,7 @@ pub(crate) fn is_disguised(name: &[u8]) -> bool {
     }
 }
 
-/// A message's length: digits, and no more than any file is long.
+/// A message's length: only digits, and not absurdly large.
 pub(super) fn length(value: &[u8]) -> Result<u64, Refusal> {
     if value.is_empty() || value.len() > 19 {
         return Err(Refusal::Length);

@@ -1,9 +1,6 @@
-//! What stands between a client's socket and the HTTP library.
-//!
-//! What lives here: the [`Scanner`], which follows HTTP/1 message framing over the bytes of a connection and refuses every
-//! shape that two parsers could read differently; and the [`Stream`], which lets nothing through that the scanner has not
-//! passed, and waits for slow clients only so long. What must never: a byte changed on its way, or a rule about what a
-//! request means.
+//! What is between a client's socket and the HTTP library: the [`Scanner`], which follows HTTP/1 framing and refuses
+//! every form that two parsers could read differently; and the [`Stream`], which passes on only what the scanner
+//! accepted, and limits slow clients. No byte is changed.
 //!
 //! The library behind it merges two equal lengths into one and drops a length that stands beside a transfer coding, both
 //! before any handler sees the request: whoever wants to refuse those has to look at the bytes.
@@ -22,7 +19,7 @@ mod scanner;
 mod stream;
 
 pub(crate) use exchange::{Exchange, Running};
-pub(crate) use head_room::{HeadPlace, HeadRoom};
+pub(crate) use head_room::{HeadRoom, HeadSlot};
 pub(crate) use line::is_disguised;
 pub(crate) use patience::Patience;
 pub(crate) use piece::{BUFFER_BYTES, poll_read_piece};

@@ -1,8 +1,5 @@
-//! How long a client is waited for.
-//!
-//! What lives here: the timer of the reading side, set anew as seldom as possible: a connection that is kept alive passes from
-//! one wait into the next thousands of times before any of them is up. What must never: a wait for the service behind us
-//! counted against the client.
+//! How long the gateway waits for a client. The timer is reset as rarely as possible, because a kept-alive connection
+//! changes its wait thousands of times before one ends. Time that the service takes does not count against the client.
 
 use super::rate::Rate;
 use std::future::Future;
@@ -14,17 +11,17 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// The limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// From a head's first byte to its last; for the first head of a connection, from its beginning.
+    /// From a head's first byte to its last; for the first head of a connection, from its start.
     pub(crate) head: Duration,
     /// Between two messages.
     pub(crate) idle: Duration,
-    /// For a client to take any byte that is being sent to it,
+    /// For a client to read any byte that is being sent to it.
     pub(crate) write: Duration,
-    /// and how many of them.
+    /// The minimum rate for that.
     pub(crate) rate: Rate,
 }
 
-/// What is being waited for, between messages.
+/// What the connection waits for, between messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     /// The first byte of the connection.
@@ -48,7 +45,7 @@ impl ReadTimer {
         Self { patience, waiting: None, timer: None }
     }
 
-    /// Ready once the client was waited for long enough. `message` tells one wait from another of the same kind.
+    /// Ready when the client has taken too long. `message` distinguishes two waits of the same kind.
     pub(super) fn poll(&mut self, wait: Wait, message: u64, context: &mut Context<'_>) -> Poll<()> {
         let deadline = match self.waiting {
             Some((what, number, deadline)) if (what, number) == (wait, message) => deadline,
@@ -65,7 +62,7 @@ impl ReadTimer {
             if timer.deadline() >= deadline {
                 return Poll::Ready(());
             }
-            // It was set for an earlier wait that is long over.
+            // It was set for an earlier wait that is over.
             timer.as_mut().reset(deadline);
         }
     }
@@ -73,7 +70,7 @@ impl ReadTimer {
     fn begin(&mut self, wait: Wait, message: u64, before: Option<(Wait, u64, Instant)>) -> Instant {
         let limit = if wait == Wait::Next { self.patience.idle } else { self.patience.head };
         let deadline = match before {
-            // The first head's time runs from the beginning of the connection.
+            // The first head's time starts with the connection.
             Some((Wait::First, _, deadline)) if wait == Wait::Head => deadline,
             _ => sleep(limit).deadline(),
         };

@@ -1,6 +1,4 @@
-//! Reading in pieces.
-//!
-//! What lives here: how much is read at once. What must never: a copy.
+//! Limits how much is read at once.
 //!
 //! The HTTP library makes its buffer twice as long whenever a read fills it, up to what a head may take, and each piece of a body that
 //! waits anywhere keeps a buffer as long as that. Reading less than it makes room for keeps its buffers at [`BUFFER_BYTES`].
@@ -10,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// The longest buffer that comes of it.
+/// The longest buffer that results.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Reads from `io`, at most one byte less than a buffer.
@@ -42,9 +40,9 @@ mod tests {
         let mut before = 0;
         while before < sent.len() {
             poll_fn(|context| poll_read_piece(&mut source, context, &mut buffer)).await.expect("read");
-            let came = buffer.filled().len() - before;
-            assert!((1..BUFFER_BYTES).contains(&came), "{came}");
-            before += came;
+            let count = buffer.filled().len() - before;
+            assert!((1..BUFFER_BYTES).contains(&count), "{count}");
+            before += count;
         }
         assert_eq!(buffer.filled(), sent);
     }

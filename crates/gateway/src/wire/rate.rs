@@ -1,7 +1,4 @@
-//! How slow a client may be.
-//!
-//! What lives here: the time that a client has left, which its bytes prolong. What must never: time counted in which nobody waits
-//! for it.
+//! How slow a client may be: its bytes extend the time that it has left. Time counts only while somebody waits for it.
 
 use semel::{Clock as _, SystemClock};
 use std::future::Future;
@@ -10,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// The fewest bytes per second that a client has to send or take while it is waited for.
+/// The minimum number of bytes per second that a client has to send or read while it is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// None at 0.
+    /// 0 means no minimum.
     pub bytes_per_second: u32,
     /// How long a client may be behind.
     pub window: Duration,
@@ -34,19 +31,19 @@ impl Rate {
     }
 }
 
-/// How many windows a client that is written to may be ahead. At 1 KiB/s, 150 s: 150 KiB.
+/// How many windows ahead a client may be that is written to. At 1 KiB/s, 150 s: 150 KiB.
 const AHEAD: u32 = 5;
 
-/// The time that one client has left to send or take something. Waiting for it uses this up, and its bytes add to it what they
-/// may take at the least rate.
+/// The time that one client has left to send or read. Waiting for it uses time up, and its bytes add the time that
+/// they may take at the minimum rate.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     rate: Rate,
-    /// How long it may send or take nothing at all.
+    /// How long it may be silent.
     silence_max: Duration,
     left: Duration,
     left_max: Duration,
-    /// Since when it is waited for, by the uptime.
+    /// Since when it is waited for, in uptime.
     waiting: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
@@ -56,13 +53,13 @@ impl Allowance {
         Self { rate, silence_max, left: rate.window, left_max: rate.window, waiting: None }
     }
 
-    /// For a client that is written to. Its system reports what it takes in steps as large as its buffer, which is 128 KiB on most,
-    /// and nothing in between: it may be ahead by more than it may be behind.
+    /// For a client that is written to. Its system reports reads in steps as large as its buffer, which is 128 KiB on
+    /// most systems, so it may be further ahead than it may be behind.
     pub(crate) fn writing(rate: Rate, silence_max: Duration) -> Self {
         Self { left_max: rate.window * AHEAD, ..Self::reading(rate, silence_max) }
     }
 
-    /// The client is waited for. Ready once that was for too long; where its rate does not count, only silence is.
+    /// The client is waited for. Ready when that took too long; if its rate does not count, only silence does.
     pub(crate) fn poll_waiting(&mut self, context: &mut Context<'_>, rate_counts: bool) -> Poll<()> {
         let has_rate = rate_counts && self.rate.bytes_per_second > 0;
         let limit = if has_rate { self.left.min(self.silence_max) } else { self.silence_max };
@@ -79,7 +76,7 @@ impl Allowance {
         }
     }
 
-    /// The client has sent or taken `bytes`, or need not at the moment. Its waiting counts where its rate does.
+    /// The client has sent or read `bytes`, or need not at the moment. Waiting counts if its rate does.
     pub(crate) fn moved(&mut self, bytes: usize, rate_counts: bool) {
         if let Some((since, _)) = self.waiting.take()
             && rate_counts
@@ -101,7 +98,7 @@ mod tests {
     const RATE: Rate = Rate { bytes_per_second: 1024, window: Duration::from_millis(100) };
     const LONG: Duration = Duration::from_mins(10);
 
-    /// Waits for a client that does nothing, until its time is over.
+    /// Waits for a silent client until its time is over.
     async fn over(allowance: &mut Allowance, rate_counts: bool) {
         poll_fn(|context| allowance.poll_waiting(context, rate_counts)).await;
     }
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_rate_stops_counting_while_it_is_waited_for_is_waited_for_longer() {
+    async fn a_client_whose_rate_stops_counting_gets_more_time() {
         let mut allowance = Allowance::reading(RATE, LONG);
         poll_fn(|context| {
             assert!(allowance.poll_waiting(context, true).is_pending());

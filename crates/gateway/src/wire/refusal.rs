@@ -1,7 +1,4 @@
-//! Why a message is refused, and what its sender is told.
-//!
-//! What lives here: every reason, its status and its sentence. What must never: a byte of the message; an answer that
-//! repeats what it refuses can be made to say anything.
+//! Why a message is refused, and what its sender is answered. The answer repeats nothing from the message.
 
 use semel_http::{Code, SPECIFICATION};
 use serde_json::json;
@@ -9,7 +6,7 @@ use std::fmt;
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $status:literal, $sentence:literal;)*) => {
-        /// Why a message goes no further. It ends its connection.
+        /// Why a message is refused. A refusal ends its connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Refusal { $($(#[$doc])* $name,)* }
@@ -34,70 +31,70 @@ macro_rules! refusals {
 refusals! {
     /// Not `method SP target SP version`.
     RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
-    /// A target in a form that its method does not have.
+    /// A target form that the method does not have.
     Target = 400, "The request's target is neither a path nor a URL of http or https.";
     /// A target with `#` in it.
-    Fragment = 400, "The request's target has a fragment (#), which is no part of what a server is asked for.";
+    Fragment = 400, "The request's target has a fragment (#), which must not be sent to a server.";
     /// `user@host` in a target.
-    UserInfo = 400, "The request's target names a user before its host.";
+    UserInfo = 400, "The request's target contains a user name.";
     /// Not HTTP/1.0 or HTTP/1.1.
-    Version = 400, "The request line names a version other than HTTP/1.0 and HTTP/1.1.";
+    Version = 400, "The request line has a version other than HTTP/1.0 and HTTP/1.1.";
     /// Too many empty lines where a request should begin.
-    EmptyLines = 400, "The request does not begin: there are only empty lines.";
+    EmptyLines = 400, "The request has only empty lines.";
     /// A line that ends in LF alone.
     BareLineFeed = 400, "A line ends with a line feed alone, without the carriage return before it.";
     /// A CR that does not end a line.
-    BareCarriageReturn = 400, "A carriage return stands in the middle of a line.";
+    BareCarriageReturn = 400, "A line contains a carriage return.";
     /// A header line that begins with white space.
     Folding = 400, "A header line begins with white space: folding is obsolete.";
     /// A header line without a colon, or whose name is no token.
     HeaderName = 400, "A header line has no name, or one that is not a token.";
     /// White space between name and colon.
-    SpaceBeforeColon = 400, "White space stands between a header's name and its colon.";
+    SpaceBeforeColon = 400, "There is white space between a header's name and its colon.";
     /// NUL or another control character.
-    ControlCharacter = 400, "A header's value has a control character in it.";
+    ControlCharacter = 400, "A header's value contains a control character.";
     /// Two lengths, equal or not.
-    TwoLengths = 400, "The message says its length twice.";
+    TwoLengths = 400, "The message has two lengths.";
     /// A length that is no number, or too large a one.
-    Length = 400, "The message's length is not one plain decimal number.";
+    Length = 400, "The message's length is not a plain decimal number.";
     /// A length and a transfer coding.
     LengthAndCoding = 400, "The message has both Content-Length and Transfer-Encoding.";
     /// Two transfer coding lines.
-    TwoCodings = 400, "The message names its transfer coding twice.";
+    TwoCodings = 400, "The message has two transfer codings.";
     /// Any coding but `chunked`.
     Coding = 400, "The message has a transfer coding other than plain chunked.";
     /// A transfer coding in HTTP/1.0.
-    CodingInOldVersion = 400, "HTTP/1.0 knows no Transfer-Encoding.";
+    CodingInOldVersion = 400, "HTTP/1.0 has no Transfer-Encoding.";
     /// `Content_Length`, `Transfer_Encoding`, `Host` with an underscore for the hyphen.
-    Disguised = 400, "A header's name is that of a framing header but for an underscore.";
+    Disguised = 400, "A header's name is that of a framing header, with an underscore.";
     /// Two hosts.
-    TwoHosts = 400, "The message names its host twice.";
+    TwoHosts = 400, "The message has two Host headers.";
     /// HTTP/1.1 without a host.
-    NoHost = 400, "The message does not name its host.";
+    NoHost = 400, "The message has no Host header.";
     /// A host that no address can have.
     Host = 400, "The Host header is not a host with an optional port.";
-    /// A target that names another host than the header.
-    OtherHost = 400, "The request's target names another host than its Host header.";
+    /// A target and a `Host` header that differ.
+    OtherHost = 400, "The hosts in the request's target and in its Host header differ.";
     /// A chunk size that is not plain hexadecimal.
-    ChunkSize = 400, "A chunk's size is not one plain hexadecimal number.";
+    ChunkSize = 400, "A chunk's size is not a plain hexadecimal number.";
     /// Extensions that are too long, or hold control characters.
-    ChunkExtension = 400, "The chunk extensions are too long, or have control characters in them.";
+    ChunkExtension = 400, "The chunk extensions are too long or contain control characters.";
     /// A chunk that does not end where its size says.
-    ChunkEnd = 400, "A chunk does not end where its size says.";
-    /// A trailer that frames, or trailers beyond the limit.
-    Trailer = 400, "A trailer names a framing header, or the trailers are too long.";
-    /// The connection or the stream ended in the middle of the body.
+    ChunkEnd = 400, "A chunk is longer or shorter than its size says.";
+    /// A framing header in the trailers, or too many trailers.
+    Trailer = 400, "The trailers are too long or contain a framing header.";
+    /// The connection or the stream ended within the body.
     CutShort = 400, "The request ended before its body was complete.";
     /// The head is longer than allowed.
-    HeadTooLarge = 431, "The request line and headers are longer than is allowed here.";
+    HeadTooLarge = 431, "The request line and headers are too long.";
     /// More header lines than allowed.
-    TooManyHeaders = 431, "There are more header lines than are allowed here.";
-    /// The head did not come in time.
-    HeadTimeout = 408, "The request line and headers did not come in time.";
-    /// The body did not come in time, and the service had no answer without it.
-    BodyTimeout = 408, "The request's body did not come in time.";
-    /// As many requests are being answered as there may be at once.
-    Busy = 503, "As many requests are being answered as are allowed at once.";
+    TooManyHeaders = 431, "There are too many header lines.";
+    /// The head did not arrive in time.
+    HeadTimeout = 408, "The request line and headers did not arrive in time.";
+    /// The body did not arrive in time, and the service had no answer without it.
+    BodyTimeout = 408, "The request's body did not arrive in time.";
+    /// Too many running requests.
+    Busy = 503, "Too many requests are running at once.";
 }
 
 impl Refusal {
@@ -114,8 +111,8 @@ impl Refusal {
         [Code::Malformed, Code::Busy].into_iter().find(|code| code.status() == self.status())
     }
 
-    /// The problem of RFC 9457. `prefix` is where the specification is published; `is_begun`: the request was handed to the
-    /// service before this was found.
+    /// The problem (RFC 9457). `prefix` is where the specification is published; `is_begun`: the request had already
+    /// been handed to the service.
     pub fn problem(self, prefix: &str, is_begun: bool) -> String {
         let passed = if is_begun { "What had come of it" } else { "Nothing of it" };
         let mut problem = json!({
@@ -133,7 +130,7 @@ impl Refusal {
         problem.to_string()
     }
 
-    /// The whole answer to a request that nobody was handed, for a connection that is closed after it.
+    /// The complete response to a request that was not handed on; the connection is closed after it.
     pub(crate) fn response(self, prefix: &str) -> Vec<u8> {
         let (status, title, problem) = (self.status(), self.title(), self.problem(prefix, false));
         let length = problem.len();

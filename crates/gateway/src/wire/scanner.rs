@@ -1,16 +1,14 @@
-//! The scanner: which bytes of a connection may pass.
-//!
-//! What lives here: a state machine over messages that follow each other. No socket, no clock. What must never: a part of a
-//! head passed before the whole of it was judged.
+//! The scanner: a state machine that decides which bytes of a connection may pass. It has no socket and no clock. No
+//! part of a head passes before all of it was judged.
 
 use super::chunked::Chunked;
 use super::head::{Body, Head, Trailers};
 use super::refusal::Refusal;
 
-/// What a client that knows our protocol beforehand sends first (RFC 9113, section 3.4).
+/// The first bytes of a client with prior knowledge of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How large a head may be.
+/// Limits for a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the request line and the headers, line ends included.
@@ -31,19 +29,19 @@ impl Default for Limits {
 pub enum Protocol {
     /// HTTP/1.0 or HTTP/1.1.
     Http1,
-    /// HTTP/2, whose frames leave nothing to scan for.
+    /// HTTP/2, whose frames need no scanning.
     Http2,
 }
 
 /// Follows the messages of one connection from its first byte on.
 ///
-/// The caller keeps what has not passed yet and shows it again, with what came since, at the next call: see
-/// [`scan`](Self::scan). What is decided does not depend on how the bytes were cut.
+/// The caller keeps the bytes that have not passed yet and passes them again, with new ones, to the next call: see
+/// [`scan`](Self::scan). The result does not depend on how the bytes were split.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     limits: Limits,
     phase: Phase,
-    /// The message at hand asked for another protocol.
+    /// The current message asked for an upgrade.
     wants_upgrade: bool,
     messages: u64,
     protocol: Option<Protocol>,
@@ -55,22 +53,22 @@ enum Phase {
     Length(u64),
     Chunked(Chunked),
     Trailers(Trailers),
-    /// A message that asked for another protocol has ended. What follows is either the next message or that protocol.
+    /// A message that asked for an upgrade has ended. The next message follows, or the new protocol.
     Undecided,
-    /// Not HTTP/1 any more.
+    /// No longer HTTP/1.
     Unscanned,
     Refused(Refusal, bool),
 }
 
 impl Scanner {
-    /// At the first byte of a connection.
+    /// At the start of a connection.
     pub fn new(limits: Limits) -> Self {
         let phase = Phase::Head(Head::default());
         Self { limits, phase, wants_upgrade: false, messages: 0, protocol: None }
     }
 
-    /// Looks at `bytes`: all that came and has not passed. Answers how many of them pass; the others have to wait for
-    /// more, or for [`decide`](Self::decide), or were [refused](Self::refusal).
+    /// Scans `bytes`: everything that arrived and has not passed. Returns how many of them pass; the others wait for
+    /// more bytes, for [`decide`](Self::decide), or were [refused](Self::refusal).
     pub fn scan(&mut self, bytes: &[u8]) -> usize {
         if self.protocol.is_none() && !self.recognise(bytes) {
             return 0;
@@ -90,7 +88,8 @@ impl Scanner {
         }
     }
 
-    /// One part of a message: how many bytes of it pass. `None` where more has to come, or nothing is left.
+    /// Scans one part of a message, and returns how many bytes pass. `None` if more bytes are needed, or none are
+    /// left.
     fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, (usize, Refusal)> {
         if rest.is_empty() {
             return Ok(None);
@@ -137,7 +136,7 @@ impl Scanner {
         }
     }
 
-    /// Whether it is known by now which protocol this is.
+    /// Whether the protocol is known by now.
     fn recognise(&mut self, bytes: &[u8]) -> bool {
         if bytes.starts_with(PREFACE) {
             self.protocol = Some(Protocol::Http2);
@@ -152,8 +151,8 @@ impl Scanner {
         self.phase = if self.wants_upgrade { Phase::Undecided } else { Phase::Head(Head::default()) };
     }
 
-    /// Whether the last message's wish for another protocol was granted. From then on everything passes; otherwise the
-    /// next message is looked at.
+    /// Tells whether the upgrade was granted. If so, everything passes from now on; otherwise, the next message is
+    /// scanned.
     pub fn decide(&mut self, is_granted: bool) {
         if !std::mem::take(&mut self.wants_upgrade) {
             return;
@@ -165,7 +164,7 @@ impl Scanner {
         }
     }
 
-    /// Lets nothing more pass, for a reason that is not in the bytes.
+    /// Lets nothing more pass, for a reason outside the bytes.
     pub(super) fn refuse(&mut self, refusal: Refusal) {
         if !matches!(self.phase, Phase::Unscanned | Phase::Refused(..)) {
             self.phase = Phase::Refused(refusal, !matches!(self.phase, Phase::Head(_)));
@@ -173,7 +172,7 @@ impl Scanner {
         }
     }
 
-    /// Whether the message at hand asked for another protocol, and nobody has decided yet.
+    /// Whether the current message asked for an upgrade that is not decided yet.
     pub fn is_undecided(&self) -> bool {
         self.wants_upgrade
     }
@@ -188,7 +187,7 @@ impl Scanner {
         if let Phase::Refused(refusal, _) = self.phase { Some(refusal) } else { None }
     }
 
-    /// Whether a message has begun to pass and not ended, be it refused since.
+    /// Whether a message has begun to pass and has not ended, even if it was refused.
     pub fn is_amid_message(&self) -> bool {
         matches!(
             self.phase,
@@ -196,7 +195,7 @@ impl Scanner {
         )
     }
 
-    /// What is spoken here, once the first bytes tell.
+    /// The protocol, when the first bytes show it.
     pub fn protocol(&self) -> Option<Protocol> {
         self.protocol
     }

@@ -1,7 +1,4 @@
-//! A client's connection as the HTTP library sees it.
-//!
-//! What lives here: reading by way of the scanner, and waiting within limits. What must never: a byte that the scanner did
-//! not pass, before the client's change of protocol was granted.
+//! A client's connection as the HTTP library sees it: it reads through the scanner, and waits within limits.
 //!
 //! A refusal ends the stream: once every earlier request is answered and its answer is out, the refusal is written as the
 //! last thing, and the library behind is told that nothing more comes. So answers stay in order, whatever a client sends
@@ -9,7 +6,7 @@
 
 use super::closing::Closing;
 use super::exchange::Exchange;
-use super::head_room::HeadPlace;
+use super::head_room::HeadSlot;
 use super::patience::{Patience, ReadTimer, Wait};
 use super::piece::poll_read_piece;
 use super::rate::Allowance;
@@ -23,28 +20,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is read at once while a head is incomplete.
+/// How much is read at once while a head is incomplete.
 const READ_BYTES: usize = 4 * 1024;
 
-/// One connection, whatever carries it.
+/// One connection, over any transport.
 pub(crate) struct Stream<I> {
     io: I,
     scanner: Scanner,
     exchange: Arc<Exchange>,
-    /// Came, and has not been handed on; of which the first `passed` bytes may be.
+    /// Received bytes that were not handed on; the first `passed` of them may be.
     held: Vec<u8>,
     passed: usize,
-    /// For what is held.
-    head_place: HeadPlace,
-    /// Requests whose answers are out to the last byte.
+    /// The memory for them.
+    head_place: HeadSlot,
+    /// Requests whose responses were sent completely.
     answered: u64,
     read_timer: ReadTimer,
-    /// For the client to take what is sent to it.
+    /// The time for the client to read.
     taking: Allowance,
     closing: Option<Closing>,
     /// Where refusals are explained.
     prefix: Arc<str>,
-    /// This connection's place among those that are allowed; a tunnel keeps it.
+    /// This connection's slot; a tunnel keeps it.
     _place: Box<dyn Any + Send + Sync>,
 }
 
@@ -55,7 +52,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         exchange: Arc<Exchange>,
         patience: Patience,
         prefix: Arc<str>,
-        (place, head_place): (impl Any + Send + Sync, HeadPlace),
+        (place, head_place): (impl Any + Send + Sync, HeadSlot),
     ) -> Self {
         Self {
             io,
@@ -73,8 +70,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         }
     }
 
-    /// Reads until the first bytes tell what is spoken here. A connection that ends, idles or is refused before counts as
-    /// HTTP/1, whose server then meets the same.
+    /// Reads until the first bytes show the protocol. A connection that ends, idles or is refused before that counts
+    /// as HTTP/1, whose server then finds the same.
     pub(crate) async fn protocol(&mut self) -> io::Result<Protocol> {
         poll_fn(|context| {
             while self.scanner.protocol().is_none() {
@@ -87,21 +84,21 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         .await
     }
 
-    /// Reads on into what is held, and scans it; `false` at the end.
+    /// Reads more into the buffer and scans it; `false` at the end.
     fn poll_hold(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let came = self.held.len();
-        self.held.resize(came + READ_BYTES, 0);
-        let mut buffer = ReadBuf::new(&mut self.held[came..]);
+        let note_input = self.held.len();
+        self.held.resize(note_input + READ_BYTES, 0);
+        let mut buffer = ReadBuf::new(&mut self.held[note_input..]);
         let read = Pin::new(&mut self.io).poll_read(context, &mut buffer);
         let count = buffer.filled().len();
-        self.held.truncate(came + count);
+        self.held.truncate(note_input + count);
         ready!(read)?;
         self.scan_held();
         self.count_held();
         Poll::Ready(Ok(count > 0))
     }
 
-    /// Takes room for what is held.
+    /// Reserves memory for the buffer.
     fn count_held(&mut self) {
         if self.head_place.resize(self.held.len()).is_err() {
             self.scanner.refuse(Refusal::Busy);
@@ -110,10 +107,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
 
     fn scan_held(&mut self) {
         self.passed += self.scanner.scan(&self.held[self.passed..]);
-        self.exchange.came(!self.scanner.is_amid_message());
+        self.exchange.note_input(!self.scanner.is_amid_message());
     }
 
-    /// Reads straight into the reader's own buffer; what must not pass is taken out of it again.
+    /// Reads directly into the reader's buffer; bytes that must not pass are removed again.
     fn poll_through(
         &mut self,
         context: &mut Context<'_>,
@@ -121,11 +118,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     ) -> Poll<io::Result<bool>> {
         let before = buffer.filled().len();
         ready!(poll_read_piece(&mut self.io, context, buffer))?;
-        let came = &buffer.filled()[before..];
-        let count = came.len();
-        let passed = self.scanner.scan(came);
-        self.exchange.came(!self.scanner.is_amid_message());
-        self.held.extend_from_slice(&came[passed..]);
+        let note_input = &buffer.filled()[before..];
+        let count = note_input.len();
+        let passed = self.scanner.scan(note_input);
+        self.exchange.note_input(!self.scanner.is_amid_message());
+        self.held.extend_from_slice(&note_input[passed..]);
         buffer.set_filled(before + passed);
         self.count_held();
         Poll::Ready(Ok(count > 0))
@@ -136,7 +133,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         self.scanner.messages() > self.answered
     }
 
-    /// Ready once the client has been waited for long enough between messages, and the end was begun.
+    /// Ready when the client has taken too long between messages, and closing has begun.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_some() {
             return Poll::Ready(());
@@ -156,7 +153,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         Poll::Ready(())
     }
 
-    /// What reading comes to once something was refused.
+    /// The result of reading after a refusal.
     fn poll_refused(&mut self, refusal: Refusal, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.scanner.is_amid_message() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal)));
@@ -169,7 +166,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         self.poll_close(context)
     }
 
-    /// Ends the connection from our side.
+    /// Closes the connection from this side.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_sending = self.scanner.is_amid_message();
         let closing = self.closing.get_or_insert_with(|| Closing::new(None, "", is_sending));
@@ -180,7 +177,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         self.poll_patiently(closed, context)
     }
 
-    /// Whether something was decided about a change of protocol; pending while nothing else can be done.
+    /// Whether an upgrade was decided; pending while nothing else can be done.
     fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.exchange.wake_reader(context.waker());
         match self.exchange.decision() {
@@ -228,7 +225,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             return result;
         }
         ready!(self.taking.poll_waiting(context, true));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly")))
     }
 }
 
@@ -297,8 +294,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.io).poll_flush(context);
         ready!(this.poll_patiently(flushed, context))?;
-        // The library flushes when it has nothing more to write, and reads again only when it is woken: for what waits until
-        // the answers are out, and for the time to the next message, this is the moment.
+        // The library flushes when it has nothing more to write, and reads again only when it is woken. This is the
+        // moment for what waits until the responses were sent, and for the timer of the next message.
         this.answered = this.exchange.finished();
         let is_waiting = this.scanner.refusal().is_some() && !this.is_busy();
         if is_waiting || this.poll_time(context).is_ready() {
@@ -307,8 +304,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes. Where the client is still sending, it is listened to for a moment: closing on unread bytes would have the
-    /// system throw away what was just sent.
+    /// Closes. If the client is still sending, reads on for a moment: closing with unread bytes would make the system
+    /// discard what was just sent.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_mut().poll_close(context)
     }

@@ -1,4 +1,4 @@
-//! What a worker does with the attempt that it claimed.
+//! What a worker does with its attempt.
 
 use super::world::{World, claim, token};
 use semel::archive::rfc3339;
@@ -26,7 +26,7 @@ async fn renewing_keeps_an_attempt_alive() {
 }
 
 #[tokio::test]
-async fn a_reserved_attempt_begins_when_its_worker_says_so_also_twice() {
+async fn a_reserved_attempt_begins_on_its_workers_request() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({ "mode": "reserved" })).await;
     let renewed = world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.json();

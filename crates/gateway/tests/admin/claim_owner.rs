@@ -1,4 +1,4 @@
-//! Whose a claim is: each token sees its own.
+//! Each token sees its own claims.
 
 use super::client::Reply;
 use super::world::{Attempt, World, claim, token};
@@ -86,7 +86,7 @@ async fn the_keys_of_all_tokens_are_shared_so_that_nothing_happens_twice() {
 }
 
 #[tokio::test]
-async fn whoever_takes_an_attempt_over_sees_the_claim_too() {
+async fn a_successor_of_an_attempt_sees_the_claim() {
     let world = world().await;
     let more = json!({ "class": "downstream", "leaseMs": 1_000 });
     let first = claimed(&world, "billing", &more).await;
@@ -95,7 +95,7 @@ async fn whoever_takes_an_attempt_over_sees_the_claim_too() {
     for holder in ["billing", "mail"] {
         assert_eq!(show(&world, holder, &second).await.json()["attempt"], 2, "{holder}");
     }
-    // The first is told the truth about its attempt, and cannot touch the other's.
+    // The first learns the truth about its attempt, and cannot touch the other's.
     let late = post(&world, "billing", &first.at("renew"), &first.with(&json!({}))).await;
     assert_eq!(late.problem(), (409, "CLAIM_LOST".into()));
     let others = post(&world, "billing", &second.at("renew"), &second.with(&json!({}))).await;

@@ -1,4 +1,4 @@
-//! Claims: one attempt for each command, whoever asks first.
+//! Claims: one attempt per command, for the first worker.
 
 use super::client::Reply;
 use super::world::{World, claim};
@@ -32,7 +32,7 @@ async fn of_fifty_who_claim_at_once_one_gets_the_attempt() {
 }
 
 #[tokio::test]
-async fn a_claim_says_all_that_a_worker_needs() {
+async fn a_claim_response_has_everything_a_worker_needs() {
     let world = World::new().await;
     let reply = world.post("/v1/claims", &claim("order-1", &json!({ "leaseMs": 9_000 }))).await;
     let claimed = reply.json();
@@ -244,7 +244,7 @@ async fn a_dead_external_attempt_is_unknown_and_a_dead_downstream_one_is_taken_o
 }
 
 #[tokio::test]
-async fn what_is_past_its_time_is_told_apart_from_what_is_new() {
+async fn an_expired_key_differs_from_a_new_one() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({ "ttlMs": 60_000 })).await;
     succeed(&world, &attempt, &json!({ "status": 200 })).await;
@@ -254,7 +254,7 @@ async fn what_is_past_its_time_is_told_apart_from_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_claim_that_says_too_little_or_too_much_claims_nothing() {
+async fn an_incomplete_or_ambiguous_claim_is_refused() {
     let world = World::new().await;
     let long = "x".repeat(256);
     let bad = [
@@ -290,7 +290,7 @@ async fn a_claim_that_says_too_little_or_too_much_claims_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_of_class_local_is_told_what_to_use_instead() {
+async fn a_claim_of_class_local_is_refused_with_an_alternative() {
     let world = World::new().await;
     let body = json!({ "operation": "charge", "key": "k", "payload": 1, "class": "local" });
     let reply = world.post("/v1/claims", &body).await;
@@ -308,20 +308,20 @@ async fn a_claim_in_doubt_is_retryable_by_its_records_class_and_window() {
         let ended = attempt.with(&json!({ "outcome": "unknown" }));
         assert_eq!(world.post(&attempt.at("outcome"), &ended).await.status, 200);
     };
-    let told = async |key: &str, class: &str| {
+    let retryable = async |key: &str, class: &str| {
         let reply = world.post("/v1/claims", &claim(key, &json!({ "class": class }))).await;
         (reply.problem(), member(&reply, "retryable"))
     };
     let unknown = || (409, "IDEMPOTENCY_OUTCOME_UNKNOWN".to_owned());
     in_doubt("order-1", "external").await;
     assert_eq!(
-        told("order-1", "downstream").await,
+        retryable("order-1", "downstream").await,
         (unknown(), json!(false)),
         "what it was claimed under counts"
     );
     in_doubt("order-2", "downstream").await;
     world.pass(Duration::from_hours(24));
-    assert_eq!(told("order-2", "downstream").await, (unknown(), json!(false)), "its window is over");
+    assert_eq!(retryable("order-2", "downstream").await, (unknown(), json!(false)), "its window is over");
 }
 
 #[tokio::test]

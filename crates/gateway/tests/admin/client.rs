@@ -1,4 +1,4 @@
-//! A client without opinions: it sends what it is told, on a connection of its own.
+//! A plain client: it sends what a test says, on its own connection.
 
 use serde_json::Value;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What the address says about itself.
+//! The OpenAPI description.
 
 use super::world::{World, token};
 use semel_gateway::admin::Role;

@@ -1,4 +1,4 @@
-//! Who is let in, and to what.
+//! Tokens and roles.
 
 use super::world::{World, claim, token};
 use semel::quota::Rate;
@@ -50,7 +50,7 @@ async fn a_name_that_a_web_page_could_have_chosen_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_web_form_can_send_changes_nothing() {
+async fn a_web_form_cannot_change_anything() {
     let world = World::new().await;
     let body = claim("order-1", &json!({})).to_string();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
@@ -66,7 +66,7 @@ async fn what_a_web_form_can_send_changes_nothing() {
 }
 
 #[tokio::test]
-async fn with_tokens_nobody_comes_in_without_one() {
+async fn with_tokens_every_request_needs_one() {
     let world = guarded().await;
     for (method, path) in [
         ("GET", "/v1/records"),
@@ -232,7 +232,7 @@ async fn a_token_can_be_replaced_while_both_are_good() {
 }
 
 #[tokio::test]
-async fn every_answer_is_kept_by_nobody_and_framed_by_nobody() {
+async fn responses_are_never_cached_or_framed() {
     let world = guarded().await;
     let answers = [
         world.get("/healthz").await,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_process_that_lives_says_so_whatever_its_store_does() {
+async fn liveness_does_not_depend_on_the_store() {
     let world = World::new().await;
     assert_eq!(world.get("/healthz").await.json()["alive"], true);
     world.lose_store().await;

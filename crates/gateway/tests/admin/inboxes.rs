@@ -1,4 +1,4 @@
-//! What the inboxes of applications hold.
+//! The inboxes of applications.
 
 use super::world::{World, token};
 use rusqlite::Connection;

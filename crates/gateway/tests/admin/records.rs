@@ -19,7 +19,7 @@ async fn found(world: &World, query: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn records_are_found_by_everything_that_they_can_be_told_apart_by() {
+async fn records_are_found_by_every_filter() {
     let world = World::new().await;
     let a = world.claimed("order-a", &json!({ "caller": "alice" })).await.id;
     let between = rfc3339::text(world.now() + Duration::from_secs(1)).replace('+', "%2B");
@@ -134,7 +134,7 @@ async fn a_record_is_shown_with_its_terms_and_its_history_and_without_its_token(
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_and_a_store_that_is_gone_is_not_taken_for_empty() {
+async fn a_missing_store_is_not_an_empty_one() {
     let world = World::new().await;
     for id in ["30313233-3435-3637-3839-616263646566", "x", "%ff", "30313233343536373839616263646566"] {
         let reply = world.get(&format!("/v1/records/{id}")).await;

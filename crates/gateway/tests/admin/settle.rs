@@ -1,4 +1,4 @@
-//! What operators do.
+//! Operators' actions.
 
 use super::client::Ask;
 use super::world::{World, token};
@@ -157,7 +157,7 @@ async fn not_applied_lets_the_next_request_run() {
     let service = Doubtful::on(&world).await;
     let id = service.doubt().await;
     let body = json!({ "outcome": "not-applied", "reason": WHY });
-    // The owner ended the attempt itself: nobody has to be waited for.
+    // The owner ended the attempt itself: no quiet period is needed.
     assert_eq!(world.post(&resolve(&id), &body).await.json()["state"], "FAILED_NOT_REPLAYABLE");
     assert_eq!(service.charge().await.status, 500);
     assert_eq!(service.calls(), 2);
@@ -217,7 +217,7 @@ async fn after_a_silent_owner_denial_has_to_wait_and_confirmation_has_not() {
 }
 
 #[tokio::test]
-async fn what_is_settled_is_not_settled_again() {
+async fn a_resolved_record_is_not_resolved_again() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let outcome = attempt.with(&json!({ "outcome": "succeeded" }));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A worker under way, killed for certain when the test ends.
+/// A running worker, killed when the test ends.
 struct Worker {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -81,7 +81,7 @@ fn ledger(provider: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
+async fn a_killed_external_attempt_is_unknown_and_never_repeated() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "external").await;
     let twin = Worker::start(&world, provider.path(), "external", "go").ends().await;
@@ -92,7 +92,7 @@ async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
         assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
     }
     assert_eq!(ledger(provider.path()), [id.as_str()], "charged once");
-    // The operator looks at the ledger, and every later worker is told.
+    // The operator looks at the ledger, and every later worker gets the result.
     let response = json!({ "status": 201, "body": "paid" });
     let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });
     assert_eq!(world.post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
@@ -102,7 +102,7 @@ async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn killed_in_mid_work_a_downstream_effect_is_taken_over_under_the_same_operation_id() {
+async fn a_killed_downstream_attempt_is_taken_over_with_the_same_id() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "downstream").await;
     world.pass(Duration::from_secs(6));

@@ -1,4 +1,4 @@
-//! An engine on a store in a folder of its own, and its admin address, under a clock that stands still.
+//! An engine on a store in its own folder, and its admin address, with a fake clock.
 
 use super::client::{Ask, Reply};
 use http::Request;
@@ -187,12 +187,12 @@ pub(crate) fn token(name: &str, roles: &[Role]) -> Token {
 
 async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ring: Option<KeyRing>) -> Engine {
     let mut settings = Settings::default();
-    // The clock stands still until told; nothing here is about a store that is late.
+    // A fake clock; no test here is about a slow store.
     settings.request_timeout = settings.store_timeout;
     settings.sweep.every = Duration::ZERO;
     // One clock for everybody, and right from the start: leases end when they end, and so do outcomes.
     (settings.clock.skew, settings.clock.settle) = (Duration::ZERO, Duration::ZERO);
-    // The clock jumps by hours; nobody replaces a secret meanwhile.
+    // The clock jumps by hours; no secret is replaced meanwhile.
     let hour = Duration::from_hours(1);
     let terms = secrets::Terms { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
     let spawn = Arc::new(tokio::runtime::Handle::current());

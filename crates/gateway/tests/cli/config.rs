@@ -41,7 +41,7 @@ fn settings_are_shown_with_where_they_come_from() {
 }
 
 #[test]
-fn a_check_finds_a_missing_upstream_and_addresses_in_each_others_way() {
+fn a_check_finds_a_missing_upstream_and_conflicting_addresses() {
     let none = mistakes("[defaults]\nttl = \"7d\"\n");
     assert!(none.contains("no upstream is set") && none.contains("write `url` under [upstream]"), "{none}");
     let own = mistakes("[upstream]\nurl = \"http://localhost:8080\"\n");

@@ -20,7 +20,7 @@ fn gateway(store: &str, upstream: &Upstream) -> Gateway {
     Gateway::start(&["--store", store, "--upstream", &format!("http://{}", upstream.address)])
 }
 
-/// A record that nobody works on any more.
+/// An abandoned record.
 fn record(number: u64) -> (CommandId, Record) {
     static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
     let mut id = [0x5e; 32];
@@ -152,7 +152,7 @@ fn a_copy_that_was_killed_is_completed_by_the_next() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused_in_plain_words() {
+fn an_impossible_copy_is_refused_in_plain_words() {
     let (scratch, other) = (Scratch::new(), Scratch::new());
     let (store, target) = (scratch.store(), other.store());
     assert!(copy(&store, &target, &[]).exits(1).err.contains("does not exist"));

@@ -1,4 +1,4 @@
-//! A PostgreSQL of a test's own.
+//! A PostgreSQL for one test.
 
 use crate::world::{Ran, run};
 use semel_test_support::{PostgresServer, ScratchDir};
@@ -26,7 +26,7 @@ impl Database {
         self.server.url()
     }
 
-    /// Has `psql` run statements as the superuser, or as another role.
+    /// Runs statements with `psql` as the superuser, or as another role.
     pub(crate) fn psql(&self, role: &str, statements: &str) -> Ran {
         let mut command = self.server.psql(self.server.port());
         let mut script = std::env::temp_dir();

@@ -27,7 +27,7 @@ fn doctor(scratch: &Scratch, more: &[&str]) -> Ran {
     semel(&[&["doctor", "--json", "--store", &scratch.store()], more].concat())
 }
 
-/// Something to look at, which nobody works on any more.
+/// An abandoned record to examine.
 fn left() -> World {
     let mut world = World::new();
     assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
@@ -40,7 +40,7 @@ fn raw(scratch: &Scratch) -> rusqlite::Connection {
 }
 
 #[test]
-fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
+fn a_healthy_store_in_use_has_no_findings() {
     let world = World::new();
     world.post("/charges", Some(&key(1)), "{}");
     let ran = doctor(&world.scratch, &[]).exits(0);
@@ -57,7 +57,7 @@ fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
 }
 
 #[test]
-fn what_waits_for_somebody_is_told_and_is_no_error_yet() {
+fn pending_work_is_a_warning_not_an_error() {
     let mut world = World::with(&["--lease", "1s"]);
     let id = world.post("/doubt", Some(&key(1)), "{}");
     let hanging = crate::world::send(world.gateway.address, "/hang", Some(&key(2)), "{}");
@@ -243,7 +243,7 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     let resolve =
         ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
     let sealed = ["--body", &secret, "--store", &scratch.store(), "--config", &right];
-    // Without the keys nothing is stored unless somebody says that there are none.
+    // Without the keys, nothing is stored unless `--unsealed` is given.
     let refused = semel(&[&resolve[..], &sealed[..4]].concat()).exits(2).err;
     assert!(refused.contains("--config FILE") && refused.contains("--unsealed"), "{refused}");
     semel(&[&resolve[..], &sealed, &["--unsealed"]].concat()).exits(2);
@@ -283,17 +283,17 @@ fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
     let warned = doctor(&scratch, &["--config", &after]).exits(0);
     found(&warned, "warning", "answers-unsealed");
     let told = warned.json()["findings"].to_string();
-    assert!(told.contains("2 stored answers are stored as they are"), "{told}");
+    assert!(told.contains("2 stored responses are stored unsealed"), "{told}");
     // What is stored from now on is no reason to warn.
     let gateway = crate::world::Gateway::start(&["--config", &after, "--admin", "127.0.0.1:0"]);
     assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(4)), "{}").status, 201);
     let warned = doctor(&scratch, &["--config", &after]).exits(0).json();
-    assert!(warned["findings"].to_string().contains("2 stored answers"), "{warned}");
+    assert!(warned["findings"].to_string().contains("2 stored responses"), "{warned}");
     assert_eq!(warned["sealed"], 1);
 }
 
 #[test]
-fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
+fn a_configuration_with_mistakes_names_no_keys_and_no_store() {
     let scratch = Scratch::new();
     let upstream = crate::upstream::Upstream::start();
     scratch.write("key-a", "11".repeat(32));
@@ -317,7 +317,7 @@ fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
     assert_eq!(codes(&alone), [("error".to_owned(), "config-mistakes".to_owned())]);
     assert_eq!(alone.json().get("store"), None);
     let told = semel(&["doctor", "--config", &mistaken]).exits(1).out;
-    assert!(told.contains("none was looked at") && !told.contains("semel.db"), "{told}");
+    assert!(told.contains("none was checked") && !told.contains("semel.db"), "{told}");
 }
 
 fn calls(ran: &Ran) -> Vec<String> {
@@ -384,7 +384,7 @@ fn a_server_is_measured_and_its_clock_compared() {
 
 /// A clock that is off by more than gateways allow for is told, with what it costs.
 #[test]
-fn a_server_whose_clock_differs_is_told() {
+fn a_server_with_another_time_is_reported() {
     let Some(database) = Database::start("cli-doctor-clock") else { return };
     let store = database.store();
     semel(&["schema", "apply", "--store", &store]).exits(0);

@@ -52,7 +52,7 @@ fn an_erased_record_answers_410_and_has_nothing_more_to_erase() {
 }
 
 #[test]
-fn what_is_unknown_is_not_erased_and_nothing_is_without_a_confirmation() {
+fn unknown_records_are_not_erased_and_erasing_needs_a_confirmation() {
     let world = World::new();
     let doubted = world.post("/doubt", Some(&key(1)), "{}");
     let erase = ["records", "erase", doubted.id(), "--reason", "asked to"];

@@ -34,7 +34,7 @@ fn many_unknown_outcomes_are_resolved_the_same_way_and_each_is_reported() {
 }
 
 #[test]
-fn what_is_resolved_has_to_be_named() {
+fn records_to_resolve_must_be_named() {
     let resolve = |more: &[&str]| {
         let usual =
             ["records", "resolve", "--outcome", "applied", "--reason", "x", "--admin", "http://127.0.0.1:1"];
@@ -67,7 +67,7 @@ fn changes_are_shown_as_they_come_until_ctrl_c() {
             command(&watch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("semel runs");
         let mut lines = BufReader::new(watching.stdout.take().expect("asked for")).lines();
         let (mut sent, mut seen) = (0, None);
-        // It shows what changes after it has begun, and nobody else knows when that is.
+        // It shows changes after it has begun, which the test cannot know.
         let (line, came) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
             while let Some(Ok(text)) = lines.next() {

@@ -1,4 +1,4 @@
-//! The way to an admin address: tokens, TLS, and answers that are none.
+//! The connection to an admin address: tokens, TLS, and invalid responses.
 
 use crate::upstream::request;
 use crate::world::{Gateway, Ran, World, command, key, run, semel};
@@ -6,7 +6,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// Answers one request with `said`, and tells what was asked.
+/// Answers one request with `said`, and returns the request.
 pub(crate) fn once(said: String) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -63,7 +63,7 @@ fn a_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(
 }
 
 #[test]
-fn what_is_answered_decides_the_exit_code_and_steers_no_terminal() {
+fn the_response_decides_the_exit_code() {
     let problem = |code: &str, detail: &str| format!("{{\"code\":\"{code}\",\"detail\":\"{detail}\"}}");
     let ask = |said: String| -> Ran {
         let (url, asked) = once(said);
@@ -87,7 +87,7 @@ fn what_is_answered_decides_the_exit_code_and_steers_no_terminal() {
 }
 
 #[test]
-fn a_token_that_may_read_answers_shows_them_only_where_that_is_asked_for() {
+fn a_token_shows_stored_responses_only_on_request() {
     let record = r#"{"operationId":"x","fingerprint":"f1ngerprint","response":{"protocol":"http","status":200,"retained":true,
         "headers":[["x-card","4711"]],"body":"card 4711"},"history":[]}"#;
     for (more, is_shown) in
@@ -128,7 +128,7 @@ fn an_https_address_is_believed_by_its_certificate_only() {
 }
 
 #[test]
-fn what_is_json_and_not_the_admin_apis_is_told_as_such() {
+fn json_from_another_service_is_recognised() {
     let id = "00000000-0000-8000-8000-000000000000";
     let commands: [&[&str]; 4] = [
         &["records", "list"],

@@ -1,4 +1,4 @@
-//! What shells, `man` and people are told of the program.
+//! Completions, manual pages and help.
 
 use crate::world::{Scratch, semel};
 use std::process::{Command, Stdio};
@@ -65,7 +65,7 @@ fn there_is_a_manual_page_for_each_command_and_it_can_be_typeset() {
 }
 
 #[test]
-fn the_program_says_what_it_is() {
+fn the_program_prints_its_version() {
     let version = semel(&["--version"]).exits(0).out;
     assert!(version.starts_with(concat!("semel ", env!("CARGO_PKG_VERSION"), "\n")), "{version}");
     assert!(version.contains("SQLite 3."), "{version}");

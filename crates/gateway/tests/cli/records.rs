@@ -80,7 +80,7 @@ fn a_list_is_paged_and_all_of_it_can_be_piped() {
 }
 
 #[test]
-fn a_record_is_shown_with_its_history_and_its_answer_only_where_it_is_asked_for() {
+fn a_record_is_shown_with_its_history_and_its_response_only_on_request() {
     let world = World::new();
     let reply = world.post("/charges", Some(&key(1)), "{}");
     for [flag, place] in world.places() {
@@ -197,7 +197,7 @@ fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
     drop(own);
     let before = std::fs::read(scratch.file()).expect("read");
     let foreign = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
-    assert!(foreign.err.contains("holds no records"), "{foreign:?}");
+    assert!(foreign.err.contains("contains no records"), "{foreign:?}");
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     semel(&["records", "list", "--store", "memory:"]).exits(1);
 }
@@ -209,7 +209,7 @@ fn configured(scratch: &Scratch, upstream: &Upstream, name: &str, more: &str) ->
 }
 
 #[test]
-fn a_store_with_a_configured_hashing_secret_is_worked_on_with_the_gateways_file() {
+fn a_store_with_a_configured_secret_needs_the_gateways_configuration() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let secret = |setting: &str, digits: &str| {
         let file = scratch.write(setting, digits.repeat(32));
@@ -245,7 +245,7 @@ fn a_store_with_a_configured_hashing_secret_is_worked_on_with_the_gateways_file(
 }
 
 #[test]
-fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on() {
+fn looking_for_records_initialises_no_store() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     semel(&["schema", "apply", "--store", &scratch.store()]).exits(0);
     let before = std::fs::read(scratch.file()).expect("read");
@@ -253,7 +253,7 @@ fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on
     let config = configured(&scratch, &upstream, "semel.toml", &secret);
     for more in [&[][..], &["--config", &config]] {
         let asked = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
-        assert!(asked.err.contains("no gateway has worked on it yet"), "{asked:?}");
+        assert!(asked.err.contains("no gateway has used it yet"), "{asked:?}");
     }
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     let settings: i64 = rusqlite::Connection::open(scratch.file())
@@ -265,7 +265,7 @@ fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on
 }
 
 #[test]
-fn what_is_done_to_a_store_is_logged_where_it_is_done() {
+fn actions_on_a_store_are_logged_by_the_command() {
     let world = World::new();
     let doubted = world.post("/doubt", Some(&key(1)), "{}");
     let resolve =
@@ -289,7 +289,7 @@ fn the_beginning_of_a_keys_hash_is_refused_with_where_the_whole_is() {
 }
 
 #[test]
-fn a_caller_is_looked_up_by_eight_digits_or_more_and_help_says_so() {
+fn a_caller_is_found_by_at_least_eight_digits() {
     for bad in ["a81b22d", "a81b22dg", ""] {
         let refused = semel(&["records", "list", "--caller", bad]).exits(2);
         assert!(refused.err.contains("8 to 64 hexadecimal digits"), "{refused:?}");

@@ -4,7 +4,7 @@ use crate::database::Database;
 use crate::world::{Scratch, semel};
 
 #[test]
-fn what_is_printed_makes_the_tables() {
+fn the_printed_schema_creates_the_tables() {
     let printed = semel(&["schema", "print", "--store", "sqlite:not-there.db"]).exits(0).out;
     assert!(printed.starts_with("-- schema 1\n"), "{printed}");
     let made = rusqlite::Connection::open_in_memory().expect("SQLite works");
@@ -58,7 +58,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
 /// What is printed is all that an operator has to run: a role that may create a schema, one that was given an empty one, and then
 /// nothing is left to do.
 #[test]
-fn what_is_printed_can_be_piped_into_psql() {
+fn the_printed_schema_can_be_piped_into_psql() {
     let Some(database) = Database::start("cli-schema") else { return };
     let print = |store: &str| semel(&["schema", "print", "--store", store]).exits(0).out;
     let apply = |store: &str| semel(&["schema", "apply", "--store", store]);

@@ -1,4 +1,4 @@
-//! Settling and letting go, at a gateway and in the store under it while it runs.
+//! Resolving and releasing, at a gateway and in its store while it runs.
 
 use crate::world::{World, key, semel};
 use serde_json::Value;
@@ -79,7 +79,7 @@ fn read(mut stream: std::net::TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_not_applied_runs_again_and_what_failed_does_not() {
+fn not_applied_runs_again_and_failed_does_not() {
     let world = World::new();
     for (number, [flag, place]) in (1..).zip(world.places()) {
         let place = [flag.as_str(), place.as_str()];

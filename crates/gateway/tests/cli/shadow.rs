@@ -1,4 +1,4 @@
-//! What shadow mode has seen, and what to enforce.
+//! The counts of shadow mode, and what to enforce.
 
 use crate::upstream::Upstream;
 use crate::world::{Gateway, Scratch, key, post, semel, send, until};
@@ -22,7 +22,7 @@ fn route<'v>(told: &'v Value, name: &str) -> Option<&'v Value> {
 }
 
 #[test]
-fn staged_traffic_is_told_by_route_and_what_to_enforce_follows_from_it() {
+fn shadow_mode_reports_by_route_with_advice() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let terms = "[defaults]\nmode = \"shadow\"\n[[operation]]\nname = \"mail\"\npath = \"/mails\"\nkey = \"required\"\n";
     let gateway = shadowing(&scratch, &upstream, terms);
@@ -95,13 +95,13 @@ fn without_shadow_mode_there_is_nothing_to_tell() {
     let world = crate::world::World::new();
     world.post("/charges", Some(&key(1)), "{}");
     let told = world.at_admin(&["shadow"]).exits(0).out;
-    assert!(told.starts_with("no request came in shadow mode"), "{told}");
+    assert!(told.starts_with("no requests in shadow mode"), "{told}");
     let unreachable = semel(&["shadow", "--admin", "http://127.0.0.1:1"]).exits(1);
     assert!(unreachable.err.contains("cannot be reached"), "{unreachable:?}");
 }
 
 #[test]
-fn a_stream_that_outlasts_the_deadline_in_shadow_mode_raises_no_alarm_and_is_no_attempt() {
+fn a_long_stream_in_shadow_mode_raises_no_alarm() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let (store, service) = (scratch.store(), upstream.address);
     let text = format!(

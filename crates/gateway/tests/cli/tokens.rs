@@ -1,4 +1,4 @@
-//! An admin address that other machines reach: what `semel key token` makes opens it to `semel records`, and nothing else does.
+//! An admin address for other machines: only tokens from `semel key token` open it to `semel records`.
 
 use crate::upstream::Upstream;
 use crate::world::{Gateway, Ran, Scratch, command, key, post, run, semel};
@@ -17,7 +17,7 @@ struct World {
     gateway: Gateway,
     scratch: Scratch,
     _upstream: Upstream,
-    /// How `semel records` is told where it is.
+    /// The flags of `semel records` for it.
     place: Vec<String>,
     reader: String,
     operator: String,
@@ -66,7 +66,7 @@ impl World {
         Self { gateway, scratch, _upstream: upstream, place, reader, operator, worker }
     }
 
-    /// What `semel records` comes to in the hands of whoever holds this token.
+    /// What `semel records` does with this token.
     fn records(&self, token: Option<&str>, arguments: &[&str]) -> Ran {
         let mut asked = command(&["records"]);
         asked.args(arguments).args(&self.place);
@@ -103,14 +103,14 @@ fn each_token_is_good_for_what_its_roles_say(is_tls: bool) {
     let all: [&[&str]; 4] = [&["list"], &["show", &doubted], &resolve[..6], &release[..4]];
     for asked in all {
         world.is_refused(None, asked, "SEMEL_ADMIN_TOKEN");
-        world.is_refused(Some("semel_of_nobody"), asked, "The token is not known here.");
+        world.is_refused(Some("semel_of_nobody"), asked, "The token is not one of those configured here.");
     }
     for asked in &all[..2] {
-        world.is_refused(Some(&world.worker), asked, "This asks for the role read");
+        world.is_refused(Some(&world.worker), asked, "This needs the role read");
     }
     for asked in &all[2..] {
         for token in [&world.reader, &world.worker] {
-            world.is_refused(Some(token), asked, "This asks for the role operate");
+            world.is_refused(Some(token), asked, "This needs the role operate");
         }
     }
     assert_eq!([&doubted, &busy].map(|id| world.state(id)), ["UNKNOWN", "FAILED_NOT_REPLAYABLE"]);
@@ -140,7 +140,7 @@ fn over_tls_each_token_is_good_for_what_its_roles_say() {
 }
 
 #[test]
-fn a_token_is_shown_to_nobody_whose_certificate_is_not_believed() {
+fn a_token_is_sent_only_to_a_verified_server() {
     let world = World::new(true);
     let port = world.gateway.admin.expect("it has one").port();
     for url in [format!("https://localhost:{port}"), format!("http://localhost:{port}")] {

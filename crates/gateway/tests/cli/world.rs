@@ -79,7 +79,7 @@ pub(crate) fn run(mut command: Command) -> Ran {
 pub(crate) struct Gateway {
     process: Child,
     pub(crate) address: SocketAddr,
-    /// Where operators find it.
+    /// Its admin address.
     pub(crate) admin: Option<SocketAddr>,
 }
 
@@ -97,13 +97,13 @@ impl Gateway {
             let mut line = String::new();
             let read = stdout.read_line(&mut line).expect("text");
             assert!(read > 0, "semel did not start: {:?}", process.wait());
-            let told = |what: &str| -> Option<SocketAddr> {
+            let printed = |what: &str| -> Option<SocketAddr> {
                 let url = line.trim().strip_prefix(what)?.trim();
                 let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
                 rest.split(' ').next().and_then(|address| address.parse().ok())
             };
-            address = address.or_else(|| told("listening"));
-            admin = admin.or_else(|| told("admin"));
+            address = address.or_else(|| printed("listening"));
+            admin = admin.or_else(|| printed("admin"));
         }
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         Self { process, address: address.expect("told"), admin }

@@ -1,4 +1,4 @@
-//! Chromium: double clicks, and the pages that people look at.
+//! Chromium: double clicks, and the pages for people.
 
 use crate::stripe::{Demo, charges};
 use crate::tools;

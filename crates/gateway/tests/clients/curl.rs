@@ -13,7 +13,7 @@ pub(crate) struct Seen {
     pub(crate) version: String,
     pub(crate) is_replay: bool,
     pub(crate) body: Vec<u8>,
-    /// What `--verbose` tells.
+    /// What `--verbose` prints.
     pub(crate) told: String,
 }
 

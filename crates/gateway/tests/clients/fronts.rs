@@ -1,4 +1,4 @@
-//! nginx and `HAProxy` in front of the gateway, and what they send again by themselves.
+//! nginx and `HAProxy` in front of the gateway, and what they retry by themselves.
 //!
 //! Both have two ways to the gateway, the first of which loses an answer. They listen on a socket in the file system, so
 //! that no port has to be guessed.
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
-/// A proxy, and what it stands in front of.
+/// A proxy, and what is behind it.
 struct Front {
     _process: Process,
     lossy: Lossy,
@@ -115,7 +115,7 @@ fn nginx_by_default_leaves_a_lost_answer_to_the_client() {
 }
 
 #[test]
-fn nginx_told_to_try_nothing_twice_leaves_a_lost_answer_to_the_client() {
+fn nginx_without_retries_leaves_a_lost_response_to_the_client() {
     let Some(front) = Front::nginx("proxy_next_upstream off;") else { return };
     front.leaves_it_to_the_client();
 }

@@ -1,4 +1,4 @@
-//! A line that loses an answer.
+//! A connection that loses a response.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Lossy {
-    /// `has_happened` tells whether the effect is there.
+    /// `has_happened` says whether the effect is there.
     pub(crate) fn new(to: SocketAddr, has_happened: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -83,7 +83,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, goes_on: impl Fn() -> bool) {
 impl Drop for Lossy {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::SeqCst);
-        // Wakes whoever waits for a client.
+        // Wakes those who wait for a client.
         drop(TcpStream::connect(self.address));
     }
 }

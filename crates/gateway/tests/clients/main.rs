@@ -1,4 +1,4 @@
-//! `semel serve` among clients, proxies and services that nobody here wrote.
+//! `semel serve` among real clients, proxies and services.
 //!
 //! Each of them is the real program or library; `cargo xtask tools` provides them. Services put a line into a ledger for
 //! everything they do, and answer with bytes that they never give twice: one line in the ledger and the same bytes again are

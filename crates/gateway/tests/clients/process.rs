@@ -1,4 +1,4 @@
-//! Processes that live as long as their test.
+//! Processes that end with their test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ impl Process {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = mpsc::channel();
-        // Reads on when nobody listens any more: a program that cannot print may well end.
+        // Keeps reading when nobody listens any more: a program that cannot print may end.
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let _ = sender.send(line);

@@ -14,7 +14,7 @@ pub(crate) fn run(script: &str, arguments: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// Runs a few lines, and tells what they printed.
+/// Runs a few lines, and returns what they printed.
 pub(crate) fn run_text(program: &str) -> Option<String> {
     python(["-c", program])
 }

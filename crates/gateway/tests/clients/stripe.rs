@@ -55,7 +55,7 @@ fn its_own_retry_of_a_lost_answer_charges_once() {
 }
 
 #[test]
-fn its_retries_of_what_nobody_knows_are_told_so_and_charge_nothing_more() {
+fn its_retries_of_an_unknown_outcome_charge_nothing_more() {
     let demo = Demo::new();
     if run("scripts/stripe_in_doubt.py", &[&format!("http://{}", demo.gateway), "cus_doubt"]).is_none() {
         return;
@@ -65,7 +65,7 @@ fn its_retries_of_what_nobody_knows_are_told_so_and_charge_nothing_more() {
 
 /// The demo's own words, typed in as they stand there.
 #[test]
-fn what_the_demo_invites_to_try_with_it_works() {
+fn the_demos_stripe_example_works() {
     let demo = Demo::new();
     demo.process.wait_for(|line| line.contains("Stripe's Python package").then_some(()));
     // On a busy machine its two retries may be too few for a patience of 0.2 s; all else is as it stands there.

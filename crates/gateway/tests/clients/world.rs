@@ -1,4 +1,4 @@
-//! The gateway as everybody runs it, on SQLite, in front of a service with a ledger.
+//! The usual gateway, on SQLite, in front of a service with a ledger.
 
 use crate::lossy::Lossy;
 use crate::process::Process;
@@ -88,7 +88,7 @@ pub(crate) fn source(name: &str) -> PathBuf {
 /// The program itself, on a port of its own choice, with a store in `folder`.
 pub(crate) fn serve(flags: &[&str], folder: &ScratchDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
-    // Whoever tests may have settings of their own.
+    // The developer may have their own settings.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {
         command.env_remove(name);
     }

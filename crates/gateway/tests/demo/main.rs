@@ -1,4 +1,4 @@
-//! The demo: its story adds up, and its payment service answers those who try it.
+//! The demo: its story adds up, and its payment service works.
 
 mod page;
 mod service;

@@ -8,7 +8,7 @@ const ORDER: &str = r#"{"amount": 2500, "currency": "eur", "customer": "you"}"#;
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[tokio::test]
-async fn a_charge_has_a_receipt_where_its_location_says() {
+async fn a_charges_location_leads_to_its_receipt() {
     let payments = payments::start().await.expect("a port");
     let at = payments.address();
     let reply = send(at, "POST", "/charges", &[JSON], ORDER).await.expect("an answer");
@@ -23,7 +23,7 @@ async fn a_charge_has_a_receipt_where_its_location_says() {
 }
 
 #[tokio::test]
-async fn left_alone_it_charges_a_key_as_often_as_it_is_sent() {
+async fn without_semel_a_key_is_charged_every_time() {
     let payments = payments::start().await.expect("a port");
     for _ in 0..2 {
         let headers = [JSON, ("idempotency-key", "my-first-umbrella")];
@@ -33,7 +33,7 @@ async fn left_alone_it_charges_a_key_as_often_as_it_is_sent() {
 }
 
 #[tokio::test]
-async fn what_it_does_not_understand_it_does_not_charge() {
+async fn an_invalid_order_is_not_charged() {
     let payments = payments::start().await.expect("a port");
     let at = payments.address();
     for order in ["", "{}", r#"{"amount": -1, "currency": "eur"}"#, r#"{"amount": 1}"#] {
@@ -46,7 +46,7 @@ async fn what_it_does_not_understand_it_does_not_charge() {
 }
 
 #[tokio::test]
-async fn trouble_is_what_was_asked_for() {
+async fn a_request_gets_the_trouble_it_asked_for() {
     let payments = payments::start().await.expect("a port");
     let troubled = async |trouble: &'static str| {
         send(payments.address(), "POST", "/charges", &[JSON, ("demo-trouble", trouble)], ORDER).await
@@ -64,7 +64,7 @@ async fn trouble_is_what_was_asked_for() {
 
 /// What the reader is invited to try.
 #[tokio::test]
-async fn the_invitation_holds_what_it_says() {
+async fn the_printed_commands_work() {
     let world = World::new().await;
     let at = world.gateway;
     // As curl sends it.

@@ -1,19 +1,19 @@
-//! The story, as it is told to a file.
+//! The story, printed to a file.
 
 use crate::world::{World, get};
 use semel_gateway::demo::story::{self, Balance, Totals};
 use semel_http::{KeyRule, Layer, Terms};
 use std::collections::BTreeMap;
 
-async fn told(world: &World) -> (Balance, String) {
+async fn play(world: &World) -> (Balance, String) {
     let stage = world.stage();
     // In a task of its own, as a server does that goes on serving.
     let telling = tokio::spawn(async move {
         let mut out = Vec::new();
-        story::tell(stage, &mut out).await.map(|balance| (balance, out))
+        story::play(stage, &mut out).await.map(|balance| (balance, out))
     });
     let (balance, mut out) = telling.await.expect("no panic").expect("a story");
-    story::invite(&balance, world.gateway, false, &mut out).expect("an invitation");
+    story::print_commands(&balance, world.gateway, false, &mut out).expect("an invitation");
     (balance, String::from_utf8(out).expect("UTF-8"))
 }
 
@@ -30,8 +30,8 @@ fn off(balance: &Balance, totals: Totals) -> String {
 #[tokio::test]
 async fn with_semel_every_intent_is_one_charge_and_without_it_is_not() {
     let world = World::new().await;
-    let (balance, text) = told(&world).await;
-    assert!(balance.is_even(), "{text}");
+    let (balance, text) = play(&world).await;
+    assert!(balance.is_balanced(), "{text}");
     let (without, with) = (balance.without(), balance.with());
     assert_eq!((with.intents, with.charges, with.taken), (8, 8, balance.wanted()));
     assert_eq!(with.attempts, world.posts(), "what the clients counted is what arrived");
@@ -60,8 +60,8 @@ async fn with_semel_every_intent_is_one_charge_and_without_it_is_not() {
 async fn a_gateway_that_protects_nothing_is_found_out() {
     let unprotected = Terms { key: KeyRule::Off, ..Terms::default() };
     let world = World::with(|engine| Layer::new(engine, unprotected).expect("fit for use")).await;
-    let (balance, text) = told(&world).await;
-    assert!(!balance.is_even());
+    let (balance, text) = play(&world).await;
+    assert!(!balance.is_balanced());
     let with = balance.with();
     assert!(with.charges > 8, "{with:?}");
     assert!(
@@ -74,12 +74,12 @@ async fn a_gateway_that_protects_nothing_is_found_out() {
 #[tokio::test]
 async fn each_client_hears_what_the_contract_promises() {
     let world = World::new().await;
-    let (balance, text) = told(&world).await;
+    let (balance, text) = play(&world).await;
     let acts = text.split_once("through Semel").expect("two halves").1;
     let heard = |customer: &str| -> Vec<(String, &str)> {
         let key = &balance.rows.iter().find(|row| row.customer == customer).expect("they appear").key[..6];
         let requests = acts.lines().filter(|line| line.contains(&format!("{customer:<4} {key} ")));
-        requests.map(told_at_the_end).collect()
+        requests.map(last_columns).collect()
     };
     let is_one = |heard: &[(String, &str)]| {
         let mut charges: Vec<&str> =
@@ -98,13 +98,13 @@ async fn each_client_hears_what_the_contract_promises() {
         ("hal", &["503 not run", "201 ran"]),
     ] {
         let heard = heard(customer);
-        assert_eq!(heard.iter().map(|(told, _)| told).collect::<Vec<_>>(), expected, "{customer}: {text}");
+        assert_eq!(heard.iter().map(|(play, _)| play).collect::<Vec<_>>(), expected, "{customer}: {text}");
         assert!(is_one(&heard), "every receipt of {customer} is the same: {heard:?}");
     }
 }
 
 /// The status and what is said of it, and the charge on the receipt.
-fn told_at_the_end(line: &str) -> (String, &str) {
+fn last_columns(line: &str) -> (String, &str) {
     let mut words: Vec<&str> = line.get(58..).expect("a status").split_whitespace().collect();
     let charge = words.pop_if(|word| word.starts_with("ch_")).unwrap_or_default();
     (words.join(" "), charge)
@@ -119,7 +119,7 @@ async fn the_story_is_the_same_every_time_but_for_ids_and_addresses() {
 /// The story without its ids, keys and addresses.
 async fn anonymous() -> String {
     let world = World::new().await;
-    let (balance, mut text) = told(&world).await;
+    let (balance, mut text) = play(&world).await;
     for charge in balance.rows.iter().flat_map(|row| &row.with.charges) {
         text = text.replace(charge.operation_id.as_deref().expect("it came through the gateway"), "ID");
     }
@@ -133,7 +133,7 @@ async fn anonymous() -> String {
 #[tokio::test]
 async fn it_fits_80_columns_and_has_no_control_characters_where_there_is_no_terminal() {
     let world = World::new().await;
-    let (_, text) = told(&world).await;
+    let (_, text) = play(&world).await;
     for line in text.lines() {
         // With the longest address that a port can make of this one.
         let spare = 5 - world.gateway.port().to_string().len();
@@ -148,9 +148,9 @@ async fn it_fits_80_columns_and_has_no_control_characters_where_there_is_no_term
 async fn with_colours_it_says_the_same() {
     let world = World::new().await;
     let (plain, coloured) = (&mut Vec::new(), &mut Vec::new());
-    let balance = story::tell(world.stage(), &mut Vec::new()).await.expect("a story");
-    story::invite(&balance, world.gateway, false, plain).expect("an invitation");
-    story::invite(&balance, world.gateway, true, coloured).expect("an invitation");
+    let balance = story::play(world.stage(), &mut Vec::new()).await.expect("a story");
+    story::print_commands(&balance, world.gateway, false, plain).expect("an invitation");
+    story::print_commands(&balance, world.gateway, true, coloured).expect("an invitation");
     let mut stripped = String::new();
     for (index, part) in str::from_utf8(coloured).expect("UTF-8").split('\u{1b}').enumerate() {
         stripped += if index == 0 { part } else { part.split_once('m').expect("a colour").1 };
@@ -164,13 +164,15 @@ async fn the_ledger_is_what_stays_on_a_screen_of_24_lines() {
     let world = World::new().await;
     let mut out = Vec::new();
     let stage = story::Stage { keeps_running: true, ..world.stage() };
-    story::tell(stage, &mut out).await.expect("a story");
+    story::play(stage, &mut out).await.expect("a story");
     let text = String::from_utf8(out).expect("UTF-8");
     // The cursor stands on the last line.
     let lines: Vec<_> = text.lines().collect();
     let screen = lines[lines.len() - 23..].join("\n");
-    for part in ["own ledger says", "wants to pay", "ada ", "hal ", "sum ", "balanced", "Ctrl-C ends it"] {
+    for part in
+        ["own ledger, in EUR", "wants to pay", "ada ", "hal ", "sum ", "balanced", "Ctrl-C ends the demo"]
+    {
         assert!(screen.contains(part), "{part} is not on the screen:\n{screen}");
     }
-    assert!(text.find("curl -i").expect("commands") < text.find("own ledger says").expect("a ledger"));
+    assert!(text.find("curl -i").expect("commands") < text.find("own ledger, in EUR").expect("a ledger"));
 }

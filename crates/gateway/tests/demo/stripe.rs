@@ -1,4 +1,4 @@
-//! The endpoints that Stripe's libraries speak with.
+//! The endpoints for Stripe's libraries.
 
 use crate::world::{World, get, send};
 use serde_json::json;
@@ -29,7 +29,7 @@ async fn a_charge_and_an_intent_look_as_stripes_do_and_are_made_once() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_as_stripe_tells_it() {
+async fn errors_have_stripes_form() {
     let world = World::new().await;
     let refused = send(world.gateway, "POST", "/v1/charges", &[FORM], "amount=x&currency=eur").await;
     let refused = refused.expect("an answer");

@@ -1,4 +1,4 @@
-//! The allocator's settings, which a process has from its start or not at all.
+//! The allocator's settings, which a process can have only from its start.
 
 use super::world::{Scratch, Starting};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Asking the service before a replay whether its caller may still have it.
+//! Asking the service whether a caller may still get a replay.
 
 use crate::world::{Gateway, Scratch, World, charge};
 use semel_test_support::Reply;
@@ -39,7 +39,7 @@ fn saying(status: &str) -> Act {
 }
 
 #[tokio::test]
-async fn a_replay_passes_where_the_service_allows_it_and_the_client_is_known_by_its_own_credentials() {
+async fn a_replay_needs_the_services_permission() {
     let act = Arc::new(Mutex::new(saying("204 Yes")));
     let world = asking(&act).await;
     let first = send(&world).await;
@@ -69,7 +69,7 @@ async fn a_replay_passes_where_the_service_allows_it_and_the_client_is_known_by_
 }
 
 #[tokio::test]
-async fn what_a_trusted_proxy_told_of_the_client_goes_along_and_a_strangers_word_does_not() {
+async fn a_trusted_proxys_client_is_passed_on_with_questions() {
     for (trusted, seen) in [("127.0.0.1", "203.0.113.7, 127.0.0.1"), ("127.0.0.9", "127.0.0.1")] {
         let script = |seen: &Seen| if is_question(seen) { saying("204 Yes") } else { charged(seen) };
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
@@ -91,7 +91,7 @@ fn is_question(seen: &Seen) -> bool {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_services_is_passed_on_and_nothing_of_the_stored_response() {
+async fn the_services_refusal_is_passed_on_without_the_stored_response() {
     for (status, code) in [("401 Who", 401), ("403 No", 403)] {
         let headers = [("www-authenticate", "Bearer"), ("content-type", "text/plain")];
         let act = Arc::new(Mutex::new(Act::Say(response(status, &headers, "revoked"))));

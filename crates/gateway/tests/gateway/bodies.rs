@@ -89,7 +89,7 @@ async fn a_target_and_its_headers_reach_the_upstream_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_comes_before_the_answer_is_no_answer() {
+async fn an_informational_response_is_not_the_response() {
     let hints =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n".to_vec();
     let all = [hints, response("201 Created", &[("etag", "\"7\"")], "charged")].concat();

@@ -1,4 +1,4 @@
-//! Nobody gets what another was answered, whatever they write into their requests.
+//! No caller gets another's response, whatever a request contains.
 
 use crate::world::{KEY, World, within};
 use semel_test_support::Reply;
@@ -11,7 +11,7 @@ fn charge() -> Ask {
     Ask::post("/charges").key(KEY)
 }
 
-/// What the victims were told; a thief is told something else.
+/// The victims' responses; a thief gets another one.
 fn is_not(victims: &[&str], reply: &Reply, trick: &str) {
     assert!(!victims.contains(&reply.text()), "{trick}: {reply:?}");
     assert!(reply.status == 201 || reply.status == 400, "{trick}: {reply:?}");
@@ -71,7 +71,7 @@ pub(crate) async fn from(address: [u8; 4], ask: Ask, to: SocketAddr) -> Reply {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_proxys_word_is_believed_from_its_address_and_from_no_other() {
+async fn a_proxy_is_trusted_only_by_its_address() {
     const PROXY: [u8; 4] = [127, 0, 0, 2];
     const STRANGER: [u8; 4] = [127, 0, 0, 3];
     let identity = "[identity]\nsources = [\"header:x-user\", \"anonymous\"]\ntrusted = [\"127.0.0.2\"]\n";

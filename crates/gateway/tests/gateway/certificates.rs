@@ -1,4 +1,4 @@
-//! Callers that are known by their certificates.
+//! Callers identified by certificates.
 
 use crate::secure::{Authority, Holder};
 use crate::world::{Gateway, KEY, Scratch, until, within};
@@ -53,7 +53,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn two_holders_of_certificates_are_two_callers_and_a_renewed_certificate_is_the_same() {
+async fn two_certificate_holders_are_two_callers() {
     let world = World::new("", "[\"mtls\"]").await;
     let (alice, bob) = (world.clients.client("alice"), world.clients.client("bob"));
     let first = world.charge(Some(&alice)).await.expect("an answer");
@@ -133,7 +133,7 @@ async fn over_http2_each_request_is_that_of_the_holder_of_its_connections_certif
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_is_refused_before_a_request_and_so_is_none() {
+async fn a_missing_or_foreign_client_certificate_is_refused_in_the_handshake() {
     for listen in ["", "client_certs = \"optional\"\n"] {
         let world = World::new(listen, "[\"mtls\", \"anonymous\"]").await;
         let forged = Authority::new("clients").client("alice");
@@ -151,7 +151,7 @@ async fn a_certificate_of_another_authority_is_refused_before_a_request_and_so_i
 }
 
 #[tokio::test]
-async fn without_a_certificate_and_another_source_nobody_is_known() {
+async fn without_a_certificate_no_caller_is_identified() {
     let world = World::new("client_certs = \"optional\"\n", "[\"mtls\"]").await;
     let refused = world.charge(None).await.expect("an answer");
     assert_eq!((refused.status, refused.code().as_deref()), (400, Some("CALLER_NOT_IDENTIFIED")));

@@ -330,7 +330,7 @@ async fn a_clock_behind_at_start_refuses_new_keys_until_it_is_right() {
 }
 
 #[tokio::test]
-async fn what_ran_while_the_clock_was_set_back_is_replayed_later() {
+async fn outcomes_stored_while_the_clock_was_back_are_replayed() {
     let Some(mut shop) = Shop::new().await else { return };
     let first = shop.pay_first(1).await;
     shop.clock.set("-400d");
@@ -403,7 +403,7 @@ async fn an_operator_confirms_the_clock_over_the_admin_address() {
 }
 
 #[tokio::test]
-async fn a_step_of_a_second_is_nobodys_business() {
+async fn a_clock_step_of_a_second_is_ignored() {
     let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| match seen.number {
@@ -434,7 +434,7 @@ async fn a_step_of_a_second_is_nobodys_business() {
 }
 
 #[tokio::test]
-async fn a_start_after_six_days_and_a_reboot_needs_nobody() {
+async fn a_start_after_six_days_and_a_reboot_needs_no_operator() {
     let Some(mut shop) = Shop::new().await else { return };
     let first = shop.pay_first(1).await;
     shop.restart(|shop| {

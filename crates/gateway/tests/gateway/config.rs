@@ -1,4 +1,4 @@
-//! The configuration file: what it promises, what is told about it, and what outranks it.
+//! The configuration file: its guarantees, its messages, and what overrides it.
 
 use crate::world::{Gateway, KEY, Scratch, World, until};
 use semel_test_support::client::Ask;
@@ -95,7 +95,7 @@ async fn an_event_that_is_delivered_again_happens_once() {
 }
 
 #[tokio::test]
-async fn a_header_that_only_a_proxy_may_set_is_taken_off_where_another_sends_it() {
+async fn a_proxys_header_is_removed_from_other_senders() {
     let elsewhere = SHOP.replace("127.0.0.1", "10.1.2.3");
     let world = World::configured(&elsewhere, charged).await;
     for ask in [charge("7").key(KEY), Ask::get("/accounts/7")] {
@@ -110,7 +110,7 @@ async fn a_header_that_only_a_proxy_may_set_is_taken_off_where_another_sends_it(
 }
 
 #[tokio::test]
-async fn what_shadow_mode_would_have_done_is_logged_and_not_done() {
+async fn shadow_mode_only_logs() {
     let world =
         World::configured("[[operation]]\nname = \"pay\"\npath = \"/charges\"\nmode = \"shadow\"\n", charged)
             .await;
@@ -197,7 +197,7 @@ fn the_default_file_is_printed_and_has_no_mistakes() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line_and_nothing_is_served() {
+fn every_mistake_is_reported_with_its_line_and_nothing_is_served() {
     let scratch = Scratch::new();
     scratch
         .configure("[upstream]\nurl = \"http://127.0.0.1:1\"\n[defaults]\ntll = \"1h\"\nclass = \"local\"\n");

@@ -1,4 +1,4 @@
-//! One client that takes all there is, and another one that is served all the same.
+//! One client that uses up everything, and another one that is still served.
 
 use crate::world::{World, until, within};
 use semel_test_support::client::Ask;
@@ -68,7 +68,7 @@ async fn bodies_that_never_end_do_not_keep_another_clients_request_out() {
     .await;
     let (_, status_of_other) = status_from(&world, OTHER, &whole(200)).await;
     assert_eq!(status_of_other, 201);
-    // Whoever had to go was told so, and nothing of theirs was run.
+    // Requests that were ended got a response, and nothing of them was run.
     let mut gone = 0;
     for client in &mut stuck {
         client.write_all(b"x").await.expect("sent");
@@ -169,7 +169,7 @@ async fn replays_that_one_client_does_not_read_do_not_keep_another_from_its_repl
 }
 
 #[tokio::test]
-async fn requests_that_nobody_waits_for_count_as_long_as_they_run() {
+async fn abandoned_requests_count_until_they_end() {
     let limits = "[listen]\nrequests_max = 2\n";
     let world = World::configured(limits, |_| Act::Hang).await;
     for number in 0..2 {

@@ -1,4 +1,4 @@
-//! How it ends when it is asked to, and what is there afterwards.
+//! Shutdown, and what remains afterwards.
 
 use crate::world::{KEY, World, charge, within};
 use semel_test_support::client::Ask;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn what_runs_is_ended_what_is_new_is_refused_and_what_was_stored_is_replayed() {
+async fn a_drain_ends_running_requests_and_refuses_new_ones() {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
@@ -92,7 +92,7 @@ async fn at_the_end_of_the_drain_time_the_rest_is_cut_off_and_told_as_unknown() 
     if let Ok(reply) = told {
         assert!(!reply.is_acknowledged(), "{reply:?}");
     }
-    assert!(world.log().contains("the outcome of what was cut off is unknown"), "{}", world.log());
+    assert!(world.log().contains("the outcome of those that were cut off is unknown"), "{}", world.log());
     world.kill_and_restart(&flags);
     let retry = world.charge_settled(5).await;
     assert_eq!(retry.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));

@@ -1,5 +1,4 @@
-//! Upstreams that do not keep to what was agreed, after a byte of the request has left: nobody can tell what happened, and
-//! nothing is sent again.
+//! Upstreams that fail after a byte of the request was sent: the outcome is unknown, and nothing is sent again.
 
 use crate::world::{KEY, World};
 use semel_test_support::client::Ask;
@@ -47,7 +46,7 @@ fn nonsense() -> Vec<(&'static str, Act)> {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_leaves_the_outcome_unknown_and_is_not_asked_for_again() {
+async fn an_invalid_response_leaves_the_outcome_unknown() {
     let acts: Vec<_> = nonsense();
     let scripted: Vec<_> = acts.iter().map(|(_, act)| act.clone()).collect();
     let number = |seen: &Seen| seen.line.split('/').nth(1)?.split(' ').next()?.parse::<usize>().ok();

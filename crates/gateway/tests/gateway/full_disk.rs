@@ -1,4 +1,4 @@
-//! A disk that is full, and has room again.
+//! A disk that is full, and then has room again.
 
 use crate::world::{KEY, Scratch, Starting, World, until};
 use semel_test_support::Reply;
@@ -53,7 +53,7 @@ async fn a_full_disk_makes_it_not_ready_until_there_is_room_again() {
     assert_eq!(world.calls(), 1, "nothing was run that could not be claimed");
 
     std::fs::remove_file(&full).expect("there is room again");
-    // Nobody sends anything: the heartbeat finds out.
+    // Without any requests, the heartbeat finds out.
     until(async || Some(readiness(admin).await).filter(|reply| reply.status == 200)).await;
     assert!(world.send(ask(2)).await.is_acknowledged());
     assert_eq!(world.calls(), 2);

@@ -239,7 +239,7 @@ async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn twenty_kills_leave_no_key_with_two_effects_and_every_acknowledged_answer_as_it_was() {
+async fn twenty_kills_leave_no_key_with_two_effects() {
     let found = rounds(|scratch| scratch.store().url()).await;
     println!("{}", found.expect("the promise holds"));
 }

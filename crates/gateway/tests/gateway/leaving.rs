@@ -1,4 +1,4 @@
-//! Clients that go away: before the request is whole, while it runs, and when the answer is on its way.
+//! Clients that leave: before the request is complete, while it runs, and during the response.
 
 use crate::world::{KEY, World, charge, within};
 use semel_test_support::client::Ask;
@@ -18,7 +18,7 @@ async fn before_the_request_is_whole_nothing_happens() {
         let mut client = connected(&world).await;
         client.write_all(&raw[..cut]).await.expect("sent");
         client.shutdown().await.expect("an end");
-        // Whatever it is told, it is told it by now.
+        // It has its response by now.
         let _ = within(client.read_to_end(&mut Vec::new())).await;
     }
     assert_eq!(world.calls(), 0);
@@ -35,7 +35,7 @@ async fn peer_bug_a_client_that_hung_up_cancelled_the_request() {
     let mut client = connected(&world).await;
     client.write_all(&charge(5).raw()).await.expect("sent");
     world.upstream.has_seen(1).await;
-    // A reset: nobody reads what was to come.
+    // A reset: the rest is not read.
     socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO)).expect("a setting");
     drop(client);
     let (retry, ()) = tokio::join!(world.charge(5), async { gate.open() });
@@ -62,7 +62,7 @@ async fn while_the_answer_is_on_its_way_it_is_stored_already() {
 
 #[tokio::test]
 async fn at_any_moment_it_is_once_and_the_retry_learns_of_it() {
-    // Whoever leaves before the claim has asked for nothing; after it, for one effect.
+    // A client that leaves before the claim has no effect; after it, one effect.
     let world = World::new(&["--wait", "30s"], charged).await;
     let keys: Vec<_> = (0..50).map(|number| format!("{KEY}-{number}")).collect();
     let ask = |key: &str| Ask::post("/charges").key(key).json("{}");

@@ -1,4 +1,4 @@
-//! The file of the store, taken away under the running program.
+//! The store's file is removed while the program runs.
 
 use crate::world::{Gateway, KEY, World, until};
 use semel_test_support::Reply;
@@ -19,7 +19,7 @@ fn times_logged(world: &World) -> usize {
     let file = world.scratch.file().display().to_string();
     let lines = world.log();
     let is_told =
-        // The store's own line: whoever could not write repeats it as the reason.
+        // The store's own line, which a failed write repeats as its reason.
         |line: &&str| line.contains("ERROR semel_sql") && line.contains(&file) && line.contains("removed or renamed");
     lines.lines().filter(is_told).count()
 }

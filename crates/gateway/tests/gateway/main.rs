@@ -1,6 +1,7 @@
-//! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
-//! it keeps when it is killed.
+//! The program `semel` itself on its own file, between real sockets: its input, its output, and what it keeps when it
+//! is killed.
 
+mod admin;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator;
 mod authorize;
@@ -10,12 +11,10 @@ mod certificates;
 mod clock;
 mod config;
 mod crowds;
-mod desk;
 mod drain;
 mod erase;
 mod failing;
 mod full_disk;
-mod keeping;
 mod kills;
 mod leaving;
 mod lost;
@@ -35,6 +34,7 @@ mod settings;
 mod spelling;
 mod states;
 mod status;
+mod storage;
 mod store;
 mod telemetry;
 mod tokens;

@@ -1,4 +1,4 @@
-//! Requests that no rule of HTTP allows, on the wire of the real program.
+//! Malformed requests, sent to the real program.
 
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
 use semel_test_support::upstream::{Act, Upstream, response};
@@ -11,7 +11,7 @@ async fn world() -> World {
 }
 
 /// Sends `bytes` on a connection of their own: the status and the problem of the one answer.
-async fn told(world: &World, bytes: &str) -> (u16, Value) {
+async fn answer_to(world: &World, bytes: &str) -> (u16, Value) {
     let mut tcp = TcpStream::connect(world.gateway.address).await.expect("it listens");
     tcp.write_all(bytes.as_bytes()).await.expect("sent");
     let mut came = Vec::new();
@@ -48,7 +48,7 @@ async fn broken_chunks_are_the_clients_fault_without_a_key_too() {
     let world = world().await;
     for method in ["POST", "PUT"] {
         let request = format!("{method} /charges HTTP/1.1\r\n{CHUNKED}\r\n5\r\nhello\r\nZZ\r\n");
-        let answer = told(&world, &request).await;
+        let answer = answer_to(&world, &request).await;
         assert_eq!(answer.0, 400);
         is_refused(&world, &answer, "MALFORMED_REQUEST");
     }
@@ -59,7 +59,7 @@ async fn broken_chunks_are_the_clients_fault_without_a_key_too() {
 async fn broken_chunks_with_a_key_leave_the_key_unused() {
     let world = world().await;
     let head = format!("POST /charges HTTP/1.1\r\n{CHUNKED}Idempotency-Key: {KEY}\r\n\r\n");
-    let answer = told(&world, &format!("{head}5\r\nhello\r\nZZ\r\n")).await;
+    let answer = answer_to(&world, &format!("{head}5\r\nhello\r\nZZ\r\n")).await;
     assert_eq!(answer.0, 400);
     is_refused(&world, &answer, "MALFORMED_REQUEST");
     assert_eq!(world.charge(5).await.text(), "done");
@@ -79,10 +79,10 @@ async fn a_body_that_ends_too_early_is_the_clients_fault() {
 }
 
 #[tokio::test]
-async fn a_target_with_a_fragment_reaches_nobody() {
+async fn a_target_with_a_fragment_is_not_forwarded() {
     let world = world().await;
     for target in ["/charges#1", "/charges?a=1#", "http://a/charges#1", "/#"] {
-        let answer = told(&world, &format!("POST {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        let answer = answer_to(&world, &format!("POST {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
         assert_eq!(answer.0, 400, "{target}");
         is_refused(&world, &answer, "MALFORMED_REQUEST");
     }
@@ -93,7 +93,7 @@ async fn a_target_with_a_fragment_reaches_nobody() {
 async fn connect_is_refused_as_a_stream_with_and_without_a_key() {
     let world = world().await;
     for key in [format!("Idempotency-Key: {KEY}\r\n"), String::new()] {
-        let answer = told(&world, &format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{key}\r\n")).await;
+        let answer = answer_to(&world, &format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n{key}\r\n")).await;
         assert_eq!(answer.0, 501);
         is_refused(&world, &answer, "STREAMING_NOT_PROTECTED");
     }
@@ -105,7 +105,8 @@ async fn a_refusal_is_explained_where_the_specification_is_published() {
     let world =
         World::configured("[published]\nprefix = \"/one\"\n", |_| Act::Say(response("200 OK", &[], "done")))
             .await;
-    let kind = async || told(&world, "POST /a#b HTTP/1.1\r\nHost: a\r\n\r\n").await.1["type"].to_string();
+    let kind =
+        async || answer_to(&world, "POST /a#b HTTP/1.1\r\nHost: a\r\n\r\n").await.1["type"].to_string();
     assert_eq!(kind().await, "\"/one/.well-known/idempotency#MALFORMED_REQUEST\"");
     world.reconfigure("[published]\nprefix = \"/two\"\n");
     until(async || kind().await.contains("/two/").then_some(())).await;
@@ -118,7 +119,7 @@ async fn a_service_that_speaks_http_2_is_not_blamed_either() {
     let gateway = Gateway::start_before(&format!("h2c://{}", behind.gateway.address), &scratch, &[]);
     let front = World { gateway, upstream: Upstream::start(|_| Act::End).await, scratch };
     let request = format!("POST /charges HTTP/1.1\r\n{CHUNKED}\r\n5\r\nhello\r\nZZ\r\n");
-    let answer = told(&front, &request).await;
+    let answer = answer_to(&front, &request).await;
     assert_eq!(answer.0, 400);
     is_refused(&front, &answer, "MALFORMED_REQUEST");
     assert_eq!(behind.calls(), 0, "no whole request reached the service");

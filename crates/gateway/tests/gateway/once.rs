@@ -1,4 +1,4 @@
-//! Once: however many ask, however they spell it, and whoever else asks for something that looks the same.
+//! Once: with any number of requests, in any spelling, beside similar requests of others.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel_test_support::client::Ask;
@@ -101,7 +101,7 @@ async fn peer_bug_proxies_send_again_what_has_no_body() {
 }
 
 #[tokio::test]
-async fn what_has_no_key_passes_through_every_time_and_unmarked() {
+async fn requests_without_a_key_are_forwarded_unmarked() {
     let world = World::new(&[], charged).await;
     for call in 1..=2 {
         let reply = world.send(Ask::post("/charges").json("{}")).await;
@@ -129,7 +129,7 @@ async fn where_protection_is_off_nothing_is_protected() {
 }
 
 #[tokio::test]
-async fn who_does_not_want_to_wait_is_told_where_to_look() {
+async fn respond_async_gets_202_with_a_location() {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));

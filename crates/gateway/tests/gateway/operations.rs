@@ -1,4 +1,4 @@
-//! Operations whose callers are told apart in a way of their own, from the file to the socket.
+//! Operations with their own rules for callers, from the file to the socket.
 
 #[cfg(target_os = "linux")]
 use crate::callers::from;
@@ -84,7 +84,7 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
     assert!(world.send(bearer(charge(), &alice)).await.is_replay());
     assert_eq!(world.calls(), 2);
 
-    // What became of them: to each its own.
+    // Each sees its own operation.
     let (hook, charge) = (status_of(&delivered), status_of(&charged));
     assert_eq!(seen(&world, Ask::get(&hook)).await, (200, None), "the state, to whoever knows the id");
     assert_eq!(seen(&world, Ask::get(&hook).key("evt_2")).await, (200, None));
@@ -98,7 +98,7 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_accepted_is_told_so_at_operations_whatever_is_asked_for() {
+async fn a_refused_token_is_refused_at_operations_too() {
     let world = shop().await;
     let signer = Signer::secret();
     let charged = status_of(&world.send(bearer(charge(), &signer.of("alice"))).await);
@@ -127,7 +127,7 @@ fn sale() -> Ask {
 }
 
 #[tokio::test]
-async fn nobody_gets_across_from_one_rule_to_the_other_by_what_that_believes() {
+async fn rules_do_not_trust_each_others_sources() {
     let world = World::configured(PARTNERS, charged).await;
     let partner = world.send(sale().with("x-api-key", "7")).await;
     let alice = world.send(bearer(charge(), "7")).await;
@@ -182,7 +182,7 @@ async fn nobody_gets_across_from_one_rule_to_the_other_by_what_that_believes() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_header_that_one_operation_believes_is_taken_off_every_strangers_request() {
+async fn a_header_that_one_operation_trusts_is_removed_from_untrusted_requests() {
     const PROXY: [u8; 4] = [127, 0, 0, 2];
     const STRANGER: [u8; 4] = [127, 0, 0, 3];
     let terms = "[[operation]]\npath = \"/internal\"\ncallers = [\"header:x-user\"]\n\
@@ -223,7 +223,7 @@ async fn a_header_that_one_operation_believes_is_taken_off_every_strangers_reque
 }
 
 #[tokio::test]
-async fn who_asks_before_a_replay_shows_what_the_operations_own_callers_are_known_by() {
+async fn a_question_before_a_replay_has_the_operations_credentials() {
     let terms = "[defaults.authorize]\npath = \"/session\"\n\
         [[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-partner\"]\n\
         [identity]\nsources = [\"api-key:x-customer\"]\n";
@@ -265,7 +265,7 @@ async fn an_operation_can_be_of_no_tenant_beside_others_that_are() {
     assert_eq!(seen(&world, in_org(Ask::get(&path), "a")).await, shown("charge 1"));
     is_hidden(&world, &path, |ask| in_org(ask, "b").key(KEY)).await;
     let missed = is_hidden(&world, &path, |ask| bearer(ask, "alice").key(KEY)).await;
-    assert!(missed.text().contains("does not belong to a tenant"), "{}", missed.text());
+    assert!(missed.text().contains("does not belong to a known tenant"), "{}", missed.text());
 }
 
 #[tokio::test]
@@ -287,7 +287,7 @@ async fn quotas_are_counted_by_the_callers_of_the_operation() {
 }
 
 #[tokio::test]
-async fn a_reload_changes_an_operations_rule_for_new_requests_and_a_bad_one_changes_nothing() {
+async fn a_reload_changes_an_operations_rule_and_a_bad_one_changes_nothing() {
     let world = World::configured("", charged).await;
     let hook = || Ask::post("/hook").key(KEY).with("authorization", "Digest x");
     let is_let_in = async || world.send(hook()).await.code().is_none();
@@ -302,7 +302,11 @@ async fn a_reload_changes_an_operations_rule_for_new_requests_and_a_bad_one_chan
 
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"header:x-user\"]\n");
     until(async || world.log().contains("the configuration has mistakes").then_some(())).await;
-    assert!(world.log().contains("`x-user` is to be believed, but from no address"), "{}", world.log());
+    assert!(
+        world.log().contains("`x-user` identifies callers, but no address is trusted"),
+        "{}",
+        world.log()
+    );
     assert!(is_let_in().await, "the old one holds on");
 
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"api-key:x-api-key\"]\n");
@@ -320,14 +324,13 @@ async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start(
     let mut world = World::configured(terms, charged).await;
     world.gateway.kill();
     let said = world.gateway.said();
-    let told = |path: &str| {
-        said.contains(&format!("note: requests to {path} without anything that identifies their caller"))
-    };
+    let told =
+        |path: &str| said.contains(&format!("note: requests to {path} that do not identify their caller"));
     assert!(told("/partners") && !told("/sales"), "{said}");
 }
 
 #[tokio::test]
-async fn no_change_of_an_operations_rule_or_name_has_one_caller_met_as_another() {
+async fn changing_an_operations_rule_never_mixes_up_callers() {
     let sold_by =
         |header: &str| format!("[[operation]]\npath = \"/sales\"\ncallers = [\"header:{header}\"]\n{USERS}");
     let world = World::configured(&sold_by("x-merchant"), charged).await;
@@ -358,7 +361,7 @@ async fn no_change_of_an_operations_rule_or_name_has_one_caller_met_as_another()
 }
 
 #[tokio::test]
-async fn what_an_operation_kept_that_is_no_route_any_more_is_nobodys() {
+async fn records_of_a_removed_route_belong_to_no_operation() {
     let named = |name: &str, callers: &str| {
         format!("[[operation]]\nname = \"{name}\"\npath = \"/{name}\"\ncallers = [{callers}]\n")
     };
@@ -404,14 +407,14 @@ async fn by_what_an_operations_callers_are_told_apart_is_printed_published_and_c
     let published = world.send(Ask::get("/.well-known/idempotency")).await.json();
     assert_eq!(published["callers"], "per access token");
     let own: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
-    assert_eq!(own, [Some("not at all: all are anonymous"), Some("per API key in x-api-key"), None]);
+    assert_eq!(own, [Some("not at all (all are anonymous)"), Some("per API key in x-api-key"), None]);
     world.gateway.kill();
     let said = world.gateway.said();
     for line in [
         "callers all anonymous: one scope for everybody",
         "callers by the API key in x-api-key",
         "callers    by Authorization (Basic, Bearer): the guarantee is per access token",
-        "note: whoever knows a key of events gets its outcome",
+        "note: callers of events are not distinguished",
     ] {
         assert!(said.contains(line), "{line} is not in {said}");
     }
@@ -427,5 +430,5 @@ async fn by_what_an_operations_callers_are_told_apart_is_printed_published_and_c
     );
     assert!(checked.contains("  /partners/{*rest}: callers by the API key in x-api-key"), "{checked}");
     let examined = semel(&["doctor", "--config"]);
-    assert!(examined.contains("events has a rule of its own: callers all anonymous"), "{examined}");
+    assert!(examined.contains("events has its own rule for callers: callers all anonymous"), "{examined}");
 }

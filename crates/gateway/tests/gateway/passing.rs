@@ -1,4 +1,4 @@
-//! What passes from one side to the other, and what was about one connection only.
+//! What is forwarded, and what belongs to one connection only.
 
 use crate::world::{Gateway, KEY, Scratch, World};
 use semel_test_support::client::Ask;
@@ -12,7 +12,7 @@ const HOPS: [(&str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn what_is_about_one_connection_stays_on_it() {
+async fn hop_by_hop_headers_stay_on_their_connection() {
     let world = World::new(&[], |_| Act::SayAndEnd(response("201 Created", &HOPS, "charged"))).await;
     for ask in [Ask::post("/charges").key(KEY), Ask::post("/charges").key(KEY), Ask::get("/charges")] {
         let reply =
@@ -30,7 +30,7 @@ async fn what_is_about_one_connection_stays_on_it() {
 }
 
 #[tokio::test]
-async fn the_upstream_is_told_where_a_request_came_from_and_not_what_a_client_says_about_it() {
+async fn the_upstream_learns_the_real_origin_of_a_request() {
     let world = World::new(&[], |_| Act::Say(response("200 OK", &[], "fine"))).await;
     for ask in [Ask::post("/charges").key(KEY), Ask::get("/charges")] {
         world.send(ask.with("x-forwarded-for", "6.6.6.6").with("forwarded", "for=6.6.6.6")).await;

@@ -1,4 +1,4 @@
-//! Where only the least of a response is kept, its replay is made anew from what the service has.
+//! Responses that are stored in part, and rebuilt from the service.
 
 use crate::world::{World, charge, until};
 use semel_test_support::Reply;
@@ -36,7 +36,7 @@ fn asked(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_replay_is_made_anew_from_the_location_with_the_clients_own_credentials_and_marked() {
+async fn a_replay_is_rebuilt_from_the_location_with_the_clients_credentials() {
     let terms = format!("{MINIMAL}[defaults.rebuild]\n");
     let world = World::configured(&terms, charging("/charges/7?full=1".to_owned())).await;
     let first = world.send(alice()).await;
@@ -52,7 +52,7 @@ async fn a_replay_is_made_anew_from_the_location_with_the_clients_own_credential
 }
 
 #[tokio::test]
-async fn a_location_at_another_host_is_asked_of_nobody() {
+async fn a_location_on_another_host_is_not_requested() {
     let other = Upstream::start(says("200 OK")).await;
     for location in
         [format!("http://{}/charges/7", other.address), format!("//{}/charges/7", other.address), "7".into()]
@@ -67,7 +67,7 @@ async fn a_location_at_another_host_is_asked_of_nobody() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_anew_is_answered_as_not_kept() {
+async fn a_response_that_cannot_be_rebuilt_is_answered_as_not_retained() {
     let terms = format!("{MINIMAL}[defaults.rebuild]\ntimeout = \"300ms\"\n");
     for act in [says("404 Gone")(&none()), says("302 Elsewhere")(&none()), Act::Hang, Act::End] {
         let script = move |seen: &Seen| {
@@ -86,7 +86,7 @@ fn none() -> Seen {
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_dressed_up_as_the_resource_and_an_empty_answer_needs_none() {
+async fn a_refusal_is_never_replayed_as_the_resource() {
     let terms = format!("{MINIMAL}[defaults.rebuild]\nfrom = \"/by/{{operation_id}}\"\n");
     for (status, code) in [("422 Nope", 422), ("204 Done", 204)] {
         let script = move |seen: &Seen| match status {
@@ -104,7 +104,7 @@ async fn a_refusal_is_not_dressed_up_as_the_resource_and_an_empty_answer_needs_n
 }
 
 #[tokio::test]
-async fn a_doubt_that_was_settled_is_made_anew_too() {
+async fn a_resolved_doubt_is_rebuilt_too() {
     let script = |seen: &Seen| match seen.line.split(' ').nth(1) {
         Some("/charges") => says("500 Oops")(seen),
         Some(path) if path.starts_with("/effects/") => says("200 OK")(seen),

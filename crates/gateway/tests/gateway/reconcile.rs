@@ -1,4 +1,4 @@
-//! A request that ended in doubt: who finds out what became of it, and what its retries get then.
+//! Requests that ended in doubt: how they are resolved, and what their retries get.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel::{Clock as _, SystemClock};
@@ -27,7 +27,7 @@ fn is_probe(seen: &Seen) -> bool {
     seen.line.contains("/effects/")
 }
 
-/// Leaves the first charge in doubt, charges for others, and answers probes as told.
+/// Leaves the first charge in doubt, makes the others, and answers probes as configured.
 fn doubted(answer: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> impl Fn(&Seen) -> Act + Send + Sync {
     move |seen| match seen.header("idempotency-attempt") {
         _ if is_probe(seen) => answer(seen),
@@ -44,7 +44,7 @@ fn probes(world: &World) -> Vec<Seen> {
     world.upstream.seen().into_iter().filter(is_probe).collect()
 }
 
-/// Charges until it is known what became of it.
+/// Charges until the outcome is known.
 async fn settled(world: &World) -> Reply {
     until(async || {
         let reply = world.charge(5).await;
@@ -54,7 +54,7 @@ async fn settled(world: &World) -> Reply {
 }
 
 #[tokio::test]
-async fn what_the_service_knows_of_settles_a_doubt_and_its_answer_is_replayed_as_rebuilt() {
+async fn a_probe_resolves_a_doubt_and_its_response_is_replayed() {
     let secret = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("probe-authorization");
     std::fs::write(&secret, "Bearer of-the-gateway\n").expect("a file");
     let more = format!(
@@ -94,7 +94,7 @@ async fn what_the_service_knows_of_settles_a_doubt_and_its_answer_is_replayed_as
 }
 
 #[tokio::test]
-async fn what_is_not_there_counts_only_after_the_quiet_period_and_the_retry_is_then_the_next_attempt() {
+async fn an_absent_effect_counts_only_after_the_quiet_period() {
     let world = World::configured_with(&probe("quiet = \"4s\"\n"), &SHORT, doubted(says("404 None"))).await;
     let begun = SystemClock.uptime();
     assert_eq!(world.charge(5).await.status, 500);
@@ -118,7 +118,7 @@ async fn what_is_not_there_counts_only_after_the_quiet_period_and_the_retry_is_t
 
 /// Also once "it is not there" would count: nothing of this is that.
 #[tokio::test]
-async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
+async fn an_undecided_probe_is_sent_again() {
     let (count, begun) = (Arc::new(AtomicUsize::new(0)), SystemClock.uptime());
     let number = Arc::clone(&count);
     let script = doubted(move |_| {
@@ -152,7 +152,7 @@ async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
     assert_eq!((reply.status, reply.text()), (200, "{\"state\":\"paid\"}"));
     assert!(count.load(Ordering::SeqCst) >= 14, "each was asked about again");
     assert_eq!(charges(&world), 1);
-    assert!(world.log().contains("a probe's answer says nothing about the effect"), "{}", world.log());
+    assert!(world.log().contains("a probe's response says nothing about the effect"), "{}", world.log());
     for asked in probes(&world) {
         assert_eq!(
             (asked.header("cache-control"), asked.header("pragma")),
@@ -224,7 +224,7 @@ async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
 }
 
 #[tokio::test]
-async fn a_probe_that_is_configured_later_settles_what_is_in_doubt_already_also_at_an_address_of_its_own() {
+async fn a_probe_that_is_configured_later_resolves_older_doubts() {
     let ledger = Upstream::start(says("200 OK")).await;
     let mut world = World::configured_with("", &SHORT, doubted(charged)).await;
     assert_eq!(world.charge(5).await.status, 500);
@@ -254,7 +254,7 @@ async fn a_probe_that_is_configured_later_settles_what_is_in_doubt_already_also_
 
 /// A worker's effect happens elsewhere than those of the route that has the same name.
 #[tokio::test]
-async fn a_claim_is_never_looked_up_by_the_probe_of_a_route_of_its_name() {
+async fn a_routes_probe_is_never_sent_for_a_claim_of_the_same_name() {
     let route = format!("[[operation]]\nname = \"charge\"\npath = \"/charges\"\n{}", probe(""));
     let config =
         route.replace("[sweep]\nskew = \"1s\"\n", "").replace("[defaults.probe]", "[operation.probe]");

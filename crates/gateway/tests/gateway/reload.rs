@@ -1,4 +1,4 @@
-//! A new configuration for a gateway that runs.
+//! A new configuration for a running gateway.
 
 use crate::world::{Scratch, Starting, World, until, within};
 use semel_test_support::client::Ask;
@@ -80,7 +80,7 @@ async fn a_bad_file_keeps_the_old_one_and_every_mistake_is_logged() {
 }
 
 #[tokio::test]
-async fn a_reload_that_is_asked_for_during_the_start_ends_nothing_and_is_done_after_it() {
+async fn a_reload_during_start_up_is_done_afterwards() {
     // The start waits for an issuer's keys, and so goes no further than the test lets it.
     let keys = TcpListener::bind("127.0.0.1:0").await.expect("an address");
     let at = keys.local_addr().expect("an address");

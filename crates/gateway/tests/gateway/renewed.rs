@@ -1,4 +1,4 @@
-//! Certificates, authorities and secrets whose files have changed under a gateway that runs.
+//! Certificates, authorities and secrets whose files change while a gateway runs.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
@@ -17,7 +17,7 @@ async fn reloaded(gateway: &Gateway, scratch: &Scratch, how: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connection() {
+async fn a_reload_rereads_certificates_for_new_connections() {
     let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
@@ -48,7 +48,7 @@ async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connecti
     });
     upstream.has_seen(2).await;
 
-    // An authority is no longer believed.
+    // An authority is no longer trusted.
     scratch.write("clients.pem", &kept.pem);
     reloaded(&gateway, &scratch, TAKEN).await;
     assert!(ours.send(charge(), to, Some(&alice)).await.is_err(), "of an authority that was taken out");
@@ -78,7 +78,7 @@ async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connecti
 }
 
 #[tokio::test]
-async fn a_reload_reads_the_admin_addresss_certificate_anew() {
+async fn a_reload_rereads_the_admin_addresss_certificate() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (server, renewed) = (old.server(), new.server());
@@ -99,7 +99,7 @@ async fn a_reload_reads_the_admin_addresss_certificate_anew() {
 }
 
 #[tokio::test]
-async fn a_sealing_key_that_has_changed_under_its_name_is_told_to_wait_for_the_next_start() {
+async fn a_changed_sealing_key_takes_effect_at_the_next_start() {
     let scratch = Scratch::new();
     let file = scratch.write("sealing", "5a".repeat(32));
     let terms = format!("[[sealing.key]]\nname = \"first\"\nsecret = 'file:{}'\n", file.display());

@@ -1,4 +1,4 @@
-//! Responses by the dozen, and clients that do not read them: what the process holds at once.
+//! Many responses, and clients that do not read them: what the process holds at once.
 
 use crate::world::{World, until, within};
 use semel_test_support::client::Ask;
@@ -70,7 +70,7 @@ async fn many_long_responses_at_once_do_not_fill_the_memory_and_all_arrive() {
 }
 
 #[tokio::test]
-async fn replays_that_nobody_reads_do_not_fill_the_memory() {
+async fn unread_replays_do_not_fill_the_memory() {
     const COUNT: usize = 60;
     const BYTES: usize = 9 << 20;
     let mut world = World::configured(LIMITS, |_| Act::Say(response("200 OK", &[], "x".repeat(BYTES)))).await;

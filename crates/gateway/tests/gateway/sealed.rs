@@ -1,4 +1,4 @@
-//! Stored answers that need a key, and keys that are replaced.
+//! Sealed responses, and keys that are replaced.
 
 use crate::world::{Gateway, Scratch};
 use semel_test_support::Reply;
@@ -44,7 +44,7 @@ const OLD: &str = "an-order-of-yesterday";
 const NEW: &str = "an-order-of-this-day";
 
 #[tokio::test]
-async fn without_its_key_a_sealed_answer_is_not_told_not_run_again_and_somebody_is_alarmed() {
+async fn without_its_key_a_sealed_response_is_withheld_and_alarmed() {
     let world = World::new().await;
     assert_eq!(world.ask(&["first"], &[OLD]).await[0].status, 201);
     for keys in [&["second"][..], &[]] {

@@ -1,4 +1,4 @@
-//! The hashing secret, where it is configured.
+//! A configured hashing secret.
 
 use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
 use semel::secrets::Terms;
@@ -82,24 +82,24 @@ impl World {
     }
 
     /// What `semel doctor` says about the secret.
-    fn told(&self) -> serde_json::Value {
+    fn secret_status(&self) -> serde_json::Value {
         let store = format!("sqlite:{}", self.scratch.file().display());
-        let told =
+        let secret_status =
             Command::new(env!("CARGO_BIN_EXE_semel")).args(["doctor", "--json", "--store", &store]).output();
-        let told = told.expect("semel runs").stdout;
-        serde_json::from_slice::<serde_json::Value>(&told).expect("JSON")["secret"].clone()
+        let secret_status = secret_status.expect("semel runs").stdout;
+        serde_json::from_slice::<serde_json::Value>(&secret_status).expect("JSON")["secret"].clone()
     }
 
     /// Waits until `semel doctor` says so.
     async fn at_last(&self, is_so: impl Fn(&serde_json::Value) -> bool) {
         let looking = async {
-            while !is_so(&self.told()) {
+            while !is_so(&self.secret_status()) {
                 // Each look is a process; it need not be in the way of those that it looks at.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
         let waited = tokio::time::timeout(Duration::from_mins(1), looking).await;
-        waited.unwrap_or_else(|_| panic!("it never came: {}", self.told()));
+        waited.unwrap_or_else(|_| panic!("it never came: {}", self.secret_status()));
     }
 
     fn refused(&self, secret: Option<&str>, next: Option<&str>) -> String {
@@ -125,7 +125,7 @@ async fn another_secret_than_the_stores_is_refused_and_so_is_none_where_it_keeps
 }
 
 #[tokio::test]
-async fn a_replacement_is_asked_for_by_the_file_and_every_node_needs_the_next_secret_from_then_on() {
+async fn an_announced_secret_is_needed_by_every_node() {
     let world = World::new().await;
     assert_eq!(world.charge(Some("first"), None, None).await, "charge 1");
     let announced = "the hashing secret is being replaced: announced";
@@ -141,14 +141,14 @@ async fn a_replacement_is_asked_for_by_the_file_and_every_node_needs_the_next_se
 }
 
 #[tokio::test]
-async fn a_replacement_that_was_announced_can_be_taken_back_as_the_refusal_says() {
+async fn an_announced_secret_can_be_withdrawn() {
     let world = World::new().await;
     assert_eq!(world.charge(Some("first"), None, None).await, "charge 1");
     let announced = "the hashing secret is being replaced: announced";
     assert_eq!(world.charge(Some("first"), Some("second"), Some(announced)).await, "charge 1", "replayed");
     let behind = world.refused(Some("first"), None);
     assert!(behind.contains("hashing_secret_next = \"withdraw\" under [store]"), "{behind}");
-    let taken = "that was announced was taken back";
+    let taken = "announced hashing secret was withdrawn";
     assert_eq!(world.charge(Some("first"), Some("withdraw"), Some(taken)).await, "charge 1", "replayed");
     let again = world.charge(Some("first"), Some("withdraw"), None).await;
     assert_eq!(again, "charge 1", "there is nothing left to take back");
@@ -158,7 +158,7 @@ async fn a_replacement_that_was_announced_can_be_taken_back_as_the_refusal_says(
 }
 
 #[tokio::test]
-async fn a_secret_that_the_store_made_up_can_be_replaced_by_one_of_ones_own() {
+async fn a_generated_secret_can_be_replaced_by_a_configured_one() {
     let world = World::new().await;
     assert_eq!(world.charge(None, None, None).await, "charge 1");
     let announced = "the hashing secret is being replaced: announced";
@@ -197,7 +197,7 @@ fn serve_with_short_terms() {
     let config = config::read(&text, &Overrides::default(), &config::environment).expect("no mistake");
     logging::begin(config.log, config.log_level, None);
     let mut plan = config.plan().expect("an upstream");
-    plan.keeping.secret_terms = short_terms();
+    plan.storage.secret_terms = short_terms();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     assert_eq!(runtime.block_on(serve::run(plan, None)), Ok(ExitCode::SUCCESS));
 }
@@ -205,11 +205,11 @@ fn serve_with_short_terms() {
 /// Two gateways on one file, one of them killed on the way. As long as [`short_terms`] last after its last sign, nobody can know
 /// that a node which was killed writes nothing any more. What is stored under the old secret is gone by then.
 #[tokio::test]
-async fn a_replacement_comes_to_its_end_with_a_node_killed_on_the_way_and_nothing_runs_twice() {
+async fn a_secret_is_replaced_although_a_node_is_killed() {
     let world = World::new().await;
     let replayed = |text: &str| (text.to_owned(), true);
-    let phase = |told: &serde_json::Value| told["phase"].as_str().map(str::to_owned);
-    let is = |expected: &str| assert_eq!(phase(&world.told()).as_deref(), Some(expected));
+    let phase = |secret_status: &serde_json::Value| secret_status["phase"].as_str().map(str::to_owned);
+    let is = |expected: &str| assert_eq!(phase(&world.secret_status()).as_deref(), Some(expected));
     let logged =
         async |words: &str| until(async || world.scratch.logged().contains(words).then_some(())).await;
 
@@ -240,8 +240,12 @@ async fn a_replacement_comes_to_its_end_with_a_node_killed_on_the_way_and_nothin
         assert_eq!(at_one, at_two, "one effect, and one answer");
     }
     assert_eq!(world.upstream.seen_count(), 10);
-    assert!(world.told()["behind"].as_array().is_some_and(|behind| !behind.is_empty()));
-    world.at_last(|told| told["behind"] == serde_json::json!([]) && told["recordsLeft"] == 0).await;
+    assert!(world.secret_status()["behind"].as_array().is_some_and(|behind| !behind.is_empty()));
+    world
+        .at_last(|secret_status| {
+            secret_status["behind"] == serde_json::json!([]) && secret_status["recordsLeft"] == 0
+        })
+        .await;
     is("moving");
     assert_eq!(charged_at(&two, "claimed-late-in-it").await, ("charge 11".to_owned(), false));
 
@@ -256,9 +260,9 @@ async fn a_replacement_comes_to_its_end_with_a_node_killed_on_the_way_and_nothin
     end(one).await;
     let one = world.both();
     logged("the hashing secret was replaced").await;
-    let told = world.told();
-    assert_eq!((phase(&told).as_deref(), &told["generation"]), (Some("steady"), &1.into()));
-    assert_eq!((&told["markers"], &told["recordsLeft"]), (&0.into(), &0.into()));
+    let secret_status = world.secret_status();
+    assert_eq!((phase(&secret_status).as_deref(), &secret_status["generation"]), (Some("steady"), &1.into()));
+    assert_eq!((&secret_status["markers"], &secret_status["recordsLeft"]), (&0.into(), &0.into()));
     for gateway in [&one, &two] {
         assert_eq!(charged_at(gateway, "claimed-late-in-it").await, replayed("charge 11"));
     }

@@ -1,4 +1,4 @@
-//! TLS for tests: an authority, whom it vouches for, and a client of either.
+//! TLS for tests: an authority, its certificates, and clients.
 
 use crate::world::within;
 use rcgen::{
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Somebody who vouches for others.
+/// A certificate authority.
 pub(crate) struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -56,7 +56,7 @@ impl Authority {
         self.holder(&params)
     }
 
-    /// A certificate for whoever is at 127.0.0.1.
+    /// A certificate for 127.0.0.1.
     pub(crate) fn server(&self) -> Holder {
         let mut params = named("server");
         params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];

@@ -1,4 +1,4 @@
-//! Settings of the file that concern the process as a whole, and mistakes as they are told.
+//! Settings of the whole process, and mistakes in them.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
@@ -27,7 +27,7 @@ async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_th
 }
 
 #[tokio::test]
-async fn every_problem_points_to_where_it_is_explained_however_far_the_published_paths_were_moved() {
+async fn a_problems_type_follows_the_published_prefix() {
     let terms = "[published]\nprefix = \"/pay\"\n[defaults.authorize]\npath = \"/session\"\n";
     // No connection is left over on which the service could still be reached.
     let closing = |_: &_| Act::SayAndEnd(response("201 Created", &[("connection", "close")], "charged"));
@@ -45,7 +45,7 @@ async fn every_problem_points_to_where_it_is_explained_however_far_the_published
 }
 
 #[tokio::test]
-async fn what_a_known_proxy_says_of_earlier_stations_is_passed_on_and_a_strangers_word_is_not() {
+async fn earlier_hops_are_passed_on_only_from_trusted_proxies() {
     let ask =
         || Ask::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https");
     for (terms, told) in [
@@ -74,7 +74,7 @@ async fn unfinished(world: &World, bytes: usize) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_body_that_finds_no_room_is_refused_and_nothing_of_it_is_passed_on() {
+async fn a_body_without_room_is_refused_and_not_forwarded() {
     let terms = "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\n";
     let world = World::configured(terms, charged).await;
     let slow = unfinished(&world, 4096).await;
@@ -139,7 +139,7 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_is_passed_by_only_where_the_file_says_so() {
+async fn a_store_that_is_down_is_bypassed_only_if_configured() {
     // Longer than the store itself waits for the lock, also where a heartbeat waits before the request: what is passed by is
     // a store that said that it wrote nothing.
     let terms = "timeout = \"50s\"\nrequest_timeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
@@ -195,7 +195,7 @@ async fn tls_is_set_up_by_the_file_alone() {
 }
 
 #[tokio::test]
-async fn what_is_dangerous_about_a_store_in_memory_is_told_once() {
+async fn a_memory_stores_danger_is_printed_once() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
     let mut gateway = Gateway::start_on("memory:", &scratch, upstream.address, &["--admin", "off"]);
     gateway.terminate();
@@ -233,19 +233,19 @@ fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
         (
             "[[operation]]\npath = \"/{*all}\"\n[[operation]]\npath = \"/charges\"\n",
             "4:8",
-            "POST and PATCH /charges never comes here",
+            "POST and PATCH /charges never matches this operation",
             "put this operation before the other",
         ),
         (
             "[[sealing.key]]\nname = \"k\"\nsecret = \"env:SEMEL_NOWHERE\"\n",
             "3:10",
-            "the environment variable SEMEL_NOWHERE, which holds `secret`, is not set",
+            "the environment variable SEMEL_NOWHERE, named by `secret`, is not set",
             "set SEMEL_NOWHERE for the process",
         ),
         (
             "[identity]\nsources = [\"header:x-user\"]\n",
             "2:1",
-            "`x-user` is to be believed, but from no address",
+            "`x-user` identifies callers, but no address is trusted",
             "Name the addresses of the proxy",
         ),
         (

@@ -91,7 +91,7 @@ fn settings_that_protect_nothing_or_run_successes_again_do_not_start() {
             "`/users/:id` is not a route pattern",
             "write `/users/{id}`",
         ),
-        ("[defaults]\nmethods = [\"POTS\"]\n", "no request would come under `POTS`", "write \"POST\""),
+        ("[defaults]\nmethods = [\"POTS\"]\n", "`POTS` is not a method", "write \"POST\""),
         ("[defaults]\nnot_applied_statuses = [201]\n", "a 201 is a success", "name errors only"),
         ("[defaults]\nstatuses = { 200 = \"not-applied\" }\n", "a 200 is a success", "name errors only"),
     ] {

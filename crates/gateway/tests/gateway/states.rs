@@ -1,4 +1,4 @@
-//! What stands in the record, and what the next request with its key gets: every row, through the program.
+//! Every state of a record, and what the next request with its key gets, through the program.
 
 use crate::store::TestStore;
 use crate::world::{KEY, World, charge, until};
@@ -15,7 +15,7 @@ const IN_PROGRESS: &str = "IDEMPOTENCY_REQUEST_IN_PROGRESS";
 const UNKNOWN: &str = "IDEMPOTENCY_OUTCOME_UNKNOWN";
 const MISMATCH: &str = "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST";
 
-/// A lease that is over soon, and nobody waits.
+/// A short lease, and no waiting.
 const SHORT: [&str; 4] = ["--lease", "1s", "--wait", "0s"];
 /// What is past its time is forgotten at once, not only two minutes after the start.
 const SETTLED: &str = "[clock]\nsettle = \"0s\"\n";
@@ -256,7 +256,7 @@ async fn claimed_is_in_progress_until_its_lease_is_over_and_is_taken_over_then()
 }
 
 #[tokio::test]
-async fn expired_is_refused_for_as_long_as_its_tombstone_stands_and_is_none_after() {
+async fn an_expired_key_is_refused_until_its_tombstone_is_removed() {
     let flags = ["--lease", "1s", "--ttl", "1500ms", "--tombstone", "1s"];
     let world = World::configured_with(SETTLED, &flags, charged).await;
     assert_eq!(world.charge(5).await.text(), "charge 1");

@@ -1,5 +1,5 @@
-//! The situations in which a client gets no outcome, as a started gateway tells them. (Those that no flag leads to are shown
-//! with the layer: see its tests `settings` and `table`.)
+//! Every problem that a client can get from a started gateway. (Those that no flag leads to are tested with the layer:
+//! see its tests `settings` and `table`.)
 
 use crate::world::{KEY, World, charge, until, within};
 use semel_test_support::client::Ask;
@@ -34,7 +34,7 @@ async fn a_key_that_is_no_key() {
 }
 
 #[tokio::test]
-async fn a_caller_that_cannot_be_told_from_others() {
+async fn a_caller_that_cannot_be_distinguished() {
     let world = World::new(&[], charged).await;
     let callers = [
         charge(5).with("cookie", "session=1"),
@@ -272,7 +272,7 @@ async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats() {
 }
 
 #[tokio::test]
-async fn what_could_only_be_a_stream() {
+async fn a_request_for_a_stream() {
     let world = World::new(&[], charged).await;
     let streams = [
         charge(5).with("accept", "text/event-stream"),

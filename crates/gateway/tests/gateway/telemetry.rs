@@ -1,4 +1,4 @@
-//! What operators see of a running gateway: numbers that move with what happens, and log lines that programs can read.
+//! Metrics that move with what happens, and log lines for programs.
 
 use crate::world::{Gateway, KEY, Scratch, World, charge, sides, until, within};
 use semel_test_support::Reply;
@@ -99,7 +99,7 @@ async fn latency_statuses_and_upstream_errors_are_counted_by_operation() {
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_counted_with_and_without_a_key() {
     let scratch = Scratch::new();
-    // Bound and dropped: nobody listens there.
+    // Bound and dropped: no listener.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let mut gateway = Gateway::start(&scratch, nobody, &[]);
     let admin = gateway.admin();

@@ -1,4 +1,4 @@
-//! Callers that are known by tokens, from the file to the socket.
+//! Callers identified by tokens, from the file to the socket.
 
 use crate::world::{KEY, Scratch, World, until};
 use rcgen::{
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
-/// A key pair that nobody uses for anything else.
+/// A key pair for tests only.
 const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
 
 /// Who signs, and by what.
@@ -249,7 +249,7 @@ async fn a_key_that_the_issuer_does_not_publish_is_unknown() {
     let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "2026", "x": x }] });
     let world = believing("jwks_file = 'FILE'", &set.to_string()).await;
     let named = |kid: &str| json!({ "kid": kid });
-    is_refused(&world, &known.token(&named("2027"), &claims("alice")), "its key is not known here").await;
+    is_refused(&world, &known.token(&named("2027"), &claims("alice")), "its key is not known").await;
     is_refused(&world, &stranger.token(&named("2026"), &claims("alice")), "its signature is not valid").await;
     assert_eq!(world.calls(), 0);
     assert_eq!(charge(&world, &known.token(&named("2026"), &claims("alice"))).await.status, 201);

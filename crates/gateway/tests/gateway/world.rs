@@ -95,7 +95,7 @@ impl Starting {
         Self(Some(process))
     }
 
-    /// Asks it to read its configuration anew.
+    /// Asks it to read its configuration again.
     pub(crate) fn hang_up(&self) {
         signal(self.0.as_ref().expect("it runs").id(), "HUP");
     }
@@ -203,17 +203,17 @@ impl Gateway {
         self.signal("TERM");
     }
 
-    /// Asks it to read its configuration anew.
+    /// Asks it to read its configuration again.
     pub(crate) fn hang_up(&self) {
         self.signal("HUP");
     }
 
-    /// Has it stand still, as a machine that is suspended does.
+    /// Stops it, like a suspended machine.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }
 
-    /// Has it go on.
+    /// Continues it.
     pub(crate) fn thaw(&self) {
         self.signal("CONT");
     }
@@ -236,7 +236,7 @@ impl Gateway {
         within(waited).await.expect("no panic").expect("it ends")
     }
 
-    /// Waits until nobody can connect any more.
+    /// Waits until connections are refused.
     pub(crate) async fn refuses(&self) {
         until(async || tokio::net::TcpStream::connect(self.address).await.is_err().then_some(())).await;
     }
@@ -259,7 +259,7 @@ pub(crate) fn does_not_start(flags: &[&str]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("semel runs");
-    // The first line says where it listens, if it does; whoever does not start prints none.
+    // The first line has its address; a program that does not start prints none.
     let mut said = String::new();
     let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
     let printed = stdout.read_line(&mut said).expect("text");

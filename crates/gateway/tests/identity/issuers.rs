@@ -1,8 +1,8 @@
-//! Tokens that are believed.
+//! Valid tokens.
 
 use super::world::{
     ED25519_PEM, JWKS, NOW, P256_PEM, P384_PEM, RSA_PEM, SECRET, Signer, alice, base64url, bearer, by_secret,
-    by_token, claims, clock, fixture, hs256, hs256_of, issuer, jwks, live, live_at, refused, told,
+    by_token, claims, clock, fixture, hs256, hs256_of, identify, issuer, jwks, live, live_at, refused,
 };
 use semel::core::scope::Identity as Name;
 use semel_gateway::identity::Source;
@@ -26,7 +26,7 @@ async fn tokens_of_another_implementation_are_verified_under_every_algorithm() {
         let rule = live(by_token(issuer(keys).by([algorithm]))).await;
         for made_by in Algorithm::ALL {
             let expected =
-                if made_by == algorithm { alice() } else { refused("its algorithm is not accepted here") };
+                if made_by == algorithm { alice() } else { refused("its algorithm is not accepted") };
             assert_eq!(bearer(&rule, &fixture(made_by.as_str())), expected, "{made_by} under {algorithm}");
         }
     }
@@ -40,7 +40,7 @@ async fn one_key_set_serves_each_algorithm_by_the_key_that_the_token_names() {
         assert_eq!(bearer(&rule, &fixture(algorithm.as_str())), alice(), "{algorithm}");
     }
     for algorithm in ["HS256", "HS384", "HS512", "none"] {
-        let refused = refused("its algorithm is not accepted here");
+        let refused = refused("its algorithm is not accepted");
         assert_eq!(bearer(&rule, &fixture(algorithm)), refused, "{algorithm}");
     }
 }
@@ -56,7 +56,7 @@ async fn a_key_without_a_name_in_a_set_serves_tokens_that_name_none() {
     assert_eq!(bearer(&rule, &unnamed(Signer::of_fixtures())), alice());
     assert_eq!(bearer(&rule, &unnamed(Signer::numbered(1))), alice());
     assert_eq!(bearer(&rule, &unnamed(Signer::numbered(2))), refused("its signature is not valid"));
-    let why = "its key is not known here (if the key is new, try again in a while)";
+    let why = "its key is not known (if the key is new, try again later)";
     assert_eq!(bearer(&rule, &Signer::of_fixtures().token("b")), refused(why));
 }
 
@@ -73,7 +73,7 @@ async fn secrets_in_a_file_serve_hs256_where_it_is_allowed_and_they_are_long_eno
     assert_eq!(bearer(&rule, &token("long", SECRET)), alice());
     assert!(bearer(&rule, &token("short", &SECRET[..31])).is_err());
     let rule = live(by_token(issuer(KeySource::File(path)))).await;
-    assert_eq!(bearer(&rule, &token("long", SECRET)), refused("its algorithm is not accepted here"));
+    assert_eq!(bearer(&rule, &token("long", SECRET)), refused("its algorithm is not accepted"));
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn a_caller_is_issuer_and_subject_and_survives_a_new_token() {
     assert_eq!(same_name, Ok(Name::jwt("https://other.example", "alice").into()));
     // Each issuer by its own keys only.
     let crossed = Signer::of_fixtures().token_of(&header, &claims(json!({})));
-    assert_eq!(bearer(&rule, &crossed), refused("its algorithm is not accepted here"));
+    assert_eq!(bearer(&rule, &crossed), refused("its algorithm is not accepted"));
     let forged = hs256(&elsewhere);
-    assert_eq!(bearer(&rule, &forged), refused("its algorithm is not accepted here"));
+    assert_eq!(bearer(&rule, &forged), refused("its algorithm is not accepted"));
 }
 
 #[tokio::test]
@@ -156,9 +156,9 @@ async fn the_scheme_is_read_without_case_and_other_schemes_are_no_tokens() {
     let rule = live(by_token(by_secret())).await;
     let token = hs256(&claims(json!({})));
     for line in [format!("bEARER {token}"), format!("Bearer   {token}")] {
-        assert_eq!(told(&rule, &[("authorization", &line)]), alice());
+        assert_eq!(identify(&rule, &[("authorization", &line)]), alice());
     }
-    let basic = told(&rule, &[("authorization", "Basic YTpi")]);
+    let basic = identify(&rule, &[("authorization", "Basic YTpi")]);
     assert!(basic.is_err_and(|why| why.contains("does not say who is calling")));
 }
 

@@ -1,7 +1,5 @@
-//! Who is believed to be calling, and who is not.
-//!
-//! What lives here: the identity of callers from the outside, with real tokens, files and key servers. What must never: the
-//! machine's clock; it stands still until a test turns it.
+//! Which callers are trusted, tested from the outside with real tokens, files and key servers. The clock is a fake
+//! one.
 
 mod attacks;
 mod issuers;

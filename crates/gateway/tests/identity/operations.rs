@@ -1,4 +1,4 @@
-//! Operations whose callers are told apart by rules of their own, beside the default.
+//! Operations with their own rules for callers, beside the default.
 
 use super::key_server::{Answer, KeyServer};
 use super::world::{
@@ -39,7 +39,7 @@ async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Uns
     default.start_beside(others.to_vec(), None, Arc::new(clock()), peer).await
 }
 
-fn told(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
+fn identify(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
     live.callers_of(rule).expect("it was started").identify(parts).map_err(|why| why.to_string())
 }
 
@@ -53,14 +53,14 @@ async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
     let all = [("authorization", token.as_str()), ("x-api-key", "k"), ("x-user", "u")];
     let parts = prepared(&live, PROXY, &all);
     assert_eq!(live.callers().identify(&parts), Ok(Name::jwt(ISSUER, "alice").into()));
-    assert_eq!(told(&live, &keys, &parts), Ok(Name::api_key("k").found_in("x-api-key").into()));
-    assert_eq!(told(&live, &users, &parts), Ok(Name::header("u").found_in("x-user").into()));
-    assert_eq!(told(&live, &anybody, &parts), Ok(Caller::Anonymous));
+    assert_eq!(identify(&live, &keys, &parts), Ok(Name::api_key("k").found_in("x-api-key").into()));
+    assert_eq!(identify(&live, &users, &parts), Ok(Name::header("u").found_in("x-user").into()));
+    assert_eq!(identify(&live, &anybody, &parts), Ok(Caller::Anonymous));
     assert!(live.callers_of(&by_key("x-other")).is_none(), "a rule that nobody started");
 
     let none = prepared(&live, STRANGER, &all[2..]);
     assert!(live.callers().identify(&none).is_err(), "what another rule lets in is not let in here");
-    let why = told(&live, &keys, &none).expect_err("nobody");
+    let why = identify(&live, &keys, &none).expect_err("nobody");
     assert!(why.contains("x-api-key") && why.contains("the operation's `callers`"), "{why}");
     assert!(!why.contains("x-user"), "nothing of other rules: {why}");
 }
@@ -72,7 +72,8 @@ async fn the_same_text_from_two_sources_is_two_callers() {
     let live = started(by([Source::Authorization]), &rules).await.expect("safe settings");
     let seven = [("authorization", "Bearer 7"), ("x-api-key", "7"), ("x-user", "7"), ("cookie", "sid=7")];
     let parts = prepared(&live, PROXY, &seven);
-    let mut callers: Vec<_> = rules.iter().map(|rule| told(&live, rule, &parts).expect("somebody")).collect();
+    let mut callers: Vec<_> =
+        rules.iter().map(|rule| identify(&live, rule, &parts).expect("somebody")).collect();
     callers.push(live.callers().identify(&parts).expect("somebody"));
     for (place, caller) in callers.iter().enumerate() {
         assert!(!callers[..place].contains(caller), "{callers:?}");
@@ -95,33 +96,33 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
         let as_own = as_own.expect("safe settings");
         let parts = prepared(&as_default, PROXY, &all);
         assert_eq!(as_default.callers().identify(&parts), Ok(plain.clone().into()));
-        let pinned = told(&as_default, &one, &parts);
+        let pinned = identify(&as_default, &one, &parts);
         let tenanted = Identity { tenant: Tenant::Host(vec!["shop.example".to_owned()]), ..default.clone() };
         let leaving = started(tenanted, std::slice::from_ref(&default)).await.expect("safe settings");
         let parts_of_it = prepared(&leaving, PROXY, &all);
         assert_eq!(
-            told(&leaving, &default, &parts_of_it),
+            identify(&leaving, &default, &parts_of_it),
             Ok(plain.clone().into()),
             "a tenant of its own makes no other caller"
         );
-        let (theirs, parts) = (told(&as_default, &other, &parts), prepared(&as_own, PROXY, &all));
-        assert_eq!(theirs, told(&as_own, &other, &parts), "under every default");
-        assert_eq!(pinned, told(&as_own, &one, &parts), "also where the default says the same");
-        let callers = [Ok(plain.into()), theirs, told(&as_own, &one, &parts)];
+        let (theirs, parts) = (identify(&as_default, &other, &parts), prepared(&as_own, PROXY, &all));
+        assert_eq!(theirs, identify(&as_own, &other, &parts), "under every default");
+        assert_eq!(pinned, identify(&as_own, &one, &parts), "also where the default says the same");
+        let callers = [Ok(plain.into()), theirs, identify(&as_own, &one, &parts)];
         for (place, caller) in callers.iter().enumerate() {
             assert!(caller.is_ok() && !callers[..place].contains(caller), "{callers:?}");
         }
     }
-    // Whoever signs says who it is, wherever that is believed.
+    // A token names its caller in every rule that trusts it.
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
     let theirs = own(by([Source::Jwt(vec![by_secret()]), Source::Anonymous]));
     let live = started(by_token(by_secret()), std::slice::from_ref(&theirs)).await.expect("safe settings");
     let parts = prepared(&live, STRANGER, &[("authorization", &token)]);
-    assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), told(&live, &theirs, &parts));
+    assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), identify(&live, &theirs, &parts));
 }
 
 #[tokio::test]
-async fn what_any_rule_believes_is_taken_off_every_strangers_request_in_every_spelling() {
+async fn trusted_headers_are_removed_from_untrusted_requests_in_every_spelling() {
     let tenants = Identity { tenant: Tenant::Header(header("x-org")), ..by_header("x-user") };
     let live =
         started(by_key("x-api-key"), &[tenants, by_header("x-merchant")]).await.expect("safe settings");
@@ -148,13 +149,13 @@ async fn what_any_rule_believes_is_taken_off_every_strangers_request_in_every_sp
 }
 
 #[tokio::test]
-async fn a_rule_that_trusts_fewer_believes_no_more_because_another_trusts_others() {
+async fn a_rules_trust_is_not_widened_by_another_rule() {
     let elsewhere = vec!["10.9.0.0/16".parse().expect("a network")];
     let narrow = Identity { trusted: elsewhere, ..by_header("x-user") };
     let live = started(by_header("x-user"), std::slice::from_ref(&narrow)).await.expect("safe settings");
     let parts = prepared(&live, PROXY, &[("x-user", "alice")]);
     assert_eq!(live.callers().identify(&parts), Ok(Name::header("alice").into()));
-    assert!(told(&live, &narrow, &parts).is_err());
+    assert!(identify(&live, &narrow, &parts).is_err());
 }
 
 #[tokio::test]
@@ -174,7 +175,7 @@ async fn an_operations_rule_is_refused_for_whatever_the_default_would_be() {
 }
 
 #[tokio::test]
-async fn a_header_that_one_rule_has_taken_off_is_no_other_rules_key_nor_spelling() {
+async fn a_header_that_one_rule_removes_is_no_other_rules_key_in_any_spelling() {
     let taken = |name| vec![Unsafe::HeaderTakenOff(header(name))];
     for (one, other, name) in [
         (by_header("x-user"), by_key("x-user"), "x-user"),
@@ -204,7 +205,7 @@ async fn the_keys_of_an_issuer_are_fetched_once_for_all_rules_that_go_by_it() {
     let alice: Caller = Name::jwt(ISSUER, "alice").into();
     assert_eq!(live.callers().identify(&parts), Ok(alice.clone()));
     for rule in [&other, &third] {
-        assert_eq!(told(&live, rule, &parts), Ok(alice.clone()));
+        assert_eq!(identify(&live, rule, &parts), Ok(alice.clone()));
     }
     // Whoever is left of the rule keeps the keys, and whoever fetches them, alive.
     let callers = live.callers_of(&other).expect("it was started");
@@ -219,7 +220,7 @@ async fn the_default_alone_is_as_it_was() {
     assert_eq!(rule.callers().description(), "per identity, as the service determines it");
     for (identity, words) in [
         (Identity::default(), "per access token"),
-        (by([Source::Anonymous]), "not at all: all are anonymous"),
+        (by([Source::Anonymous]), "not at all (all are anonymous)"),
         (by_key("x-api-key"), "per API key in x-api-key"),
     ] {
         assert_eq!(live(identity).await.callers().description(), words);

@@ -15,11 +15,11 @@ const EVERY: Duration = Duration::from_mins(5);
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 fn unknown_key() -> Result<Caller, String> {
-    refused("its key is not known here (if the key is new, try again in a while)")
+    refused("its key is not known (if the key is new, try again later)")
 }
 
 fn no_keys() -> Result<Caller, String> {
-    refused("its issuer's keys cannot be had just now; try again in a while")
+    refused("its issuer's keys are not available now; try again later")
 }
 
 fn by_server(server: &KeyServer) -> Identity {
@@ -147,7 +147,7 @@ async fn an_issuer_that_is_down_at_start_is_believed_once_it_is_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_holds_nothing_up() {
+async fn a_silent_server_delays_nothing() {
     let server = KeyServer::new(Answer::Silence).await;
     let clock = clock();
     let timeout = Duration::from_secs(5);
@@ -159,7 +159,7 @@ async fn a_server_that_says_nothing_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn what_is_no_key_set_replaces_none() {
+async fn an_invalid_key_set_does_not_replace_the_old_one() {
     let server = KeyServer::new(document(&[(1, "a")])).await;
     let (rule, clock) = start(&server).await;
     let key = Signer::numbered(2).jwk("a");

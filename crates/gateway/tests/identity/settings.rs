@@ -6,7 +6,7 @@ use super::world::{
 };
 use http::HeaderName;
 use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
-use semel_gateway::identity::{Identity, Named, Source, Tenant, Unsafe};
+use semel_gateway::identity::{CertificateName, Identity, Source, Tenant, Unsafe};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ fn a_believed_header_needs_addresses_that_are_not_everybodys() {
     }
     assert_eq!(found(&trusting(&["10.0.0.0/8", "fc00::/7"], user())), []);
     assert_eq!(
-        found(&trusting(&["10.0.0.0/8"], [Source::Mtls(Named::Subject)])),
+        found(&trusting(&["10.0.0.0/8"], [Source::Mtls(CertificateName::Subject)])),
         [Unsafe::TrustWithoutHeader]
     );
 }
 
 #[test]
-fn a_header_with_a_meaning_of_its_own_names_nobody() {
+fn a_standard_header_cannot_identify_a_caller() {
     for name in [
         "idempotency-key",
         "operation-id",
@@ -67,7 +67,7 @@ fn a_header_with_a_meaning_of_its_own_names_nobody() {
         assert_eq!(found(&trusting(&["10.0.0.1"], [Source::Header(header(name))])), reserved);
         let tenant = Identity {
             tenant: Tenant::Header(header(name)),
-            ..trusting(&["10.0.0.1"], [Source::Mtls(Named::Subject)])
+            ..trusting(&["10.0.0.1"], [Source::Mtls(CertificateName::Subject)])
         };
         assert_eq!(found(&tenant), reserved);
     }
@@ -85,16 +85,16 @@ fn each_source_has_a_header_of_its_own() {
 }
 
 #[test]
-fn sources_that_no_request_reaches_are_told() {
+fn sources_that_no_request_reaches_are_mistakes() {
     let unreachable = |source, behind| [Unsafe::Unreachable { source, behind }];
     assert_eq!(
-        found(&by([Source::Anonymous, Source::Mtls(Named::Subject)])),
+        found(&by([Source::Anonymous, Source::Mtls(CertificateName::Subject)])),
         unreachable("mtls", "anonymous")
     );
     let late = by([Source::Authorization, Source::Jwt(vec![by_secret()])]);
     assert_eq!(found(&late), unreachable("jwt", "authorization"));
     assert_eq!(
-        found(&by([Source::Mtls(Named::Subject), Source::Mtls(Named::Uri)])),
+        found(&by([Source::Mtls(CertificateName::Subject), Source::Mtls(CertificateName::Uri)])),
         [Unsafe::Twice("mtls")],
         "the first decides wherever there is a certificate"
     );
@@ -147,7 +147,7 @@ fn algorithms_fit_the_kind_of_key() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_told_with_the_reason() {
+fn unusable_keys_are_reported_with_the_reason() {
     let why = |pem: &[u8]| match &found(&by_token(issuer(KeySource::Pem(pem.to_vec()))))[..] {
         [Unsafe::Key { error, .. }] => Some(*error),
         _ => None,
@@ -199,7 +199,7 @@ fn the_times_of_fetching_go_together() {
 fn a_tenant_is_not_the_clients_to_choose() {
     let with = |tenant, sources: Vec<Source>| found(&Identity { tenant, ..by(sources) });
     let claim = || Tenant::Claim("org".to_owned());
-    assert_eq!(with(claim(), vec![Source::Mtls(Named::Subject)]), [Unsafe::ClaimWithoutToken]);
+    assert_eq!(with(claim(), vec![Source::Mtls(CertificateName::Subject)]), [Unsafe::ClaimWithoutToken]);
     let token = || vec![Source::Jwt(vec![by_secret()])];
     assert_eq!(with(Tenant::Claim(String::new()), token()), [Unsafe::ClaimName]);
     assert_eq!(with(claim(), token()), []);
@@ -209,20 +209,20 @@ fn a_tenant_is_not_the_clients_to_choose() {
         assert_eq!(found, [Unsafe::HostName(host.to_owned())]);
     }
     let host = || Tenant::Host(vec!["a.example".to_owned()]);
-    for sources in [vec![], vec![Source::Mtls(Named::Subject), Source::Anonymous]] {
+    for sources in [vec![], vec![Source::Mtls(CertificateName::Subject), Source::Anonymous]] {
         assert_eq!(with(host(), sources), [Unsafe::HostWithAnonymous]);
     }
     assert_eq!(with(host(), token()), []);
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_each_with_its_mend() {
+fn all_problems_are_reported_at_once_each_with_its_fix() {
     let sources = [Source::Header(header("x-user")), Source::Cookie(String::new()), Source::Jwt(vec![])];
     let found = found(&by(sources));
     assert_eq!(found.len(), 3, "{found:?}");
     for mistake in found {
-        let told = mistake.to_string();
-        assert!(told.contains(". ") || told.contains(": "), "{told}");
+        let message = mistake.to_string();
+        assert!(message.contains(". ") || message.contains(": "), "{message}");
     }
 }
 
@@ -236,7 +236,7 @@ async fn a_file_that_holds_no_usable_key_is_refused_at_start() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(why(folder.write("{}")).await.contains("no JSON Web Key Set"));
+    assert!(why(folder.write("{}")).await.contains("not a JSON Web Key Set"));
     assert!(why(folder.write(&jwks(&[json!({ "kty": "EC" })]))).await.contains("none of its keys"));
     let path = folder.write("");
     std::fs::remove_file(&path).expect("removed");

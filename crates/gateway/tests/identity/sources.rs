@@ -1,9 +1,9 @@
 //! Callers by headers, keys, cookies and certificates.
 
-use super::world::{by, by_secret, claims, hs256, live, prepared, prepared_from, told, told_from};
+use super::world::{by, by_secret, claims, hs256, identify, live, prepared, prepared_from, told_from};
 use http::HeaderName;
 use semel::core::scope::{Caller, Identity as Name};
-use semel_gateway::identity::{Identity, Live, Named, Peer, Source};
+use semel_gateway::identity::{CertificateName, Identity, Live, Peer, Source};
 use serde_json::json;
 
 const PROXY: &str = "10.0.0.5";
@@ -14,12 +14,12 @@ fn by_header() -> Identity {
     Identity { trusted: vec!["10.0.0.0/24".parse().expect("a network")], ..by([source]) }
 }
 
-fn is_nobody(told: Result<Caller, String>) -> bool {
-    told.is_err_and(|why| why.contains("does not say who is calling"))
+fn is_nobody(identify: Result<Caller, String>) -> bool {
+    identify.is_err_and(|why| why.contains("does not say who is calling"))
 }
 
 #[tokio::test]
-async fn a_header_is_believed_from_its_proxy_and_from_nobody_else() {
+async fn a_header_is_trusted_only_from_its_proxy() {
     let rule = live(by_header()).await;
     let headers = [("x-user", "alice")];
     assert_eq!(told_from(&rule, PROXY, &headers), Ok(Name::header("alice").into()));
@@ -32,7 +32,7 @@ async fn a_header_is_believed_from_its_proxy_and_from_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_strangers_header_is_taken_off_so_that_the_service_does_not_believe_it_either() {
+async fn an_untrusted_header_never_reaches_the_service() {
     let rule = live(by_header()).await;
     let headers = [("x-user", "a"), ("X-User", "b"), ("x_user", "c"), ("x-user-agent", "d")];
     let names = |from: &str| {
@@ -58,33 +58,34 @@ async fn a_request_that_was_not_prepared_is_refused() {
     for identity in [by_header(), Identity::default(), by([Source::Anonymous])] {
         let rule = live(identity).await;
         let (parts, ()) = http::Request::new(()).into_parts();
-        assert!(rule.callers().identify(&parts).is_err_and(|why| why.to_string().contains("a defect")));
+        assert!(rule.callers().identify(&parts).is_err_and(|why| why.to_string().contains("this is a bug")));
     }
 }
 
 #[tokio::test]
 async fn an_api_key_is_one_line_of_its_header() {
     let rule = live(by([Source::ApiKey(HeaderName::from_static("x-api-key"))])).await;
-    assert_eq!(told(&rule, &[("x-api-key", "k1")]), Ok(Name::api_key("k1").into()));
-    assert_ne!(told(&rule, &[("x-api-key", "k1")]), told(&rule, &[("x-api-key", "K1")]));
-    assert!(told(&rule, &[("x-api-key", "k1"), ("x-api-key", "k2")]).is_err());
-    assert!(told(&rule, &[("x-api-key", "")]).is_err());
-    assert!(is_nobody(told(&rule, &[("authorization", "Bearer k1")])));
+    assert_eq!(identify(&rule, &[("x-api-key", "k1")]), Ok(Name::api_key("k1").into()));
+    assert_ne!(identify(&rule, &[("x-api-key", "k1")]), identify(&rule, &[("x-api-key", "K1")]));
+    assert!(identify(&rule, &[("x-api-key", "k1"), ("x-api-key", "k2")]).is_err());
+    assert!(identify(&rule, &[("x-api-key", "")]).is_err());
+    assert!(is_nobody(identify(&rule, &[("authorization", "Bearer k1")])));
 }
 
 #[tokio::test]
 async fn a_session_is_one_cookie_of_its_name() {
     let rule = live(by([Source::Cookie("sid".to_owned())])).await;
-    assert_eq!(told(&rule, &[("cookie", "theme=dark; sid=s1")]), Ok(Name::cookie("s1").into()));
+    assert_eq!(identify(&rule, &[("cookie", "theme=dark; sid=s1")]), Ok(Name::cookie("s1").into()));
     assert_eq!(
-        told(&rule, &[("cookie", "theme=light"), ("cookie", "sid=s1")]),
+        identify(&rule, &[("cookie", "theme=light"), ("cookie", "sid=s1")]),
         Ok(Name::cookie("s1").into())
     );
     assert!(
-        told(&rule, &[("cookie", "sid=s1; sid=s2")]).is_err_and(|why| why.contains("several cookies sid"))
+        identify(&rule, &[("cookie", "sid=s1; sid=s2")])
+            .is_err_and(|why| why.contains("several cookies sid"))
     );
-    assert!(told(&rule, &[("cookie", "sid=")]).is_err_and(|why| why.contains("is empty")));
-    assert!(is_nobody(told(&rule, &[("cookie", "SID=s1")])));
+    assert!(identify(&rule, &[("cookie", "sid=")]).is_err_and(|why| why.contains("is empty")));
+    assert!(is_nobody(identify(&rule, &[("cookie", "SID=s1")])));
 }
 
 fn shown(rule: &Live, certificate: Option<&[u8]>) -> Result<Caller, String> {
@@ -106,7 +107,7 @@ fn certificate(common: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_certificates_subject_is_the_caller_and_a_renewed_one_is_the_same() {
-    let rule = live(by([Source::Mtls(Named::Subject)])).await;
+    let rule = live(by([Source::Mtls(CertificateName::Subject)])).await;
     let alice = shown(&rule, Some(&certificate("alice"))).expect("a caller");
     assert_eq!(shown(&rule, Some(&certificate("alice"))), Ok(alice.clone()), "of another key and serial");
     assert_ne!(shown(&rule, Some(&certificate("bob"))), Ok(alice));
@@ -114,26 +115,27 @@ async fn a_certificates_subject_is_the_caller_and_a_renewed_one_is_the_same() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_names_nobody_never_falls_through_to_a_weaker_source() {
-    let rule = live(by([Source::Mtls(Named::Subject), Source::Anonymous])).await;
+async fn a_certificate_without_a_name_never_falls_back_to_a_weaker_source() {
+    let rule = live(by([Source::Mtls(CertificateName::Subject), Source::Anonymous])).await;
     assert_eq!(shown(&rule, None), Ok(Caller::Anonymous));
     for bad in [certificate(""), b"no certificate".to_vec()] {
-        let told = shown(&rule, Some(&bad));
+        let caller = shown(&rule, Some(&bad));
         assert!(
-            told.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
-            "{told:?}"
+            caller.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
+            "{caller:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn without_a_source_callers_are_told_by_authorization_as_ever() {
+async fn without_sources_authorization_identifies_callers() {
     let rule = live(Identity::default()).await;
     let token = Ok(Name::authorization("bearer", "t0ken").into());
-    assert_eq!(told(&rule, &[("authorization", "Bearer t0ken")]), token);
-    assert_eq!(told(&rule, &[]), Ok(Caller::Anonymous));
+    assert_eq!(identify(&rule, &[("authorization", "Bearer t0ken")]), token);
+    assert_eq!(identify(&rule, &[]), Ok(Caller::Anonymous));
     assert!(
-        told(&rule, &[("cookie", "a=b")]).is_err() && told(&rule, &[("authorization", "Digest a")]).is_err()
+        identify(&rule, &[("cookie", "a=b")]).is_err()
+            && identify(&rule, &[("authorization", "Digest a")]).is_err()
     );
 }
 
@@ -141,11 +143,11 @@ async fn without_a_source_callers_are_told_by_authorization_as_ever() {
 async fn authorization_as_a_source_makes_nobody_anonymous() {
     let rule = live(by([Source::Authorization])).await;
     assert_eq!(
-        told(&rule, &[("authorization", "Basic YTpi")]),
+        identify(&rule, &[("authorization", "Basic YTpi")]),
         Ok(Name::authorization("basic", "YTpi").into())
     );
-    assert!(told(&rule, &[("authorization", "Digest a")]).is_err());
-    assert!(is_nobody(told(&rule, &[])));
+    assert!(identify(&rule, &[("authorization", "Digest a")]).is_err());
+    assert!(is_nobody(identify(&rule, &[])));
 }
 
 #[tokio::test]
@@ -167,11 +169,11 @@ async fn the_first_source_that_finds_anything_decides() {
 }
 
 #[tokio::test]
-async fn a_request_of_nobody_is_told_every_way_and_the_setting_that_mends_it() {
+async fn an_unidentified_request_is_told_every_source_and_the_setting() {
     let mut identity = by_header();
     identity.sources.push(Source::Cookie("sid".to_owned()));
     let rule = live(identity).await;
-    let why = told(&rule, &[]).expect_err("nobody");
+    let why = identify(&rule, &[]).expect_err("nobody");
     assert!(
         why.contains("x-user") && why.contains("cookie sid") && why.contains("identity.sources"),
         "{why}"

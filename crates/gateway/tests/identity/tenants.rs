@@ -71,8 +71,9 @@ impl Service<Request<semel_http::Body>> for Inner {
     }
 }
 
-fn is_refused(told: &Result<String, String>) -> bool {
-    told.as_ref()
+fn is_refused(identify: &Result<String, String>) -> bool {
+    identify
+        .as_ref()
         .is_err_and(|text| text.contains("CALLER_NOT_IDENTIFIED") && text.contains("identity.tenant"))
 }
 

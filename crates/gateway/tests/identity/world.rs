@@ -78,8 +78,8 @@ pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &
     parts
 }
 
-/// Who sends these headers from an address that nobody trusts.
-pub(crate) fn told(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
+/// The caller with these headers, from an untrusted address.
+pub(crate) fn identify(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
     told_from(live, "203.0.113.7", headers)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn told_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Re
 
 /// Whose token it is.
 pub(crate) fn bearer(live: &Live, token: &str) -> Result<Caller, String> {
-    told(live, &[("authorization", &format!("Bearer {token}"))])
+    identify(live, &[("authorization", &format!("Bearer {token}"))])
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what it is compared with may be a refusal")]
@@ -97,12 +97,12 @@ pub(crate) fn alice() -> Result<Caller, String> {
     Ok(Name::jwt(ISSUER, "alice").into())
 }
 
-/// What is told of a token that is refused for this reason.
+/// The message for a token that is refused for this reason.
 pub(crate) fn refused(why: &str) -> Result<Caller, String> {
     Err(format!("The bearer token is not accepted: {why}. (Service: see `identity.issuer`.)"))
 }
 
-/// Claims that are believed, with some of them replaced; `null` takes one away.
+/// Valid claims, with some of them replaced; `null` removes one.
 pub(crate) fn claims(changed: Value) -> Value {
     let mut claims = json!({ "iss": ISSUER, "sub": "alice", "aud": "payments", "exp": NOW + 300 });
     let Value::Object(changed) = changed else { panic!("an object of claims") };

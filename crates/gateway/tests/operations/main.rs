@@ -1,5 +1,5 @@
-//! What people run the gateway with, and nobody here wrote: Prometheus and its rules, the dashboard's queries, the description of
-//! the admin address, packaging.
+//! The programs that people run the gateway with: Prometheus and its rules, the dashboard's queries, the description
+//! of the admin address, packaging.
 //!
 //! Each of them is the real program; `cargo xtask tools` provides them. The gateway is the real program too.
 

@@ -1,4 +1,4 @@
-//! Traces: the client's is continued, the upstream's is its child, and the spans between are what a collector understands.
+//! Traces: the client's is continued, the upstream's is its child, and a collector understands the spans between.
 
 use crate::world::{KEY, World, charge, until};
 use crate::{repository, run, tools};
@@ -137,7 +137,7 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_down_is_counted_and_told_once_and_nobody_waits_for_it() {
+async fn a_collector_that_is_down_is_counted_and_logged_once() {
     let collector = collector().await;
     let secrets = crate::world::Scratch::new();
     let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
@@ -159,12 +159,12 @@ async fn a_collector_that_is_down_is_counted_and_told_once_and_nobody_waits_for_
     assert!(world.charge(5).await.is_replay());
     failed_beyond(failed).await;
     let log = world.log();
-    let told = log.lines().filter(|line| line.contains(&address) || line.contains("spans")).count();
-    assert_eq!(told, 1, "{log}");
+    let warnings = log.lines().filter(|line| line.contains(&address) || line.contains("spans")).count();
+    assert_eq!(warnings, 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_whose_answers_break_off_is_told_once_and_not_for_each_batch() {
+async fn a_collector_with_broken_responses_is_logged_once() {
     let broken = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{".to_vec();
     let collector = Upstream::start(move |_| Act::SayAndEnd(broken.clone())).await;
     let secrets = crate::world::Scratch::new();
@@ -176,8 +176,12 @@ async fn a_collector_whose_answers_break_off_is_told_once_and_not_for_each_batch
         collector.has_seen(batch).await;
     }
     let log = world.log();
-    let told = |words: &str| log.lines().filter(|line| line.contains(words)).count();
-    assert_eq!((told("its answer broke off"), told("ended too early")), (1, 0), "{log}");
+    let warnings = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(
+        (warnings("its response was cut off"), warnings("the upstream's response was cut off")),
+        (1, 0),
+        "{log}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` makes, looked at by the programs that read it: dpkg, tar, man, sha256sum.
+//! The results of `cargo xtask dist`, checked by the programs that read them: dpkg, tar, man, sha256sum.
 
 use crate::{repository, run, tools};
 use semel_test_support::ScratchDir;

@@ -1,4 +1,4 @@
-//! What is in `packaging/`: each file is held to by the program that reads it, where that is to be had.
+//! The files in `packaging/`: each is checked by the program that reads it, if that is installed.
 
 use crate::world::Scratch;
 use crate::{repository, run, text, tools};
@@ -90,7 +90,7 @@ fn the_configuration_in_each_manifest_lacks_a_token_and_is_otherwise_without_a_m
         let refused = check(&shipped).output().expect("it runs");
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{file} would open the admin address to whoever reads it");
-        assert_eq!(said.matches("`hash` is no hash of a token").count(), 1, "{said}");
+        assert_eq!(said.matches("`hash` is not the hash of a token").count(), 1, "{said}");
         let own = shipped.replace("REPLACE-ME", &semel_gateway::admin::TokenHash::of("s3cret").digits());
         run(&mut check(&own));
     }

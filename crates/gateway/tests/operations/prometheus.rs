@@ -1,4 +1,4 @@
-//! Prometheus scrapes a gateway that runs; its rules fire on trouble that is really there.
+//! Prometheus scrapes a running gateway; its rules fire on real trouble.
 
 use crate::world::{Gateway, Scratch, until};
 use crate::{text, tools};

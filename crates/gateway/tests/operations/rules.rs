@@ -1,4 +1,5 @@
-//! The alert rules: fit for Prometheus, each fires on its trouble and on nothing else, and each has a remedy.
+//! The alert rules: valid for Prometheus, each fires on its trouble and on nothing else, and each has a fix in the
+//! runbook.
 
 use crate::{repository, run, text, tools};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Schemathesis over the description of the admin address: nothing falls over, and every answer is as it is described.
+//! Schemathesis on the description of the admin address: nothing fails, and every response matches the description.
 
 use crate::tools;
 use crate::world::{Gateway, Scratch};

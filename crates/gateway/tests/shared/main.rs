@@ -1,4 +1,4 @@
-//! The tests of the program `semel` that concern what it promises a client, on PostgreSQL instead of a file. Needs a server:
+//! The tests of the program `semel` about its guarantees to clients, on PostgreSQL instead of a file. Needs a server:
 //! `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
 
 #[path = "../gateway/erase.rs"]

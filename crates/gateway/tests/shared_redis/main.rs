@@ -1,5 +1,5 @@
-//! The tests of the program `semel` that concern what it promises a client, on Redis instead of a file. Each starts a server of
-//! its own, which `cargo xtask test` installs.
+//! The tests of the program `semel` about its guarantees to clients, on Redis instead of a file. Each starts its own
+//! server, which `cargo xtask test` installs.
 
 #[path = "../gateway/erase.rs"]
 mod erase;

@@ -1,4 +1,4 @@
-//! What depends on the store, on the other kinds of server: Valkey, and a cluster. Everything else is tested on one Redis.
+//! What depends on the kind of server: Valkey, and a cluster. Everything else is tested on one Redis.
 
 use crate::world::{Gateway, Scratch, World, charge, within};
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged, says};
@@ -21,7 +21,7 @@ impl Place {
         Some(Self { url: server.url(), _server: Some((server, folder)) })
     }
 
-    /// The cluster is shared, and made anew at each start.
+    /// The cluster is shared, and created again at each start.
     fn on_cluster() -> Option<Self> {
         let number = PREFIXES.fetch_add(1, Ordering::Relaxed);
         let url = services::redis_cluster_url()?;

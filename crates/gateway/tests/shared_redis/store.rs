@@ -1,4 +1,4 @@
-//! The store of a test: a Redis server of its own.
+//! The store of a test: its own Redis server.
 
 use semel::core::store::{Backend as _, OpenOptions, Store};
 use semel_redis::Backend;
@@ -21,7 +21,7 @@ impl TestStore {
         self.server.url()
     }
 
-    /// Has the server do what an operator tells it.
+    /// Sends an operator's command to the server.
     pub(crate) fn ask(&self, command: &str) {
         self.server.ask(command);
     }

@@ -1,4 +1,4 @@
-//! What upstreams may answer, and what comes of it.
+//! Responses of upstreams, and what they lead to.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, post, through};
 use semel_gateway::upstream::Options;
@@ -40,7 +40,7 @@ async fn a_head_over_the_limit_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_head_of_many_lines_is_an_answer_up_to_the_limit_that_the_guide_names() {
+async fn a_response_head_may_have_as_many_lines_as_the_guide_says() {
     let script = Script::new(|_, peer| {
         while let Some(request) = peer.request() {
             let lines: usize = request.split([' ', '/']).nth(2).expect("a path").parse().expect("a number");

@@ -1,5 +1,5 @@
-//! Upstreams that nobody here wrote: Node's server, which closes idle connections by its own clock, and Python's, which
-//! speaks HTTP/1.0.
+//! Real upstreams: Node's server, which closes idle connections after its own timeout, and Python's, which speaks
+//! HTTP/1.0.
 
 use crate::world::{ask, get, post, upstream};
 use semel_gateway::upstream::{Options, Upstream};

@@ -16,7 +16,7 @@ fn peer(options: Options) -> Options {
     options.client(|_| Some(Client { address: IpAddr::V6(Ipv6Addr::LOCALHOST), is_tls: true }))
 }
 
-/// What a client is told by the whole gateway in front of `url`.
+/// The response of the whole gateway in front of `url`.
 async fn forwarded(url: &str, options: Options, request: Request<semel_http::Body>) -> Reply {
     let outbound = Outbound::new(upstream(url, upstream::Options::default()), peer(options));
     let base = url.trim_end_matches('/').splitn(4, '/').nth(3).map(|base| format!("/{base}"));
@@ -99,7 +99,7 @@ async fn the_upstream_sees_its_own_name_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_a_client_names_away_stays_where_semel_or_the_upstream_goes_by_it() {
+async fn a_client_cannot_remove_needed_headers() {
     let named = "idempotency-key, authorization, x-tenant, operation-id, idempotency-attempt, content-type, host, x-hop";
     let lines = [
         ("host", "pay.example"),
@@ -127,7 +127,7 @@ async fn what_a_client_names_away_stays_where_semel_or_the_upstream_goes_by_it()
 }
 
 #[tokio::test]
-async fn what_was_about_the_upstreams_connection_does_not_reach_the_client() {
+async fn the_upstreams_hop_by_hop_headers_do_not_reach_the_client() {
     let script = Script::answering(ANSWER);
     let asked = request("GET", "/", &[("host", "pay.example")]);
     let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
@@ -152,7 +152,7 @@ async fn a_length_beside_chunks_does_not_reach_the_client() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_said_more_than_once_is_passed_on_once() {
+async fn a_repeated_length_is_forwarded_once() {
     for length in ["content-length: 5, 5", "content-length: 5\r\ncontent-length: 5"] {
         let answer = format!("HTTP/1.1 200 OK\r\n{length}\r\n\r\nhello");
         let script = Script::new(move |_, peer| {
@@ -255,7 +255,7 @@ async fn the_crumbs_of_an_http_2_cookie_arrive_as_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
+async fn requests_for_other_services_are_refused_first() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}", script.address);
     let two_hosts = [("host", "pay.example"), ("host", "pay.example")];
@@ -277,7 +277,7 @@ async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() 
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_is_told_what_became_of_it() {
+async fn a_failed_request_without_a_key_gets_a_plain_error() {
     let script = Script::new(|_, peer| {
         peer.request();
     });

@@ -14,7 +14,7 @@ async fn an_upstream_that_refuses_gives_the_key_back() {
     assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_UNREACHABLE")));
     assert!(!reply.headers.contains_key("idempotency-expires"), "it is not final");
 
-    // The same address, now with somebody at it: the same key runs, as its second attempt.
+    // The same address, now with a listener: the same key runs, as its second attempt.
     let listener = TcpListener::bind(address).expect("the port is free again");
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");

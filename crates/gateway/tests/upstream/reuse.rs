@@ -56,7 +56,7 @@ async fn an_upstream_that_closed_an_idle_connection_is_noticed_before_it_is_used
 }
 
 #[tokio::test]
-async fn unasked_bytes_on_an_idle_connection_are_nobodys_answer() {
+async fn unrequested_bytes_on_an_idle_connection_are_not_a_response() {
     let (said, is_said) = mpsc::channel();
     let script = Script::new(move |number, peer| {
         peer.request();
@@ -86,7 +86,7 @@ async fn a_body_longer_than_announced_is_cut_and_its_connection_not_used_again()
 }
 
 #[tokio::test]
-async fn what_the_upstream_says_about_its_connections_is_believed() {
+async fn the_upstreams_keep_alive_is_respected() {
     for (answer, connections) in [
         (EMPTY, 1),
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nkeep-alive: timeout=5, max=100\r\n\r\n", 1),
@@ -155,7 +155,7 @@ async fn no_more_connections_are_kept_than_allowed() {
         heads.push(crate::world::head(&many, get("/")).await.expect("a head"));
     }
     assert_eq!(slow.connections(), 8, "two of the five were kept");
-    // And none is kept that nobody can use any more.
+    // And no unusable connection is kept.
     ask(&upstream, get("/")).await.expect("an answer");
     drop(upstream);
     has_ended.recv().await.expect("the connection is closed with its pool");
@@ -163,7 +163,7 @@ async fn no_more_connections_are_kept_than_allowed() {
 
 /// Connections end as they like: after a few answers, with a request unanswered, or at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_a_crowd_nothing_is_sent_twice_and_what_is_told_as_unsent_never_arrives() {
+async fn under_load_nothing_is_sent_twice() {
     let came = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
     let heard = Arc::clone(&came);
     let script = Script::new(move |number, peer| {

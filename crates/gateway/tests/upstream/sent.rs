@@ -1,4 +1,4 @@
-//! Whether a byte has left, and what is said of it.
+//! Whether a byte was sent, and what follows from it.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, lost_attempt, post, through, upstream};
 use semel_gateway::upstream::Options;
@@ -20,7 +20,7 @@ async fn nobody_listening_is_nothing_sent() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_nothing_sent() {
+async fn an_unresolvable_name_means_nothing_was_sent() {
     let upstream = upstream("http://nobody.invalid", Options::default());
     let failure = ask(&upstream, post("/", "1")).await.expect_err("there is no such host");
     assert!(failure.nothing_was_sent(), "{failure}");
@@ -143,7 +143,7 @@ async fn a_connection_that_closes_after_some_bytes_leaves_doubt_and_is_not_tried
 }
 
 #[tokio::test]
-async fn what_is_no_answer_leaves_doubt_and_is_not_tried_again() {
+async fn an_invalid_response_leaves_doubt_and_is_not_retried() {
     for nonsense in [
         "",
         "HTTP/1.1 20",

@@ -1,4 +1,4 @@
-//! Clients that stop in the middle of a body, through the whole gateway: that is their doing, and not the upstream's.
+//! Clients that stop in the middle of a body, through the whole gateway: the client is at fault, not the upstream.
 
 use crate::world::{KEY, Script, layer};
 use semel_gateway::forward::{Inbound, Options, Outbound, Rules};
@@ -12,8 +12,8 @@ use tower_layer::Layer as _;
 /// Short, so that the tests are; nothing here measures it.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// What a client is told that sends this, and then nothing more.
-async fn told(script: &Script, sent: &str) -> String {
+/// The response to a client that sends this, and then nothing more.
+async fn answer_to(script: &Script, sent: &str) -> String {
     let options = listen::Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         body_timeout: SHORT,
@@ -34,12 +34,12 @@ async fn told(script: &Script, sent: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_slow_upload_without_a_key_is_told_408() {
+async fn a_slow_upload_without_a_key_gets_408() {
     let script = Script::new(|_, peer| {
         peer.head();
         peer.rest();
     });
-    let answer = told(&script, "POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
+    let answer = answer_to(&script, "POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("application/problem+json") && !answer.contains("UPSTREAM"), "{answer}");
     assert!(answer.contains("What had come of it was passed on"), "{answer}");
@@ -47,13 +47,13 @@ async fn a_slow_upload_without_a_key_is_told_408() {
 }
 
 #[tokio::test]
-async fn a_slow_upload_with_a_key_is_told_408_and_that_nothing_was_run() {
+async fn a_slow_upload_with_a_key_gets_408_and_nothing_runs() {
     let script = Script::new(|_, peer| {
         peer.head();
     });
     let head =
         format!("POST /charges HTTP/1.1\r\nHost: a\r\nIdempotency-Key: {KEY}\r\nContent-Length: 5\r\n\r\n");
-    let answer = told(&script, &format!("{head}hel")).await;
+    let answer = answer_to(&script, &format!("{head}hel")).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("application/problem+json") && answer.contains("Nothing was run"), "{answer}");
     assert!(!answer.contains("UNFINGERPRINTABLE") && answer.contains(r#""retryable":true"#), "{answer}");
@@ -67,6 +67,6 @@ async fn an_upstream_that_answers_before_the_body_has_come_is_heard() {
         peer.say("HTTP/1.1 413 Content Too Large\r\ncontent-length: 4\r\nconnection: close\r\n\r\nlong");
         peer.rest();
     });
-    let answer = told(&script, "POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
+    let answer = answer_to(&script, "POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("long"), "{answer}");
 }

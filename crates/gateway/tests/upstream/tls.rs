@@ -118,7 +118,7 @@ async fn an_upstream_that_does_not_speak_tls_is_sent_nothing() {
 }
 
 #[test]
-fn what_is_no_certificate_is_refused() {
+fn an_invalid_certificate_is_refused() {
     let told = Tls::only(b"-----BEGIN NOTHING-----").expect_err("no certificate").to_string();
     assert!(told.contains("certificate"), "{told}");
 }

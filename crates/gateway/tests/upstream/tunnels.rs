@@ -1,4 +1,4 @@
-//! Upgrades: bytes both ways where nothing is promised, refusals where something is.
+//! Upgrades: tunnels for unprotected requests, refusals for protected ones.
 
 use crate::world::{KEY, Script, layer, upstream};
 use hyper_util::rt::TokioIo;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-/// Switches, then says back whatever it hears, in capitals.
+/// Switches, then echoes everything in capitals.
 fn echoing() -> Script {
     Script::new(|_, peer| {
         let Some(request) = peer.request() else { return };

@@ -1,4 +1,4 @@
-//! Servers that do what a script says, and requests without opinions.
+//! Scripted servers, and plain requests.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -101,7 +101,7 @@ impl Peer {
     }
 
     pub(crate) fn say(&mut self, text: &str) {
-        // Whoever hung up is not told.
+        // A client that left gets no response.
         let _ = self.stream.write_all(text.as_bytes());
     }
 
@@ -154,7 +154,7 @@ pub(crate) async fn layer() -> Layer {
     Layer::new(engine, Terms::default()).expect("terms")
 }
 
-/// What a client is told through Semel's layer in front of `upstream`.
+/// The response through Semel's layer in front of `upstream`.
 pub(crate) async fn through(layer: &Layer, upstream: &Upstream, request: Request<semel_http::Body>) -> Reply {
     let response = layer.layer(upstream.clone()).call(request).await.expect("the layer answers");
     Reply::read(response).await.expect("a whole response")

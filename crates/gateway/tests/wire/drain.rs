@@ -1,4 +1,4 @@
-//! The end of serving.
+//! Shutdown.
 
 use crate::world::{World, get, options, within};
 use semel_gateway::listen::{Drained, Options};
@@ -13,7 +13,7 @@ async fn a_running_request_is_answered_and_its_connection_closed() {
     client.send(get("/hang")).await;
     within(service.arrived.notified()).await;
     let end = tokio::spawn(world.stop());
-    // The socket is closed first: once nobody can connect, the end has begun.
+    // The socket is closed first: when connections are refused, shutdown has begun.
     while TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }

@@ -56,7 +56,7 @@ async fn at_the_end_running_requests_are_answered_and_the_client_told_to_go() {
     let hanging = tokio::spawn(send.send_request(post("/hang", "")));
     within(service.arrived.notified()).await;
     let end = tokio::spawn(world.stop());
-    // The socket is closed first: once nobody can connect, the end has begun.
+    // The socket is closed first: when connections are refused, shutdown has begun.
     while TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -67,7 +67,7 @@ async fn at_the_end_running_requests_are_answered_and_the_client_told_to_go() {
 }
 
 #[tokio::test]
-async fn a_connection_without_requests_is_told_to_go() {
+async fn a_connection_without_requests_gets_a_goaway() {
     let world = World::with(Options { idle_timeout: SHORT, ..options() }).await;
     let (mut send, driving) = connect(&world).await;
     within(send.send_request(post("/", ""))).await.expect("an answer");

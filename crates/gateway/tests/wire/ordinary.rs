@@ -80,7 +80,7 @@ async fn a_request_of_http_1_0_without_a_host() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_told_to_continue() {
+async fn a_client_that_waits_for_100_continue() {
     let world = World::new().await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;

@@ -24,7 +24,7 @@ async fn asks(client: &mut Client, path: &str) {
 }
 
 #[tokio::test]
-async fn one_address_that_keeps_every_connection_keeps_nobody_else_out() {
+async fn one_address_cannot_keep_others_out() {
     let world = World::with(Options { connections_max: 4, ..options() }).await;
     let mut other = kept(&world, "127.0.0.2").await;
     let mut first = kept(&world, "127.0.0.1").await;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use semel_gateway::wire::{Limits, Protocol, Refusal, Scanner};
 
-/// What came of a whole input.
+/// The result of a complete input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) passed: usize,

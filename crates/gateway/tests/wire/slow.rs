@@ -49,7 +49,7 @@ async fn a_connection_on_which_nothing_comes_is_closed_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_alive_for_nothing_is_closed_without_a_word() {
+async fn an_idle_connection_is_closed_silently() {
     let world = World::with(Options { idle_timeout: SHORT, ..options() }).await;
     let answer = world.exchange(get("/once")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("GET /once "), "{answer}");
@@ -178,7 +178,7 @@ async fn drips(world: &World, head: &str, until: &str) -> String {
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 #[tokio::test]
-async fn a_body_that_drips_is_given_up_although_its_next_byte_always_comes() {
+async fn a_dripping_body_is_cut_off() {
     let world = World::with(rate(1 << 20)).await;
     let answer = drips(&world, CHUNKED, "(broken)").await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -186,7 +186,7 @@ async fn a_body_that_drips_is_given_up_although_its_next_byte_always_comes() {
 }
 
 #[tokio::test]
-async fn a_body_that_comes_at_the_least_rate_is_read_to_its_end() {
+async fn a_body_at_the_minimum_rate_is_read_to_its_end() {
     let world = World::with(rate(1)).await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n").await;
@@ -211,7 +211,7 @@ async fn a_body_of_unknown_length_may_pause_once_its_response_has_begun() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_a_little_all_the_time_is_let_go() {
+async fn a_client_that_reads_too_slowly_is_disconnected() {
     let world = World::with(Options { connections_max: 1, ..rate(64 << 20) }).await;
     let mut client = world.connect().await;
     client.send(get("/big")).await;
@@ -230,7 +230,7 @@ async fn a_client_that_takes_a_little_all_the_time_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_at_twice_the_least_rate_gets_all_although_that_is_seen_in_large_steps() {
+async fn a_client_at_twice_the_minimum_rate_gets_the_whole_response() {
     const LEAST: u32 = 64 * 1024;
     // Its system says every second or so that it took 64 KiB and more, and nothing in between.
     let window = Duration::from_millis(300);

@@ -33,8 +33,8 @@ macro_rules! lines {
 lines! {
     a_length_before_a_transfer_coding: "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "both Content-Length";
     a_transfer_coding_before_a_length: "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "both Content-Length";
-    two_equal_lengths: "Content-Length: 5\r\nContent-Length: 5\r\n", "length twice";
-    two_unequal_lengths: "Content-Length: 5\r\nContent-Length: 6\r\n", "length twice";
+    two_equal_lengths: "Content-Length: 5\r\nContent-Length: 5\r\n", "two lengths";
+    two_unequal_lengths: "Content-Length: 5\r\nContent-Length: 6\r\n", "two lengths";
     a_list_of_equal_lengths: "Content-Length: 5, 5\r\n", "plain decimal";
     a_length_with_a_sign: "Content-Length: +5\r\n", "plain decimal";
     a_negative_length: "Content-Length: -5\r\n", "plain decimal";
@@ -42,7 +42,7 @@ lines! {
     an_empty_length: "Content-Length:\r\n", "plain decimal";
     a_length_beyond_any_file: "Content-Length: 9223372036854775808\r\n", "plain decimal";
     a_length_that_wraps_around: "Content-Length: 18446744073709551621\r\n", "plain decimal";
-    two_transfer_codings: "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "coding twice";
+    two_transfer_codings: "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "two transfer codings";
     a_transfer_coding_and_identity: "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", "other than plain";
     a_list_of_transfer_codings: "Transfer-Encoding: gzip, chunked\r\n", "other than plain";
     chunked_twice_in_one_line: "Transfer-Encoding: chunked, chunked\r\n", "other than plain";
@@ -53,8 +53,8 @@ lines! {
     a_length_with_a_tab_before_its_colon: "Content-Length\t: 5\r\n", "and its colon";
     a_disguised_length: "Content_Length: 5\r\n", "underscore";
     a_disguised_transfer_coding: "Transfer_Encoding: chunked\r\n", "underscore";
-    a_second_host: "Host: b\r\n", "host twice";
-    a_second_host_that_is_the_same: "Host: a\r\n", "host twice";
+    a_second_host: "Host: b\r\n", "two Host headers";
+    a_second_host_that_is_the_same: "Host: a\r\n", "two Host headers";
     a_folded_header: "X: a\r\n b\r\n", "folding";
     a_folded_transfer_coding: "Transfer-Encoding:\r\n chunked\r\n", "other than plain";
     a_first_header_that_is_folded: " X: a\r\n", "folding";
@@ -78,12 +78,12 @@ macro_rules! whole {
 }
 
 whole! {
-    no_host: "GET / HTTP/1.1\r\n\r\n", "400", "name its host";
+    no_host: "GET / HTTP/1.1\r\n\r\n", "400", "no Host header";
     a_host_with_a_path: "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400", "not a host";
     a_host_with_a_user: "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "400", "not a host";
-    a_target_for_another_host: "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
-    a_target_with_a_user: "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "names a user";
-    a_target_with_a_user_and_no_host: "GET http://u@a/ HTTP/1.0\r\n\r\n", "400", "names a user";
+    a_target_for_another_host: "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "Host header differ";
+    a_target_with_a_user: "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "contains a user name";
+    a_target_with_a_user_and_no_host: "GET http://u@a/ HTTP/1.0\r\n\r\n", "400", "contains a user name";
     a_target_with_a_fragment: "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
     a_query_with_a_fragment: "GET /a?b# HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
     a_url_with_a_fragment: "GET http://a#b HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
@@ -95,7 +95,7 @@ whole! {
     a_target_that_begins_with_a_question: "GET ?x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
     a_tunnel_to_a_path: "CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
     a_tunnel_to_a_url: "CONNECT http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
-    a_target_for_another_port: "GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
+    a_target_for_another_port: "GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "Host header differ";
     a_transfer_coding_in_http_1_0:
         "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", "HTTP/1.0";
     lines_that_end_in_line_feeds_alone: "GET / HTTP/1.1\nHost: a\n\n", "400", "line feed";
@@ -109,8 +109,8 @@ whole! {
     a_carriage_return_in_the_request_line: "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", "400", "request line";
     a_handshake_of_tls: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400", "request line";
     nothing_but_empty_lines: "\r\n\r\n\r\n\r\n\r\n", "400", "empty lines";
-    a_head_without_end: format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(70_000)), "431", "longer";
-    too_many_headers: format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(100)), "431", "more header";
+    a_head_without_end: format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(70_000)), "431", "headers are too long";
+    too_many_headers: format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(100)), "431", "too many header";
 }
 
 /// Bad chunks come after their head has passed. The service sees a broken body, never a whole one, and what follows is not
@@ -184,7 +184,7 @@ async fn a_refused_request_waits_for_the_one_that_still_runs() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_heard_by_a_client_that_goes_on_sending() {
+async fn a_client_that_keeps_sending_still_receives_a_refusal() {
     let world = World::new().await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n").await;

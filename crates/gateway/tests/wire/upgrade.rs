@@ -48,7 +48,7 @@ async fn after_a_declined_upgrade_the_next_request_is_scanned_again() {
 }
 
 #[tokio::test]
-async fn what_follows_an_upgrade_request_reaches_nobody_until_it_is_decided() {
+async fn bytes_after_an_upgrade_request_wait_for_the_decision() {
     let world = World::new().await;
     let mut client = world.connect().await;
     client.send(format!("{}{}", ASK.replace("/tunnel", "/hang"), get("/behind"))).await;

@@ -1,4 +1,4 @@
-//! A listening socket with a service behind it that writes down what reaches it.
+//! A listening socket, with a service that records what reaches it.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) line: String,
-    /// `None` where it broke off.
+    /// `None` if it was cut off.
     pub(crate) body: Option<Vec<u8>>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn options() -> Options {
     Options { address: SocketAddr::from(([127, 0, 0, 1], 0)), ..Options::default() }
 }
 
-/// A client that sends what it is told to.
+/// A scripted client.
 pub(crate) struct Client {
     pub(crate) tcp: TcpStream,
 }

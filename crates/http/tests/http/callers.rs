@@ -187,9 +187,9 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
     let published: serde_json::Value = serde_json::from_slice(&published.body).expect("JSON");
     assert_eq!(published["callers"], "per access token");
     let own: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
-    assert_eq!(own, [Some("per merchant"), Some("not at all: all are anonymous"), None]);
+    assert_eq!(own, [Some("per merchant"), Some("not at all (all are anonymous)"), None]);
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
-    assert!(page.text().contains("<tr><th>Callers are identified by<td>per merchant"), "{}", page.text());
+    assert!(page.text().contains("<tr><th>Callers are distinguished<td>per merchant"), "{}", page.text());
     assert!(page.text().contains("per access token; some operations below differ"));
 }

@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 const BOUNDED: Duration = Duration::from_mins(1);
 
-/// Claims and finishes, however often the cluster has to be asked; what is in doubt is read again, as the engine does.
+/// Claims and finishes, with as many tries as the cluster needs; after an ambiguous error it reads again, like the
+/// engine.
 async fn run(store: &Store, number: u64) {
     let claim = claimed(number);
     let done = finished(&claim, "paid");
@@ -49,7 +50,7 @@ async fn read(store: &Store, number: u64) -> Option<semel_core::record::Record> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_goes_on_when_a_replica_takes_over_and_says_what_that_may_cost() {
+async fn a_cluster_survives_a_failover_and_reports_what_it_can_lose() {
     if !RedisServer::is_installed() {
         return;
     }

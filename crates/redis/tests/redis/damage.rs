@@ -7,9 +7,10 @@ use semel_core::machine::Unchanged;
 use semel_core::store::{Backend as _, Change, Count, Filter, Store as _};
 use semel_redis::Backend;
 
-/// Whatever single bit is wrong: the record is there, and is what was written or cannot be read. It is never absent, and no error.
+/// Whatever single bit is wrong: the record is present, and is what was written or cannot be read. It is never absent,
+/// and never an error.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_with_a_wrong_bit_is_there_and_is_not_believed() {
+async fn a_damaged_record_is_present_and_unreadable() {
     let Some(keys) = Keys::new() else { return };
     // Other tests keep the server busy with long records.
     let store = keys.open("&timeout=60").await;
@@ -22,7 +23,7 @@ async fn a_record_with_a_wrong_bit_is_there_and_is_not_believed() {
     let (key, mut client) = (keys.only_key("r:*"), keys.client());
     let value = client.ask(&["GET", &key]).bytes();
     let mut unreadable = 0;
-    // Every bit of what stands in front of the entry, and one of each byte of the entry.
+    // Every bit before the entry, and one of each byte of the entry.
     for bit in (0..value.len() * 8).filter(|bit| *bit < 126 * 8 || bit % 8 == 3) {
         let mut damaged = value.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
@@ -46,7 +47,7 @@ async fn a_record_with_a_wrong_bit_is_there_and_is_not_believed() {
     assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&done));
 }
 
-/// A damaged head is listed all the same: operators find what gateways answer as unknown.
+/// A record with a damaged head is still listed, so that operators find it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_with_a_damaged_head_stays_listed() {
     let Some(keys) = Keys::new() else { return };
@@ -65,7 +66,7 @@ async fn a_record_with_a_damaged_head_stays_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_elses_keys_are_reported_and_the_rest_is_looked_at() {
+async fn foreign_keys_are_reported_and_the_rest_is_checked() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("&buckets=2").await;
     for number in 0..4 {
@@ -76,7 +77,7 @@ async fn somebody_elses_keys_are_reported_and_the_rest_is_looked_at() {
     let mut client = keys.client();
     let state = claimed(1).state_name().number();
     let list = |bucket: u32| format!("{{{}:{bucket}}}s{state}", keys.prefix);
-    // The records of one bucket are listed under a key that somebody else takes.
+    // Another type of value is stored under the key of a bucket's list.
     let bucket = u32::from(client.ask(&["EXISTS", &list(0)]).number() == 0);
     let listed = client.ask(&["ZCARD", &list(bucket)]).number();
     client.ask(&["DEL", &list(bucket)]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 const BOUNDED: Duration = Duration::from_mins(1);
-/// What only questions that write or read records contain.
+/// Text that only questions about records contain.
 const RECORD: &str = "}r:";
 
 fn address_in(url: &str) -> SocketAddr {
@@ -86,8 +86,8 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
     timeout(BOUNDED, again).await.expect("it answers again as soon as the server does");
 }
 
-/// What an address that moves does in a fail-over, and what a master that was replaced becomes: the connection stays, and the server
-/// behind it takes no writes.
+/// What happens when an address moves in a failover, or a replaced master becomes a replica: the connection stays, but
+/// the server behind it takes no writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_behind_an_open_connection_is_not_believed() {
     if !RedisServer::is_installed() {
@@ -131,7 +131,7 @@ async fn a_replica_behind_an_open_connection_is_not_believed() {
     timeout(BOUNDED, again).await.expect("it is back at the master");
 }
 
-/// Redis undoes nothing: whatever would fail half-way has to be found before the first change.
+/// Redis rolls nothing back: anything that would fail half-way must be found before the first change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_cannot_be_finished_changes_nothing() {
     let Some(keys) = Keys::new() else { return };
@@ -174,7 +174,7 @@ async fn a_write_that_cannot_be_finished_changes_nothing() {
     assert_eq!(store.count(Count::Records, 10).await.expect("an answer").count, 1);
 }
 
-/// A server without memory says so, and what it refused was not written.
+/// A server without memory refuses writes, and nothing was written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_refuses_and_goes_on_reading() {
     if !RedisServer::is_installed() {

@@ -14,7 +14,7 @@ fn url(servers: &[&RedisServer]) -> String {
     format!("redis://{}?connect_timeout=2&timeout=2", addresses.join(","))
 }
 
-/// Inserts the next numbers until `is_so` of what came of one.
+/// Inserts the next numbers until `is_so` holds for a result.
 async fn write_until(
     store: &Store,
     from: u64,
@@ -55,10 +55,10 @@ async fn two_servers_that_both_take_writes_are_refused() {
     let told = refused.to_string();
     assert!(told.contains("both take writes") && told.contains(&two.address()), "{told}");
     assert_eq!(two.ask("DBSIZE").number() + one.ask("DBSIZE").number(), 0, "nothing was written");
-    // One server by two names is one.
+    // One server with two names is one server.
     let twice = format!("redis://127.0.0.1:{0},localhost:{0}", one.port());
     Store::open(&twice).await.expect("it is one server").close().await;
-    // The doctor looks at either, and finds both.
+    // The doctor reads either, and finds both.
     let address = url(&[&one, &two]).split_once(':').expect("a URL").1.to_owned();
     let inspection = Backend.inspect(&address).await.expect("it may be looked at");
     assert!(codes(&*inspection).await.contains(&(Severity::Danger, "redis-two-masters")));
@@ -138,9 +138,9 @@ async fn a_server_that_lost_its_data_is_not_an_empty_store() {
     let is_recognised = |written: &Result<(), Error>| {
         written.as_ref().is_err_and(|error| error.to_string().contains("it lost its data"))
     };
-    // A first question may be lost with the old connection.
+    // The first question may be lost with the old connection.
     write_until(&store, 0, is_recognised).await.expect_err("its command must not run again");
-    // Whoever starts anew takes what is there.
+    // A new node takes what is there.
     let anew = Store::open(&server.url()).await.expect("it opens");
     write_until(&anew, 0, Result::is_ok).await.expect("written");
 }

@@ -64,7 +64,7 @@ async fn a_replica_is_refused_for_writing_and_fit_for_looking() {
     assert!(inspection.is_replica().await.expect("an answer"));
     let hazards = inspection.hazards().await.expect("looked at");
     assert!(hazards.iter().any(|hazard| hazard.code == "redis-replica"), "{hazards:?}");
-    // The one that takes writes is found, in whichever order they are named.
+    // The server that takes writes is found, in any order of names.
     let both = format!("redis://{},{}", replica.address(), master.address());
     let store = Store::open(&both).await.expect("one of them takes writes");
     assert!(store.capabilities().clocks_can_differ(), "each server has its own clock");
@@ -87,9 +87,9 @@ async fn a_wrong_password_is_refused_and_not_shown() {
     assert!(told.contains("WRONGPASS") && !told.contains("hunter2"), "{told}");
 }
 
-/// What no server could confirm is found out at once, and not by the first payment.
+/// A confirmation that no server can give is found at start, not with the first payment.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_confirmation_that_nobody_can_give_is_refused() {
+async fn a_confirmation_without_a_terminal_is_refused() {
     if !RedisServer::is_installed() {
         return;
     }

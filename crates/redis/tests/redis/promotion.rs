@@ -9,7 +9,7 @@ use semel_redis::Store;
 use semel_test_support::{RedisReply, RedisServer, ScratchDir, services};
 use std::time::Duration;
 
-/// Claims and finishes, and yields how far the master had come when that was acknowledged.
+/// Claims and finishes, and returns the master's offset when that was acknowledged.
 async fn acknowledged(store: &Store, master: &RedisServer, number: u64) -> u64 {
     let claim = claimed(number);
     assert!(is_done(&store.write(id(number), Change::Insert(&claim)).await.expect("an answer")));
@@ -23,7 +23,7 @@ fn offset(server: &RedisServer, name: &str) -> u64 {
     server.info(name).parse().expect("a number")
 }
 
-/// What stands there, as soon as the node has found the server that takes writes now.
+/// The record, as soon as the node has found the server that takes writes now.
 async fn state_of(store: &Store, number: u64) -> Option<StateName> {
     let found = async {
         loop {
@@ -55,9 +55,9 @@ impl Pair {
     }
 }
 
-/// Acknowledged writes that the replica did not have are lost, and no others. The danger has a name beforehand.
+/// Only acknowledged writes that the replica did not have are lost. A hazard warned of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promoted_replica_loses_only_what_it_had_not_received() {
+async fn a_promoted_replica_loses_only_unreceived_writes() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -77,7 +77,7 @@ async fn a_promoted_replica_loses_only_what_it_had_not_received() {
     while offset(&pair.replica, "slave_repl_offset") < offsets[29] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // It falls behind, and the master goes on without it.
+    // The replica falls behind, and the master continues without it.
     pair.replica.ask("REPLICAOF 127.0.0.1 1");
     let received = offset(&pair.replica, "slave_repl_offset");
     for number in 30..50 {
@@ -95,11 +95,11 @@ async fn a_promoted_replica_loses_only_what_it_had_not_received() {
         assert!(state.is_none_or(|state| state == StateName::Succeeded), "{number}: whole, or lost whole");
     }
     assert_eq!(lost, 20, "what was acknowledged after the replica fell behind");
-    // This is what the hazard says: its claim is lost, and its command runs again.
+    // As the hazard says: the claim is lost, and the command runs again.
     assert!(is_done(&store.write(id(40), Change::Insert(&claimed(40))).await.expect("an answer")));
 }
 
-/// With `wait=1` what was acknowledged is on the replica; where it is not, the write is in doubt.
+/// With `wait=1`, acknowledged writes are on the replica; otherwise the write is ambiguous.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
     if !RedisServer::is_installed() {
@@ -119,7 +119,7 @@ async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
     assert_eq!(unproven.kind(), Kind::Unavailable, "{unproven}");
     pair.master.kill();
     pair.replica.promote();
-    // Nobody follows the new master: it cannot confirm anything, so it is looked at without that.
+    // Nobody follows the new master, so it cannot confirm anything and is read without confirmation.
     let looking = Store::open(&pair.url("")).await.expect("the new master takes writes");
     for number in 0..30 {
         assert_eq!(state_of(&looking, number).await, Some(StateName::Succeeded), "{number}");
@@ -127,7 +127,7 @@ async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
     assert_eq!(state_of(&looking, 30).await, None, "and nobody was told otherwise");
 }
 
-/// `WAITAOF` came with Redis 7.2; Valkey has it. A server without it is refused rather than believed.
+/// `WAITAOF` came with Redis 7.2; Valkey has it. A server without it is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_waits_for_the_disk_where_the_server_can_say_so() {
     for url in [services::redis_url(), services::valkey_url()].into_iter().flatten() {

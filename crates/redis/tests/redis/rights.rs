@@ -8,7 +8,7 @@ use semel_test_support::{RedisReply, RedisServer, ScratchDir};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/src/redis.md");
 
-/// What the guide's `ACL SETUSER` gives, after the password.
+/// The rights in the guide's `ACL SETUSER`, after the password.
 fn documented() -> Vec<String> {
     let (_, rest) = GUIDE.split_once("ACL SETUSER semel on >PASSWORD").expect("the guide has it");
     let (rights, _) = rest.split_once("```").expect("it ends");
@@ -30,7 +30,7 @@ impl User {
         Self { server, url, _folder: folder }
     }
 
-    /// Gives exactly these rights. The server forgets the scripts, so that they have to be sent again.
+    /// Sets exactly these rights. The server forgets the scripts, so that they have to be sent again.
     fn may(&self, rights: &[String]) {
         let mut command = ["ACL", "SETUSER", "semel", "reset", "on", ">hunter2"].map(str::to_owned).to_vec();
         command.extend_from_slice(rights);
@@ -38,7 +38,7 @@ impl User {
         self.server.ask("SCRIPT FLUSH");
     }
 
-    /// Everything that a gateway and the doctor do to a store. What is missing is an error, or the name of a hazard.
+    /// Everything that a gateway and the doctor do with a store. A missing right is an error, or the name of a hazard.
     async fn use_all(&self) -> Result<(), String> {
         let told = |error: Error| format!("{:?}: {error}", error.kind());
         let store = Store::open(&self.url).await.map_err(told)?;
@@ -84,7 +84,7 @@ async fn the_documented_rights_are_enough_and_each_of_them_is_needed() {
     let documented = documented();
     user.may(&documented);
     user.use_all().await.expect("these rights will do");
-    // A connection that hears nothing is pinged only after ten seconds.
+    // An idle connection is pinged only after ten seconds.
     for (at, right) in documented.iter().enumerate().filter(|(_, right)| *right != "+ping") {
         let mut fewer = documented.clone();
         fewer.remove(at);
@@ -123,7 +123,7 @@ async fn a_right_that_is_taken_away_is_no_lost_answer() {
         (1, "-setrange", Kind::Unfit),
         (2, "-zadd", Kind::Unfit),
         (3, "-set", Kind::Unfit),
-        // The record is there by then, and nobody may say that it is not.
+        // The record exists by then, and nobody may say that it does not.
         (4, "-hincrby", Kind::Ambiguous),
     ] {
         user.server.ask(&format!("ACL SETUSER semel {right}"));

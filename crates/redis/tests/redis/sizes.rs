@@ -15,7 +15,7 @@ async fn the_largest_entry_comes_back_and_a_larger_one_is_refused() {
     let max = usize::try_from(store.capabilities().entry_bytes_max).expect("it fits");
     let claim = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
-    // What stands in front of an entry counts as well.
+    // The fields before an entry count as well.
     let largest = finished(&claim, vec![0xa5; max - 4096]);
     let larger = finished(&claim, vec![0xa5; max]);
     assert!(codec::encode_record(&larger).len() > max);
@@ -28,12 +28,12 @@ async fn the_largest_entry_comes_back_and_a_larger_one_is_refused() {
     assert!(store.get(id(1)).await.expect("an answer").record() == Some(&largest), "it comes back as it was");
     let page = store.page(&Filter::default(), None, 10).await.expect("an answer");
     assert!(page.items.len() == 1 && page.items[0].record() == Some(&largest));
-    // What refuses a write is shown, however large it is.
+    // The record that refuses a write is returned, however large it is.
     let refused = store.write(id(1), Change::Insert(&claim)).await.expect("an answer");
     assert!(matches!(&refused, Written::Refused(found) if found.record() == Some(&largest)));
 }
 
-/// A script copies what it reads several times over, and holds the server up meanwhile: a long value is read by itself.
+/// A script copies what it reads several times and blocks the server meanwhile, so a long value is read separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_record_is_read_past_the_scripts_and_written_as_any_other() {
     if !RedisServer::is_installed() {
@@ -52,7 +52,7 @@ async fn a_long_record_is_read_past_the_scripts_and_written_as_any_other() {
     assert!(store.get(id(1)).await.expect("an answer").record() == Some(&long));
     let stats = server.ask("INFO commandstats").text();
     assert!(stats.contains("cmdstat_get:calls=1,") && stats.contains("cmdstat_getrange:calls=1,"), "{stats}");
-    // A byte of it is wrong: it is not written over, whoever expects what was there before.
+    // One byte of it is wrong: it is not overwritten, whoever expects the old value.
     let key = server.ask("KEYS {semel:*}r:*");
     let RedisReply::Array(keys) = key else { panic!("no keys") };
     let key = keys[0].clone().bytes();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const END_CLIENTS: &str = "CLIENT KILL TYPE normal SKIPME yes";
 const PATIENCE: &str = "timeout=1&connect_timeout=2";
 
-/// The part of a node. Without the variables of a storm it is no test.
+/// Runs as a node. Without the variables of a storm, it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
     storms::run_node(async |url| Some(Arc::new(Store::open(url).await.ok()?) as _)).await;
@@ -58,8 +58,8 @@ async fn a_key_has_one_effect_on_valkey_too() {
     storm_on(server, &folder).await;
 }
 
-/// Three servers without replicas: a fail-over loses writes, which is another test's subject. Each announces the address of the
-/// network in front of it, so that no node gets past that.
+/// Three servers without replicas: a failover loses writes, which another test covers. Each announces the address of
+/// the network in front of it, so that no node bypasses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_has_one_effect_on_a_cluster_too() {
     if !RedisServer::is_installed() {

@@ -35,7 +35,7 @@ async fn a_new_attempt_outlives_the_time_to_live_of_the_last_one() {
     put(&store, Some(&claim), &given_up).await;
     assert_eq!(given_up.state_name(), StateName::FailedNotReplayable);
     assert!(ttl_of(&keys) >= 7 * DAY_MS, "not before a week after its end");
-    // As if that had passed but for a moment.
+    // As if nearly all of that time had passed.
     let key = keys.only_key("r:*");
     assert_eq!(keys.client().ask(&["PEXPIRE", &key, "300"]).number(), 1);
     let ticket = Ticket { token: Token::from_random(77), begin: Begin::Processing };
@@ -86,9 +86,9 @@ async fn nothing_goes_by_itself_where_records_are_archived() {
     assert_eq!(ttl_of(&keys), -1);
 }
 
-/// What the server removed is taken out of the lists by whoever comes across it.
+/// Entries that the server removed are removed from the lists by whoever finds them.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_removed_leaves_no_trace_in_the_lists() {
+async fn entries_removed_by_the_server_leave_the_lists() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     put(&store, None, &claimed(1)).await;

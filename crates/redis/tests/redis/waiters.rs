@@ -37,7 +37,7 @@ async fn everybody_is_woken_when_messages_may_have_been_missed() {
     if !RedisServer::is_installed() {
         return;
     }
-    // A server of its own: those who listen to another would be woken too.
+    // A separate server: listeners of another one would be woken too.
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "missed");
     let server = RedisServer::start(folder.join("server"), &[]);
     let here = Store::open(&server.url()).await.expect("the store opens");

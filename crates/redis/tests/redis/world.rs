@@ -13,7 +13,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// On the single server; nothing where there is none.
+    /// On the single server; `None` if there is none.
     pub(crate) fn new() -> Option<Self> {
         services::redis_url().map(|url| Self::at(&url))
     }

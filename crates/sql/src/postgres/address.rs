@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_the_store_is_and_how_it_is_used() {
+    fn a_url_names_the_store_and_its_settings() {
         let plain = address("//semel@db.example/payments");
         assert_eq!((plain.user(), &*plain.schema), ("semel", "semel"));
         assert_eq!(plain.connections_or(None), 4);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_read_from_where_the_url_says() {
+    fn a_password_is_read_from_the_place_in_the_url() {
         let folder = semel_test_support::ScratchDir::new("password");
         let path = folder.join("password");
         std::fs::write(&path, "hunter2\n").expect("written");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_what_can() {
+    fn a_meaningless_url_is_refused_with_a_correct_form() {
         for (text, words) in [
             ("semel@h/d", "postgres://"),
             ("//semel@h/d?schemas=x", "unknown parameter `schemas`"),

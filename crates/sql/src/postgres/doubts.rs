@@ -21,17 +21,17 @@ pub(super) const CONFIRMATION: &str = "pg_catalog.set_config('synchronous_commit
 /// The commands whose last write may not have reached the standby.
 #[derive(Default)]
 pub(super) struct Doubts {
-    held: Mutex<Held>,
+    held: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Held {
+struct State {
     ids: HashSet<OperationId>,
     in_order: VecDeque<OperationId>,
 }
 
 impl Doubts {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, State> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -41,7 +41,7 @@ pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
             what: "the connection to the server may be unencrypted, and its certificate is not checked: whoever can read or \
                    change the traffic can read and change records"
                 .to_owned(),
-            mend: "add sslmode=verify-full to the store's URL".to_owned(),
+            fix: "add sslmode=verify-full to the store's URL".to_owned(),
         });
     }
     if connection.is_deaf {
@@ -49,7 +49,7 @@ pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
             severity: Severity::Notice,
             code: "postgres-no-notifications",
             what: "notifications do not arrive, so that requests that wait for another node look from time to time".to_owned(),
-            mend: "behind a pooler, name the server itself with listen=HOST:PORT in the store's URL, or write listen=off"
+            fix: "behind a pooler, name the server itself with listen=HOST:PORT in the store's URL, or write listen=off"
                 .to_owned(),
         });
     }
@@ -61,7 +61,7 @@ fn unverified(what: &str, error: &Error) -> Hazard {
         severity: Severity::Unverified,
         code: "postgres-unverified",
         what: format!("{what}: {error}"),
-        mend: "look again as soon as the server answers".to_owned(),
+        fix: "look again as soon as the server answers".to_owned(),
     }
 }
 
@@ -77,8 +77,8 @@ async fn settings(slot: &Slot) -> Result<Settings, Error> {
 fn of_settings(settings: &Settings) -> Vec<Hazard> {
     let is = |name: &str, value: &str| settings.get(name).is_some_and(|is| is == value);
     let mut found = Vec::new();
-    let mut danger = |code, what: &str, mend: &str| {
-        found.push(Hazard { severity: Severity::Danger, code, what: what.to_owned(), mend: mend.to_owned() });
+    let mut danger = |code, what: &str, fix: &str| {
+        found.push(Hazard { severity: Severity::Danger, code, what: what.to_owned(), fix: fix.to_owned() });
     };
     if is("fsync", "off") {
         danger(
@@ -112,7 +112,7 @@ fn of_settings(settings: &Settings) -> Vec<Hazard> {
                 "synchronous_commit is {value} by default: the store's own writes are raised to `on`; other writes of the \
                  application may be lost in a crash although they were acknowledged"
             ),
-            mend: "set synchronous_commit = on for this database or role".to_owned(),
+            fix: "set synchronous_commit = on for this database or role".to_owned(),
         });
     }
     if is("autovacuum", "off") {
@@ -122,7 +122,7 @@ fn of_settings(settings: &Settings) -> Vec<Hazard> {
             what:
                 "autovacuum is off: every finished command leaves a dead row, and the table grows without end"
                     .to_owned(),
-            mend: "set autovacuum = on, or vacuum the records table yourself".to_owned(),
+            fix: "set autovacuum = on, or vacuum the records table yourself".to_owned(),
         });
     }
     found
@@ -153,7 +153,7 @@ fn of_being_a_standby() -> Hazard {
         severity: Severity::Danger,
         code: "postgres-standby",
         what: "this server is a standby: it takes no writes, and what it shows may lag behind what was acknowledged".to_owned(),
-        mend: "name the primary in the store's URL, or all servers, separated by commas".to_owned(),
+        fix: "name the primary in the store's URL, or all servers, separated by commas".to_owned(),
     }
 }
 
@@ -170,7 +170,7 @@ fn of_standbys(connected: i64, waited_for: bool) -> Option<Hazard> {
             "{following} asynchronously: a fail-over loses the last acknowledged writes, and a command whose claim is lost runs \
              again"
         ),
-        mend: "set synchronous_standby_names, so that a commit waits for a standby that may take over".to_owned(),
+        fix: "set synchronous_standby_names, so that a commit waits for a standby that may take over".to_owned(),
     })
 }
 
@@ -190,7 +190,7 @@ fn of_unlogged(tables: &[String]) -> Option<Hazard> {
             "{} is unlogged: after a crash of the server it is empty, and every command runs again",
             tables.join(", ")
         ),
-        mend: "run ALTER TABLE … SET LOGGED".to_owned(),
+        fix: "run ALTER TABLE … SET LOGGED".to_owned(),
     })
 }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_that_nobody_waits_for_is_a_danger() {
+    fn an_asynchronous_standby_is_a_danger() {
         assert!(of_standbys(0, false).is_none());
         assert!(of_standbys(2, true).is_none());
         assert_eq!(of_standbys(1, false).map(|hazard| hazard.severity), Some(Severity::Danger));

@@ -13,7 +13,7 @@ const PART: i64 = 10_000;
 
 /// The last mark of a part, in the order of the primary key.
 #[derive(Default)]
-struct Last {
+struct LastCount {
     group: String,
     topic: String,
     message_id: String,
@@ -23,7 +23,7 @@ impl Scanner {
     /// Goes through all marks, a part at a time. What is marked meanwhile may be missing.
     pub(super) async fn inboxes(&self, window: Duration) -> Result<InboxCensus, Error> {
         let mut census = InboxCensus::empty(Time::default());
-        let mut last = Some(Last::default());
+        let mut last = Some(LastCount::default());
         while let Some(after) = last {
             last = self.some_marks(window, &after, &mut census).await?;
         }
@@ -34,9 +34,9 @@ impl Scanner {
     async fn some_marks(
         &self,
         window: Duration,
-        after: &Last,
+        after: &LastCount,
         census: &mut InboxCensus,
-    ) -> Result<Option<Last>, Error> {
+    ) -> Result<Option<LastCount>, Error> {
         let schema = &self.schema;
         let sql = format!(
             "WITH part AS MATERIALIZED (SELECT consumer_group, topic, message_id, processed_at FROM {schema}.inbox_marks \
@@ -69,7 +69,7 @@ impl Scanner {
             };
             looked += marks.marks;
             let (topic, message_id) = (get::<String>(row, 3)?, get(row, 4)?);
-            last = Some(Last { group: group.clone(), topic: topic.clone(), message_id });
+            last = Some(LastCount { group: group.clone(), topic: topic.clone(), message_id });
             census.add(group, topic, marks);
         }
         Ok(last.filter(|_| looked >= PART.unsigned_abs()))

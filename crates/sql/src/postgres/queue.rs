@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 1 << 15;
 /// How many bytes of entries may wait, unless one entry is more by itself.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// From how many waiting writes on one more connection is worth its part of the server's time.
+/// From how many waiting writes on another connection is worth its cost for the server.
 pub(super) const MANY: usize = 16;
 
 /// The bounds of a batch.
@@ -25,9 +25,9 @@ pub(super) struct BatchSize {
     pub(super) bytes_max: usize,
 }
 
-/// A queue that many tasks fill and a few connections empty. No two writes to the same command are under way at once.
+/// A queue that many tasks fill and a few connections empty. No two writes to the same command run at once.
 pub(super) struct Queue {
-    held: Mutex<Held>,
+    held: Mutex<State>,
     changed: Notify,
     /// For connections that take many writes or none.
     grown: Notify,
@@ -35,7 +35,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
-struct Held {
+struct State {
     waiting: VecDeque<Job>,
     bytes: usize,
     is_closed: bool,
@@ -48,7 +48,7 @@ pub(super) struct Ids {
     released: Notify,
 }
 
-/// A write to a command is under way for as long as this lives.
+/// Marks a write to a command as running, until it is dropped.
 pub(super) struct InFlight {
     id: CommandId,
     ids: Arc<Ids>,
@@ -73,11 +73,11 @@ impl Queue {
         Self { held: Mutex::default(), changed: Notify::new(), grown: Notify::new(), ids }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, State> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refused, the write is dropped: nothing of it was sent.
+    /// A refused write is dropped: nothing of it was sent.
     pub(super) fn push(&self, job: Job) -> Result<(), Error> {
         const ASKING: &str = "queueing a write to PostgreSQL";
         let mut held = self.held();
@@ -107,10 +107,10 @@ impl Queue {
         }
     }
 
-    /// Waits for something to write and takes what has gathered, sorted by id. `None` as soon as the queue is closed and empty.
+    /// Waits for writes and takes what has gathered, sorted by ID. `None` when the queue is closed and empty.
     pub(super) async fn next_batch(&self, size: BatchSize) -> Option<Vec<Job>> {
         loop {
-            // Before the look: what happens after it wakes this again.
+            // Before the look, so that later changes wake this again.
             let changed = if size.rows_min < MANY { self.changed.notified() } else { self.grown.notified() };
             let released = self.ids.released.notified();
             tokio::pin!(changed, released);
@@ -130,7 +130,7 @@ impl Queue {
         }
     }
 
-    /// What can be written now. Writes to a command that another one is under way to stay where they are.
+    /// The writes that can be sent now. Writes to a command with a running write stay in the queue.
     fn gather(&self, size: BatchSize) -> (Vec<Job>, bool) {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut held = self.held();
@@ -169,12 +169,12 @@ impl Queue {
             // Another connection may take the rest.
             self.announce(waiting);
         }
-        // The order in which rows are locked, the same on every node: nobody waits for each other in a circle.
+        // The order in which rows are locked, the same on every node, so that there are no deadlocks.
         batch.sort_unstable_by(|a, b| a.operation_id.as_bytes().cmp(b.operation_id.as_bytes()));
         (batch, is_over)
     }
 
-    /// Lets nothing more in. What waits is still written.
+    /// Accepts no more writes. Waiting ones are still written.
     pub(super) fn close(&self) {
         self.held().is_closed = true;
         for waked in [&self.changed, &self.grown] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_awaits_is_not_sent() {
+    async fn an_abandoned_write_is_not_sent() {
         let queue = Queue::new(Arc::default());
         let mut replies = filled(&queue, &[1, 2, 3]);
         replies.remove(1);

@@ -29,14 +29,14 @@ pub(super) struct Reader {
     next: AtomicUsize,
     turns: Semaphore,
     read: String,
-    /// The same, with an answer only once the standby has what is read.
+    /// The same, answered only when the standby has what is read.
     read_confirmed: String,
     doubts: Arc<Doubts>,
-    /// A standby's answers will do: nothing is decided by them.
+    /// A standby is good enough: nothing is decided by its answers.
     any_server: bool,
 }
 
-/// A row as it stands.
+/// A row as stored.
 struct Stored {
     id: Option<CommandId>,
     state: i64,
@@ -54,7 +54,7 @@ impl Reader {
         Self { time, slots, next, turns, read, read_confirmed, doubts, any_server }
     }
 
-    /// What is read of commands in doubt is confirmed first.
+    /// Reads of commands in doubt are confirmed first.
     pub(super) fn with_doubts(self, doubts: Arc<Doubts>) -> Self {
         Self { doubts, ..self }
     }
@@ -91,7 +91,7 @@ impl Reader {
         }
     }
 
-    /// Reads, and commits something after it, which waits for the standby.
+    /// Reads, then commits something that waits for the standby.
     async fn confirmed(&self, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         let mut tries = 0;
         loop {
@@ -100,7 +100,7 @@ impl Reader {
                 Err(fault) => fault,
             };
             tries += 1;
-            // A connection that had broken before is replaced. Nothing was changed, whatever became of the commit.
+            // A broken connection is replaced. Nothing was changed, whatever happened to the commit.
             if fault.kind != Kind::Ambiguous {
                 return Err(fault.error(READING));
             }
@@ -135,8 +135,8 @@ impl Reader {
     }
 }
 
-/// Asks a statement whose first column says whether the server is a standby. Only the server that takes writes is believed: a
-/// standby may not have heard of what was acknowledged.
+/// Runs a statement whose first column says whether the server is a standby. Only the server that takes writes is
+/// trusted: a standby may lack acknowledged writes.
 pub(super) async fn proved(
     slot: &Slot,
     sql: &str,
@@ -159,7 +159,7 @@ pub(super) async fn proved(
     Ok(rows)
 }
 
-/// An answer of another shape than the statement asks for.
+/// An answer of an unexpected shape.
 pub(super) fn unreadable(error: &tokio_postgres::Error) -> Error {
     Error::new(Kind::Unfit, READING).because(super::fault::chain(error))
 }

@@ -20,23 +20,23 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-/// How many rows one page looks at, wanted or not.
+/// How many rows one page reads, matching or not.
 const LOOK_MAX: i64 = 10_000;
-/// How many records one page has at most, however many are asked for.
+/// How many records one page has at most.
 const LIMIT_MAX: usize = 10_000;
-/// How many rows are counted one by one; beyond that the server's statistics are asked.
+/// How many rows are counted exactly; beyond that the server's statistics are used.
 const COUNT_MAX: i64 = 100_000;
 
-/// Lists and counts, on a connection of their own.
+/// Lists and counts, on their own connection.
 pub(super) struct Scanner {
     pub(super) slot: Arc<Slot>,
     pub(super) schema: String,
     pub(super) time: ServerTime,
-    /// A standby's answers will do.
+    /// A standby is good enough.
     pub(super) any_server: bool,
 }
 
-/// Where a page ended: a number that the order goes by, and a row.
+/// Where a page ended: the sort value, and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     at: i64,
@@ -52,7 +52,7 @@ impl Mark {
         Cursor::from_bytes([self.at.to_be_bytes(), self.seq.to_be_bytes()].concat())
     }
 
-    /// Cursors pass through clients, and come back as anything.
+    /// Cursors pass through clients, so they may be anything.
     fn read(cursor: Option<&Cursor>) -> Result<Option<Self>, Error> {
         let Some(cursor) = cursor else { return Ok(None) };
         let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
@@ -62,16 +62,16 @@ impl Mark {
     }
 }
 
-/// A row that may be part of a page: how long its entry is, before that is read.
+/// A row that may be on a page, with the length of its entry.
 struct Candidate {
     mark: Mark,
     bytes: usize,
 }
 
-/// What the first look of a page found.
-struct Looked {
+/// The result of a page's first query.
+struct PageScan {
     candidates: Vec<Candidate>,
-    /// Where the look ended; `None` where there was nothing more.
+    /// Where the query ended; `None` if there was nothing more.
     end: Option<Mark>,
 }
 
@@ -88,11 +88,11 @@ impl Scanner {
         self.read(looked, |item, _| filter.shows(item)).await
     }
 
-    /// Looks at the columns of the next rows.
-    async fn look(&self, filter: &Filter, mark: Mark, limit: usize) -> Result<Looked, Error> {
+    /// Reads the columns of the next rows.
+    async fn look(&self, filter: &Filter, mark: Mark, limit: usize) -> Result<PageScan, Error> {
         let limit = i64::try_from(limit.clamp(1, LIMIT_MAX)).unwrap_or(1);
         let (direction, order) = if filter.newest_first { ("<", "DESC") } else { (">", "ASC") };
-        // Served by an index: few rows, however many others there are.
+        // Uses an index: few rows, however many others there are.
         let among = match (&filter.ids, filter.state) {
             (Some(OperationIds { first, last }), _) => {
                 let [first, last] = [first, last].map(|id| Uuid::from_bytes(*id.as_bytes()));
@@ -183,9 +183,9 @@ impl Scanner {
         self.read(bounded(candidates, None, limit), |_, state| state == MARKER).await
     }
 
-    /// Reads the entries that were looked at. What was removed since is left out; what was changed is shown as it is now.
-    async fn read(&self, looked: Looked, is_wanted: impl Fn(&Item, i64) -> bool) -> Result<Page, Error> {
-        let Looked { candidates, end } = looked;
+    /// Reads the entries of the rows. Removed ones are left out; changed ones are shown as they are now.
+    async fn read(&self, looked: PageScan, is_wanted: impl Fn(&Item, i64) -> bool) -> Result<Page, Error> {
+        let PageScan { candidates, end } = looked;
         let sql = format!(
             "SELECT pg_catalog.pg_is_in_recovery(), {schema}.now_ms(), r.seq, r.command_id, r.state, r.entry \
              FROM (SELECT 1) AS one LEFT JOIN {schema}.records AS r ON r.seq = ANY ($1)",
@@ -229,7 +229,7 @@ impl Scanner {
             let count: i64 = get(row, 4)?;
             looked_at += count;
             last = last.max(get(row, 5)?);
-            // Moved markers, and whatever else somebody wrote into the column.
+            // Moved markers, and anything else that somebody wrote into the column.
             let Some(named) = columns::state_name(number.into()) else { continue };
             if state.is_none_or(|wanted| wanted == named) {
                 let operation = get::<Option<String>>(row, 2)?.unwrap_or_default();
@@ -240,7 +240,7 @@ impl Scanner {
         Ok(Tally { now, counts, next })
     }
 
-    /// Exact up to a bound; beyond it, by the server's statistics.
+    /// Exact up to a limit; beyond it, from the server's statistics.
     pub(super) async fn count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {
         let (condition, about) = match what {
             Count::Records => ("state <> $1", MARKER),
@@ -273,7 +273,7 @@ impl Scanner {
         Ok(counted)
     }
 
-    /// By state; exact while there are few records, and for UNKNOWN, which people are woken for.
+    /// By state; exact while there are few records, and always for UNKNOWN, which wakes people up.
     pub(super) async fn census(&self) -> Result<Census, Error> {
         let sql = format!(
             "SELECT pg_catalog.pg_is_in_recovery(), {schema}.now_ms(), s.state, s.count FROM (SELECT 1) AS one LEFT JOIN \
@@ -321,8 +321,8 @@ impl Scanner {
     }
 }
 
-/// As many candidates as a page may hold, in number and in bytes, and where the next page begins.
-fn bounded(mut candidates: Vec<Candidate>, end: Option<Mark>, limit: i64) -> Looked {
+/// As many candidates as a page may have, in number and in bytes, and where the next page begins.
+fn bounded(mut candidates: Vec<Candidate>, end: Option<Mark>, limit: i64) -> PageScan {
     let limit = usize::try_from(limit).unwrap_or(1);
     let (mut kept, mut bytes) = (0, 0);
     for candidate in &candidates {
@@ -335,10 +335,10 @@ fn bounded(mut candidates: Vec<Candidate>, end: Option<Mark>, limit: i64) -> Loo
     let is_cut = kept < candidates.len();
     candidates.truncate(kept);
     let end = if is_cut { candidates.last().map(|candidate| candidate.mark) } else { end };
-    Looked { candidates, end }
+    PageScan { candidates, end }
 }
 
-/// The entry of a row. One without a proper id is handed out too: as damaged, under an id that nothing else stands under.
+/// The entry of a row. One without a valid ID is returned too: as damaged, under an unused ID.
 fn item(row: &Row) -> Result<(Item, i64), Error> {
     let state: i16 = get(row, 4)?;
     let id: &[u8] = row.try_get(3).map_err(|error| unreadable(&error))?;
@@ -365,7 +365,7 @@ fn no_answer() -> Error {
     Error::new(Kind::Unfit, super::reader::READING).because("the server gave no answer")
 }
 
-/// Which rows a filter leaves open by their columns. Numbers stand in the statement as they are; the operation is parameter 1.
+/// The rows that match a filter by their columns. Numbers are literals in the statement; the operation is parameter 1.
 fn condition(filter: &Filter) -> String {
     let mut parts = vec![format!("state <> {MARKER}"), "($1::text IS NULL OR operation = $1)".to_owned()];
     if let Some(state) = filter.state {
@@ -382,7 +382,7 @@ fn condition(filter: &Filter) -> String {
         parts.push(format!("updated_at >= {}", columns::time(from)));
     }
     if let Some(before) = filter.updated_before {
-        // Not "less than": the last moment of the column stands for every later one.
+        // Not "less than": the column's maximum stands for every later time.
         parts.push(format!("updated_at <= {}", columns::time(before)));
     }
     parts.join(" AND ")
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_cut_where_it_has_enough_and_goes_on_from_there() {
+    fn a_full_page_ends_and_the_next_one_continues() {
         let candidates = |bytes: &[usize]| -> Vec<Candidate> {
             let candidate =
                 |(seq, bytes): (i64, &usize)| Candidate { mark: Mark { at: 0, seq }, bytes: *bytes };

@@ -11,22 +11,22 @@ use tokio_postgres::types::Type;
 
 const LOOKING: &str = "looking at the tables of the PostgreSQL store";
 const CREATING: &str = "creating the tables of the PostgreSQL store";
-/// The oldest server whose behaviour is known to fit.
+/// The oldest supported server.
 const SERVER_VERSION_MIN: i32 = 130_000;
-/// What nodes that create the tables at the same time wait for each other by. The number means nothing else.
+/// The lock that nodes hold while they create the tables. The number is arbitrary.
 const MIGRATION_LOCK: i64 = 0x5e3e_1000;
 
-/// The steps. The number of a schema is how many of them have been taken. A step that was released is never changed.
+/// The steps. A schema's number is how many of them were applied. A released step is never changed.
 pub(super) const STEPS: &[&str] =
     &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
-/// A statement that names the tables by the default schema, for the schema that the store is in.
+/// A statement for the default schema, rewritten for the store's schema.
 pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     if schema == SCHEMA { sql.to_owned() } else { sql.replace("semel.", &format!("{schema}.")) }
 }
 
-/// All statements for an empty database, to be run by `psql`. The schema is created only where it is missing: a role that may not
-/// create one can be given one that is there.
+/// All statements for an empty database, for `psql`. The schema is created only if it is missing, so that a role
+/// without that right can use an existing one.
 pub(super) fn script(schema: &str) -> String {
     let mut script = format!(
         "BEGIN;\n\n\
@@ -51,13 +51,13 @@ pub(super) fn script(schema: &str) -> String {
     script
 }
 
-/// Which schema the database has; an error where the tables are not ours, or a newer build's.
+/// The schema of the database; an error if the tables are foreign, or of a newer build.
 pub(super) async fn of(slot: &Slot, schema: &str) -> Result<SchemaVersion, Error> {
     Ok(SchemaVersion { have: version(slot, schema).await?, wanted: STEPS.len() })
 }
 
-/// Brings the database to the schema of this build, and refuses tables that were changed by hand. Does nothing where it is there already; of two nodes that try at once, one
-/// does it and the other finds it done.
+/// Brings the database to the schema of this build, and refuses tables that were changed by hand. Does nothing if it
+/// is up to date; if two nodes try at once, one does it and the other finds it done.
 pub(super) async fn migrate(slot: &Slot, schema: &str, user: &str) -> Result<(), Error> {
     check_server(slot).await?;
     let have = version(slot, schema).await?;
@@ -131,7 +131,7 @@ async fn check_server(slot: &Slot) -> Result<(), Error> {
     )))
 }
 
-/// How many steps the database has taken; refuses tables that are not ours, or that a newer build has written.
+/// How many steps were applied; refuses foreign tables, and those of a newer build.
 async fn version(slot: &Slot, schema: &str) -> Result<usize, Error> {
     let looking = |fault: Fault| fault.error(LOOKING);
     let unfit = |cause: String| Error::new(Kind::Unfit, LOOKING).because(cause);

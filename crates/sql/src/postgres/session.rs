@@ -16,14 +16,14 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification, Row};
 
-/// How long a server that refused a connection is not asked again.
+/// How long a server that refused a connection is not tried again.
 const PAUSE: Duration = Duration::from_millis(250);
 const CONNECTING: &str = "connecting to PostgreSQL";
 
 pub(super) type OnNotification = Arc<dyn Fn(&Notification) + Send + Sync>;
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// One connection. Its driver runs in a task of its own: dropping a question cancels nothing on the wire.
+/// One connection. Its driver runs in its own task: dropping a question cancels nothing on the network.
 pub(super) struct Session {
     client: Client,
     /// The server sent a warning: a commit may have been acknowledged before its standby had it.
@@ -47,7 +47,7 @@ impl Session {
         let session = Self::connect(address, &config, notified.clone()).await?;
         let Some(timelines) = &address.timelines else { return Ok(session) };
         let Err(cause) = timelines.admit(session.origin) else { return Ok(session) };
-        // The driver took the first host that takes writes. Its successor may be another one.
+        // The driver chose the first host that takes writes. Its successor may be another one.
         for host in Address::each_host(&config) {
             if let Ok(session) = Self::connect(address, &host, notified.clone()).await
                 && timelines.admit(session.origin).is_ok()
@@ -128,7 +128,7 @@ impl Session {
         while ended.changed().await.is_ok() {}
     }
 
-    /// Asks one statement, without a prepared one. The answer is whole: the server has committed, and is ready for the next.
+    /// Runs one statement, not prepared. The answer is complete: the server has committed, and is ready for the next.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -152,7 +152,7 @@ impl Session {
     }
 }
 
-/// Why no connection came about, and which setting to look at.
+/// Why a connection failed, and which setting to check.
 fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
     let help = match error.code() {
         Some(code)
@@ -196,16 +196,16 @@ fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
     Error::new(Kind::Unavailable, CONNECTING).because(format!("{text}{help}"))
 }
 
-/// A place for one connection, which is opened when it is needed and replaced when it has broken.
+/// A place for one connection, opened when needed and replaced when broken.
 pub(super) struct Slot {
     address: Arc<Address>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct State {
     session: Option<Arc<Session>>,
-    /// Why the last attempt failed, for a moment.
+    /// Why the last attempt failed, remembered briefly.
     refusal: Option<(Kind, String)>,
 }
 
@@ -214,8 +214,8 @@ impl Slot {
         Self { address: Arc::clone(address), held: Arc::default() }
     }
 
-    /// A connection that has not broken as far as is known, to a server that was not replaced as far as is known. Those who ask at the
-    /// same time share one attempt.
+    /// A connection that is not known to be broken, to a server that is not known to be replaced. Concurrent callers
+    /// share one attempt.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
         let mut held = self.held.lock().await;
         if let Some(session) = held.session.as_ref().filter(|session| self.is_good(session)) {
@@ -249,7 +249,7 @@ impl Slot {
         !session.is_closed() && !timelines.is_some_and(|timelines| timelines.has_replaced(session.origin))
     }
 
-    /// Gives a connection up: it broke, hangs, or leads to a server that takes no writes.
+    /// Drops a connection: it broke, hangs, or leads to a server that takes no writes.
     pub(super) async fn discard(&self, session: &Arc<Session>) {
         let mut held = self.held.lock().await;
         if held.session.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
@@ -257,7 +257,7 @@ impl Slot {
         }
     }
 
-    /// Asks what changes nothing. A connection that broke is replaced once.
+    /// Runs a statement that changes nothing. A broken connection is replaced once.
     pub(super) async fn read(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
         let mut tries = 0;
         loop {
@@ -285,13 +285,13 @@ impl Slot {
         }
     }
 
-    /// Asks what changes something. After an error that leaves it open whether it did, nothing is asked again.
+    /// Runs a statement that changes something. After an ambiguous error, nothing is repeated.
     pub(super) async fn write(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
         let session = self.session().await.map_err(|error| unconnected(&error))?;
         session.expect_no_warning();
         let asked = timeout(self.address.answer_timeout, session.query(sql, parameters)).await;
         let fault = match asked {
-            // A commit that the operator cut short while it waited for its standby is acknowledged, with a warning.
+            // A commit whose wait for the standby an operator cancelled is acknowledged with a warning.
             Ok(Ok(_)) if session.was_warned() => {
                 Fault::new(Kind::Ambiguous, "the server sent a warning with its answer")
             }

@@ -53,7 +53,7 @@ impl store::Store for Store {
             let (job, answer) = Job::new(id, change);
             self.shared.queue.push(job)?;
             let unanswered = Unanswered::of(&self.shared.doubts, OperationId::of(&id));
-            // A writer that ended in the middle: whether its statement was committed is not known.
+            // A writer that ended early: it is not known whether its statement was committed.
             let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
             let answer = answer.await.map_err(lost)?;
             unanswered.answered();
@@ -147,7 +147,7 @@ impl Store {
     }
 }
 
-/// What a database can do, whether it is written to or looked at.
+/// The capabilities, for writing and for reading.
 pub(super) fn capabilities() -> Capabilities {
     Capabilities {
         durable: true,

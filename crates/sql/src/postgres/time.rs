@@ -5,10 +5,10 @@ use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
 
-/// Turns what the server says into the store's time.
+/// Turns the server's time into the store's time.
 #[derive(Clone, Default)]
 pub(super) struct ServerTime {
-    /// What tests go by instead.
+    /// The clock for tests.
     replaced_by: Option<Arc<dyn Clock>>,
 }
 
@@ -17,13 +17,13 @@ impl ServerTime {
         Self { replaced_by }
     }
 
-    /// The moment of an answer that carries the server's milliseconds since 1970.
+    /// The time of an answer, from the server's milliseconds since 1970.
     pub(super) fn at(&self, millis: i64) -> Time {
         let server = || Time::from_millis(u64::try_from(millis).unwrap_or(0));
         self.replaced_by.as_ref().map_or_else(server, |clock| clock.now())
     }
 
-    /// The moment that a question is about, where it is not the server's own.
+    /// The time that a question is about, if it is not the server's own.
     pub(super) fn replaced(&self) -> Option<Time> {
         self.replaced_by.as_ref().map(|clock| clock.now())
     }

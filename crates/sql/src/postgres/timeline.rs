@@ -7,22 +7,22 @@ use super::session::Session;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
-/// The timeline that the server writes to, and which cluster it belongs to. `NULL` on a standby, and for what may not be read.
+/// The server's timeline, and its cluster. `NULL` on a standby, and without the right to read it.
 const WHERE_IT_IS: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
      ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, \
      CASE WHEN pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') \
      THEN (SELECT system_identifier FROM pg_catalog.pg_control_system()) END";
 
-/// Where a server that takes writes stands.
+/// The position of a server that takes writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// What all servers of one cluster share: a primary, its standbys and their copies.
+    /// Shared by all servers of one cluster: a primary, its standbys and their copies.
     cluster: Option<i64>,
     timeline: u32,
 }
 
 impl Origin {
-    /// `None` where the server does not say: it is a standby, or does not show its log.
+    /// `None` if the server does not say: it is a standby, or does not show its log.
     pub(super) async fn of(session: &Session) -> Option<Self> {
         let rows = session.query(WHERE_IT_IS, &[]).await.ok()?;
         let row = rows.first()?;
@@ -31,7 +31,7 @@ impl Origin {
         Some(Self { cluster: row.try_get(1).ok().flatten(), timeline })
     }
 
-    /// Two clusters have nothing to do with each other. What cannot be read is taken for the same.
+    /// Two clusters are unrelated. Unknown ones count as the same.
     fn is_of_another_cluster_than(self, other: Self) -> bool {
         self.cluster.zip(other.cluster).is_some_and(|(one, other)| one != other)
     }
@@ -39,21 +39,21 @@ impl Origin {
 
 /// What a store has seen of its servers.
 #[derive(Debug, Default)]
-pub(super) struct Timelines(Mutex<Seen>);
+pub(super) struct Timelines(Mutex<SeenServers>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenServers {
     latest: Option<Origin>,
-    /// What was last refused, so that it is logged once.
+    /// The last refusal, so that it is logged once.
     refused: Option<Origin>,
 }
 
 impl Timelines {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenServers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a server that takes writes, or says why it must not be used.
+    /// Records a server that takes writes, or says why it must not be used.
     pub(super) fn admit(&self, origin: Option<Origin>) -> Result<(), String> {
         let Some(origin) = origin else { return Ok(()) };
         let mut seen = self.seen();
@@ -90,7 +90,7 @@ impl Timelines {
         Err(cause)
     }
 
-    /// Whether a later timeline has been seen since a connection was opened.
+    /// Whether a later timeline was seen since a connection was opened.
     pub(super) fn has_replaced(&self, origin: Option<Origin>) -> bool {
         let Some(origin) = origin else { return false };
         self.seen().latest.is_some_and(|latest| origin.timeline < latest.timeline)

@@ -18,7 +18,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How far the server's certificate is checked: the words of PostgreSQL's own clients.
+/// How far the server's certificate is verified, with the words of PostgreSQL's own clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
@@ -29,7 +29,7 @@ pub(super) enum TlsMode {
 }
 
 impl TlsMode {
-    /// As in PostgreSQL's own clients: with a root certificate, `require` checks it.
+    /// As in PostgreSQL's own clients: with a root certificate, `require` verifies it.
     pub(super) fn with_root(self, has_root: bool) -> Self {
         if self == Self::Require && has_root { Self::VerifyCa } else { self }
     }
@@ -104,7 +104,7 @@ fn roots(path: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// Checks less than rustls does by itself: nothing, or not the host's name.
+/// Verifies less than rustls does by default: nothing, or not the host's name.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,

@@ -16,7 +16,7 @@ use semel_core::store::{Error, Reading};
 use semel_core::time::Time;
 use uuid::Uuid;
 
-/// How long the last write waits for a row that somebody else has locked: not at all, as far as anybody can see.
+/// How long the last write waits for a locked row: practically not at all.
 const LOCK_WAIT: &str = "2000";
 
 /// The statements of a local command, for one schema. Parameters are numbered as the fields say.
@@ -26,10 +26,11 @@ pub struct TransactionStatements {
     /// whether the lock was had, whether the server is a standby, its time in ms, command id and entry under `$2`, the same
     /// under `$3`, the mark of the transaction (bigint), the server's timeline (text, null on a standby).
     pub look: String,
-    /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's mark. Changes one row,
-    /// or fails; none where the transaction is not the one of that mark any more.
+    /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's mark.
+    /// Changes one row, or fails; none if the transaction no longer has that mark.
     pub insert: String,
-    /// The same, then `$14` to `$16` version, token and state of the record that must still stand there. Changes one row, or none.
+    /// The same, then `$14` to `$16` version, token and state of the record that must still be there. Changes one row,
+    /// or none.
     pub replace: String,
     /// `$1` operation id, `$2` command id, `$3` to `$5` version, token and state, `$6` the transaction's mark. Removes one row, or
     /// none.
@@ -39,11 +40,11 @@ pub struct TransactionStatements {
 }
 
 impl TransactionStatements {
-    /// For the tables in a schema; that of a store without `schema=` in its URL is [`DEFAULT_SCHEMA`](Self::DEFAULT_SCHEMA).
+    /// For the tables in a schema; a store without `schema=` in its URL uses [`DEFAULT_SCHEMA`](Self::DEFAULT_SCHEMA).
     pub fn in_schema(schema: &str) -> Result<Self, String> {
         let schema = schema_name(schema)?;
         let of = |sql: &str| schema::in_schema(sql, &schema);
-        // Ends with the transaction. Raised where a role or database has less, and never lowered.
+        // Ends with the transaction. Raised if a role or database has less, and never lowered.
         let settings = format!(
             "WITH settings AS MATERIALIZED (SELECT {MARK} AS mark, \
              pg_catalog.set_config('lock_timeout', '{LOCK_WAIT}', true) AS lock_wait, \
@@ -81,24 +82,25 @@ impl TransactionStatements {
         })
     }
 
-    /// The schema of a store whose URL names none.
+    /// The default schema.
     pub const DEFAULT_SCHEMA: &'static str = SCHEMA;
 
-    /// Which server this is: one row with its system identifier (text), the same for all copies of one cluster.
+    /// Identifies the server: one row with its system identifier (text), the same for all copies of one cluster.
     pub const SERVER: &'static str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
 }
 
-/// What tells one transaction of a session from the next.
+/// Distinguishes one transaction of a session from the next.
 const MARK: &str = "(EXTRACT(epoch FROM pg_catalog.transaction_timestamp()) * 1000000)::bigint";
 
-/// The number that a command's lock has. The application's own advisory locks may meet it by chance, and are then merely waited for.
+/// The number of a command's lock. An application's own advisory lock may have the same number by chance, and is then
+/// merely waited for.
 pub fn lock_number(id: &CommandId) -> i64 {
     let mut first = [0; 8];
     first.copy_from_slice(&id.as_bytes()[..8]);
     i64::from_be_bytes(first)
 }
 
-/// The operation id of a command, as the server's type.
+/// The operation ID of a command, as the server's type.
 pub fn operation_uuid(id: &CommandId) -> Uuid {
     Uuid::from_bytes(*OperationId::of(id).as_bytes())
 }
@@ -122,12 +124,12 @@ pub struct RecordColumns {
 }
 
 impl RecordColumns {
-    /// A record's row. Refused where the record is too large, or stands under another id.
+    /// A record's row. Refused if the record is too large, or belongs under another ID.
     pub fn of(id: CommandId, record: &Record) -> Result<Self, Error> {
         Ok(Self::from_row(id, encoded(id, record, ENTRY_BYTES_MAX)?))
     }
 
-    /// The row of a command that lives under the next secret's id.
+    /// The row of a command under the next secret's ID.
     pub fn marker(id: CommandId) -> Self {
         Self::from_row(id, Row::marker())
     }
@@ -150,12 +152,12 @@ impl RecordColumns {
     }
 }
 
-/// What must still stand there, as parameters: version, token and state.
+/// What must still be there, as parameters: version, token and state.
 pub fn expected(unchanged: &Unchanged) -> (i64, Uuid, i16) {
     (changes::number(unchanged.version), token(unchanged), i16::from(unchanged.state.number()))
 }
 
-/// What was read under an id, of the columns that [`TransactionStatements::look`] yields.
+/// What was read under an ID, from the columns of [`TransactionStatements::look`].
 pub fn reading(
     id: &CommandId,
     at_ms: i64,
@@ -172,16 +174,16 @@ pub fn reading(
     }
 }
 
-/// What an error of the server says about its transaction.
+/// What a server's error says about its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerError {
-    /// It is rolled back, because another one was in its way (`40001`, `40P01`): trying again may do.
+    /// It is rolled back because of a conflict with another one (`40001`, `40P01`): retrying may help.
     InTheWay,
-    /// It is rolled back: the row that it wanted to insert stands there already.
+    /// It is rolled back: the row that it wanted to insert exists already.
     Exists,
     /// It is rolled back, or will be.
     RolledBack,
-    /// Nobody can tell, if it was about to commit.
+    /// Not known, if it was about to commit.
     Ambiguous,
 }
 

@@ -14,15 +14,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::Type;
 
-/// How many commands are waited for on this node before waiters have to look from time to time.
+/// How many commands waiters on this node can wait for; further ones poll.
 const AWAITED_HERE_MAX: usize = 1 << 14;
 /// How many commands of other nodes' waiters are remembered; the oldest are forgotten first.
 const AWAITED_ELSEWHERE_MAX: usize = 1 << 16;
-/// How many notifications wait to be sent; further ones are dropped, and their waiters look by themselves.
+/// How many notifications wait to be sent; further ones are dropped, and their waiters poll.
 const OUTBOUND_MAX: usize = 1 << 12;
 /// How many notifications one statement sends.
 const TOGETHER_MAX: usize = 256;
-/// How often announcements are renewed, and forgotten where nobody waits any more.
+/// How often announcements are renewed, and removed if nobody waits any more.
 const PERIOD: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(1);
 const RECONNECT_WHEN_DEAF: Duration = Duration::from_mins(1);
@@ -34,7 +34,7 @@ const CHANGED: char = 'c';
 const PROBE: &str = "probe";
 
 pub(super) struct Waiters {
-    held: Mutex<Held>,
+    held: Mutex<State>,
     outbound: mpsc::Sender<String>,
     /// Notifications arrive.
     listening: watch::Sender<bool>,
@@ -43,28 +43,28 @@ pub(super) struct Waiters {
 }
 
 #[derive(Default)]
-struct Held {
-    here: BTreeMap<Key, Here>,
-    elsewhere: Elsewhere,
+struct State {
+    here: BTreeMap<Key, LocalWaiters>,
+    elsewhere: RemoteWaiters,
 }
 
 type Key = [u8; 16];
 
-struct Here {
+struct LocalWaiters {
     woken: watch::Sender<()>,
-    /// The announcement came back: whoever writes from now on knows of it.
+    /// The announcement came back: all later writers know of it.
     is_confirmed: bool,
     is_recent: bool,
 }
 
 /// Commands that were announced, in the order of their announcement.
 #[derive(Default)]
-struct Elsewhere {
+struct RemoteWaiters {
     count_by_key: BTreeMap<Key, usize>,
     order: VecDeque<Key>,
 }
 
-impl Elsewhere {
+impl RemoteWaiters {
     fn remember(&mut self, key: Key) {
         *self.count_by_key.entry(key).or_default() += 1;
         self.order.push_back(key);
@@ -96,7 +96,7 @@ impl Waiters {
         (Arc::new(Self { held: Mutex::default(), outbound, listening, heard }), to_send)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, State> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,14 +104,14 @@ impl Waiters {
         *self.listening.borrow()
     }
 
-    /// Waits until notifications arrive, as long as they take at most from a server that sends them.
+    /// Waits until notifications arrive, as long as a working server takes at most.
     pub(super) async fn listened(&self) {
         let mut listening = self.listening.subscribe();
         let heard = timeout(PROBE_WAIT, listening.wait_for(|is_listening| *is_listening)).await;
         drop(heard);
     }
 
-    /// Ends when the command may have changed since this call. `None` where that cannot be known.
+    /// Returns when the command may have changed since this call. `None` if that cannot be known.
     pub(super) fn subscribe(&self, id: OperationId) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_listening() {
             return None;
@@ -124,7 +124,7 @@ impl Waiters {
         let mut is_new = false;
         let here = held.here.entry(key).or_insert_with(|| {
             is_new = true;
-            Here { woken: watch::channel(()).0, is_confirmed: false, is_recent: true }
+            LocalWaiters { woken: watch::channel(()).0, is_confirmed: false, is_recent: true }
         });
         here.is_recent = true;
         let mut woken = here.woken.subscribe();
@@ -133,12 +133,12 @@ impl Waiters {
             self.send(ANNOUNCED, &key);
         }
         Some(Box::pin(async move {
-            // The sender goes with its entry, which goes when nobody listens any more: then a look is due as well.
+            // The sender is dropped with its entry when nobody listens any more: then a look is due as well.
             drop(woken.changed().await);
         }))
     }
 
-    /// These commands were written to by this node.
+    /// This node wrote to these commands.
     pub(super) fn changed(&self, ids: impl Iterator<Item = OperationId>) {
         if !self.is_listening() {
             return;
@@ -159,7 +159,7 @@ impl Waiters {
     }
 
     fn send(&self, what: char, key: &Key) {
-        // A full queue costs a waiter its notification; it looks by itself.
+        // If the queue is full, a waiter loses its notification and polls.
         drop(self.outbound.try_send(format!("{what}{}", uuid::Uuid::from_bytes(*key).simple())));
     }
 
@@ -178,7 +178,7 @@ impl Waiters {
                     && !here.is_confirmed
                 {
                     here.is_confirmed = true;
-                    // It may have changed before the others knew of this waiter.
+                    // It may have changed before others knew of this waiter.
                     here.woken.send_replace(());
                 }
             }
@@ -195,7 +195,7 @@ impl Waiters {
         }
     }
 
-    /// Announces again what is still waited for, and forgets the rest.
+    /// Announces again what is still waited for, and removes the rest.
     fn renew(&self) {
         let mut held = self.held();
         held.here.retain(|_, here| here.woken.receiver_count() > 0 || std::mem::take(&mut here.is_recent));
@@ -212,7 +212,7 @@ impl Waiters {
     }
 }
 
-fn wake(held: &mut Held, key: &Key) {
+fn wake(held: &mut State, key: &Key) {
     if let Some(here) = held.here.get(key) {
         here.woken.send_replace(());
     }
@@ -237,7 +237,7 @@ pub(super) async fn send_notifications(
     }
 }
 
-/// Receives notifications for as long as the store is there.
+/// Receives notifications as long as the store exists.
 pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: String) {
     let mut was_deaf = false;
     loop {
@@ -262,7 +262,7 @@ pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: St
     }
 }
 
-/// Until the connection breaks. Says whether nothing came through.
+/// Runs until the connection breaks. Returns whether nothing was received.
 async fn hear(
     waiters: &Weak<Waiters>,
     session: &Session,
@@ -292,7 +292,7 @@ async fn hear(
             return true;
         }
         if !here.listening.send_replace(true) {
-            // Whatever happened before this was not heard of.
+            // Notifications before this were missed.
             here.wake_all();
         }
         here.renew();

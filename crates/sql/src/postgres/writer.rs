@@ -14,37 +14,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
-/// What one statement writes.
+/// How much one statement writes.
 const BATCH: BatchSize = BatchSize { rows_min: 1, rows_max: 128, bytes_max: 4 << 20 };
-/// What a connection writes that others do not need as long as little waits: few large batches cost the server less than many small ones.
+/// How much a connection writes before others help: few large batches cost the server less than many small ones.
 const LARGE_BATCH: BatchSize = BatchSize { rows_min: MANY, ..BATCH };
-/// A write whose row somebody else has locked goes alone.
+/// A write whose row is locked is sent alone.
 const ALONE: BatchSize = BatchSize { rows_min: 1, rows_max: 1, bytes_max: 0 };
 /// How long a batch waits for a locked row. Another node's commit takes less.
 const LOCK_WAIT: &str = "50ms";
-/// How long parts of a batch wait in which some row is known to be locked.
+/// How long parts of a batch with a locked row wait.
 const LOCK_WAIT_IN_PART: &str = "2ms";
 /// How long a write waits alone.
 const LOCK_WAIT_ALONE: &str = "2s";
-/// How long after its row was found locked a write is tried without waiting, for the last time: where many rows are locked, each caller
-/// hears why well before the engine gives the store up.
+/// How long after its row was found locked a write is tried for the last time, without waiting: if many rows are
+/// locked, each caller learns why well before the engine gives up on the store.
 const LOCKED_FOR_MAX: Duration = Duration::from_secs(4);
-/// How often it is logged that rows are locked.
+/// How often locked rows are logged.
 const LOCKED_LOGGED_EVERY: Duration = Duration::from_mins(1);
-/// How often a write is tried again that was in the way of another transaction.
+/// How often a write is repeated after a conflict with another transaction.
 const REPEATS_MAX: u32 = 5;
 const WRITING: &str = "writing to PostgreSQL";
 
 /// What the writers of a store share.
 pub(super) struct Writing {
     pub(super) queue: Queue,
-    /// Writes to rows that somebody else has locked.
+    /// Writes to locked rows.
     pub(super) locked: Queue,
     pub(super) time: ServerTime,
     pub(super) waiters: Arc<Waiters>,
     pub(super) doubts: Arc<Doubts>,
     pub(super) sql: String,
-    /// When it was last logged that rows are locked.
+    /// When locked rows were last logged.
     pub(super) locked_logged_at: Mutex<Option<Duration>>,
 }
 
@@ -60,7 +60,7 @@ impl Writer {
         self.run_with(BATCH).await;
     }
 
-    /// The same, only where many writes wait.
+    /// The same, only if many writes wait.
     pub(super) async fn run_for_many(self) {
         self.run_with(LARGE_BATCH).await;
     }
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Writes what others have locked, until that queue is closed and empty.
+    /// Writes to locked rows, until that queue is closed and empty.
     pub(super) async fn run_for_locked(self) {
         while let Some(batch) = self.shared.locked.next_batch(ALONE).await {
             let is_late = |job: &Job| {
@@ -120,14 +120,14 @@ impl Writer {
         }
     }
 
-    /// Leaves a write to the connections for locked rows, so that it delays nobody else.
+    /// Leaves a write to the connections for locked rows, so that it delays no others.
     fn wait_for_lock(&self, mut job: Job) {
         job.locked_since.get_or_insert_with(uptime);
-        // Where it is closed or full, dropping the write tells its caller.
+        // If it is closed or full, dropping the write notifies its caller.
         drop(self.shared.locked.push(job));
     }
 
-    /// Sends a batch and answers everybody in it, unless nothing of it was written and there is something to be done.
+    /// Sends a batch and answers everybody in it, unless nothing was written and something can be done about it.
     async fn send(&self, batch: Vec<Job>, lock_wait: &'static str) -> Result<(), (Vec<Job>, Fault)> {
         let sent = {
             let changes = Changes::of(&batch, lock_wait);
@@ -152,8 +152,8 @@ impl Writer {
         }
     }
 
-    /// A refusal may show what the same caller wrote before, with an answer that was lost: it counts once the standby has that too. A
-    /// batch of refusals alone commits nothing that would wait for it.
+    /// A refusal may show what the same caller wrote before, with a lost answer: it counts when the standby has that
+    /// too. A batch of only refusals commits nothing that would wait for the standby.
     async fn confirm(&self, batch: &[Job], answers: &mut [Result<Answer, Error>]) {
         let in_doubt: Vec<_> = batch
             .iter()

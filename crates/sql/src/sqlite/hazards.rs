@@ -37,7 +37,7 @@ fn settings_unverified(why: &str) -> Hazard {
         severity: Severity::Unverified,
         code: "sqlite-settings-unverified",
         what: format!("how the file is written could not be looked at: {why}"),
-        mend: "look again once the store answers".to_owned(),
+        fix: "look again once the store answers".to_owned(),
     }
 }
 
@@ -51,7 +51,7 @@ fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
                 "SQLite is set to synchronous={synchronous}: commits do not wait for the disk, and a power \
                  failure can take back outcomes that were acknowledged"
             ),
-            mend: "set PRAGMA synchronous=FULL; nothing in this software sets less".to_owned(),
+            fix: "set PRAGMA synchronous=FULL; nothing in this software sets less".to_owned(),
         });
     }
     if journal_mode != "wal" {
@@ -59,7 +59,7 @@ fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
             severity: Severity::Danger,
             code: "sqlite-journal-mode",
             what: format!("the journal mode is {journal_mode}: readers and the writer block each other"),
-            mend: "set PRAGMA journal_mode=WAL, and find out who changed it".to_owned(),
+            fix: "set PRAGMA journal_mode=WAL, and find out who changed it".to_owned(),
         });
     }
     found
@@ -78,7 +78,7 @@ fn lost(lost: &LostFile) -> Hazard {
         what: format!(
             "{lost}: the store answers nothing more, and what was written since cannot be relied on"
         ),
-        mend: lost.remedy().to_owned(),
+        fix: lost.remedy().to_owned(),
     }
 }
 
@@ -91,7 +91,7 @@ fn not_moved(why: &str) -> Hazard {
             "the disk failed while what was written was moved from the log into the file ({why}): the log is kept \
              and grows, and the file alone is not whole"
         ),
-        mend: "look at the disk; stop this process, copy the file together with its -wal, and open the store again"
+        fix: "look at the disk; stop this process, copy the file together with its -wal, and open the store again"
             .to_owned(),
     }
 }
@@ -107,7 +107,7 @@ fn long_log(file: &File) -> Option<Hazard> {
              cannot be used again from its beginning until it lets go",
             bytes >> 20
         ),
-        mend: "look for a backup or a forgotten transaction that has the file open".to_owned(),
+        fix: "look for a backup or a forgotten transaction that has the file open".to_owned(),
     })
 }
 
@@ -134,13 +134,13 @@ fn by_magic(magic: u64) -> Option<Hazard> {
             "the file lies on {name}: locks and shared memory do not work across machines, and two of them can \
              damage it"
         ),
-        mend: "move the file to a local disk, or use a database server".to_owned(),
+        fix: "move the file to a local disk, or use a database server".to_owned(),
     };
     let memory = |name| Hazard {
         severity: Severity::Danger,
         code: "sqlite-in-memory",
         what: format!("the file lies on {name}, which is gone when the machine stops"),
-        mend: "move the file to a disk".to_owned(),
+        fix: "move the file to a disk".to_owned(),
     };
     match magic {
         0x6969 => Some(shared("NFS")),
@@ -168,7 +168,7 @@ fn unverified(why: &str) -> Hazard {
         severity: Severity::Unverified,
         code: "sqlite-file-system-unverified",
         what: format!("whether the file system keeps what SQLite needs of it is not known: {why}"),
-        mend: "make sure that the file lies on a local disk".to_owned(),
+        fix: "make sure that the file lies on a local disk".to_owned(),
     }
 }
 

@@ -63,7 +63,7 @@ async fn batch_through(store: &Arc<Store>, proxy: &FaultProxy, fault: Fault) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_acknowledgement_is_ambiguous_for_the_whole_batch_refused_ones_included() {
+async fn a_lost_acknowledgement_is_ambiguous_for_the_whole_batch() {
     let schema = Schema::new();
     let (store, proxy) = proxied(&schema).await;
     let answers = batch_through(&store, &proxy, Fault::CutAfter).await;

@@ -39,7 +39,7 @@ async fn state_of(store: &Store, number: u64) -> Option<StateName> {
 
 /// Acknowledged writes that the standby has not replayed are lost, and no others. The danger has a name beforehand.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
+async fn a_promoted_asynchronous_standby_loses_only_unreplayed_writes() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion");
     let mut primary = PostgresServer::start(folder.join("primary"));
     let mut standby = primary.standby(folder.join("standby"));
@@ -57,7 +57,7 @@ async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
         told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"),
         "{told:?}"
     );
-    assert!(told.mend.contains("synchronous_standby_names"), "{told:?}");
+    assert!(told.fix.contains("synchronous_standby_names"), "{told:?}");
 
     let mut positions = Vec::new();
     for number in 0..30 {

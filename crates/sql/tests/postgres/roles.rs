@@ -122,7 +122,7 @@ async fn every_isolation_level_keeps_the_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_in_the_url_are_told_by_the_setting_to_look_at() {
+async fn mistakes_in_the_url_name_the_setting() {
     let schema = Schema::new();
     let address = schema.address();
     let unreachable = Store::open("postgres://semel@127.0.0.1:1/semel", Options::default()).await;

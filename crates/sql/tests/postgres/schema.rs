@@ -122,7 +122,7 @@ async fn tables_that_were_changed_by_hand_are_refused_with_the_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_attached_to_the_tables_is_a_hazard() {
+async fn foreign_triggers_on_the_tables_are_a_hazard() {
     let schema = Schema::new();
     let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
     let codes = async || -> Vec<_> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 const SETTINGS: &str = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
                         -c wal_retrieve_retry_interval=100ms";
 
-/// An ordinary role, and a database of its own.
+/// An ordinary role with its own database.
 const ROLE: [&str; 2] = ["CREATE ROLE semel LOGIN CREATEDB", "CREATE DATABASE semel OWNER semel"];
 
 /// Together half a minute.
@@ -52,7 +52,7 @@ impl PostgresServer {
         found
     }
 
-    /// Makes an empty server in `dir` and starts it on a port that nobody uses.
+    /// Creates an empty server in `dir` and starts it on a free port.
     pub fn start(dir: impl AsRef<Path>) -> Self {
         let programs = Programs::find().expect("PostgreSQL is installed");
         let mut server = Self::new(programs, dir.as_ref());
@@ -104,7 +104,7 @@ impl PostgresServer {
         Self { programs, dir: dir.to_owned(), port: 0 }
     }
 
-    /// Where the ordinary role connects: `postgres://semel@127.0.0.1:PORT/semel`.
+    /// The URL of the ordinary role: `postgres://semel@127.0.0.1:PORT/semel`.
     pub fn url(&self) -> String {
         format!("postgres://semel@127.0.0.1:{}/semel", self.port)
     }
@@ -178,7 +178,7 @@ impl PostgresServer {
         wait_until("the server has started", || self.try_start().is_ok());
     }
 
-    /// Makes a standby take writes. Returns as soon as it does. Its old primary is not told.
+    /// Makes a standby take writes. Returns as soon as it does. Its old primary is not informed.
     pub fn promote(&mut self) {
         self.programs.run("pg_ctl", &["promote", "-w", "-t", "60", "-D", &self.data()]);
     }
@@ -205,7 +205,7 @@ impl PostgresServer {
     fn start_on_some_port(&mut self) {
         let mut failure = String::new();
         for _ in 0..PORTS_MAX {
-            // Somebody else may take it before the server does.
+            // Another process may take the port before the server does.
             self.port = spare_port();
             match self.try_start() {
                 Ok(()) => return,

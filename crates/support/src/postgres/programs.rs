@@ -50,7 +50,7 @@ impl Programs {
         );
     }
 
-    /// Gives a file to the user that runs the server, and to nobody else.
+    /// Makes the server's user the only owner of a file.
     pub(super) fn give_file(&self, file: &Path) {
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(file, private).expect("permissions of the server's file");

@@ -58,7 +58,7 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        // Within a runtime nothing may block; a thread of its own may.
+        // Nothing may block within a runtime, so another thread does it.
         let dropping = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async { connect().await.batch_execute(&sql).await })

@@ -56,7 +56,7 @@ impl RedisReply {
 pub struct RedisClient(BufReader<TcpStream>);
 
 impl RedisClient {
-    /// Connects to `HOST:PORT`; nothing if nobody answers.
+    /// Connects to `HOST:PORT`; `None` if there is no answer.
     pub fn try_connect(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -66,7 +66,7 @@ impl RedisClient {
     /// Connects to the first host of a `redis://` URL.
     ///
     /// # Panics
-    /// If nobody answers.
+    /// If there is no answer.
     pub fn connect(url: &str) -> Self {
         let authority =
             url.split("//").nth(1).and_then(|rest| rest.split(['/', '?', ',']).next()).expect("a URL");

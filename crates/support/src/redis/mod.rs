@@ -61,7 +61,7 @@ impl RedisServer {
         is_found
     }
 
-    /// Starts an empty server in `dir` on a port that nobody uses, with further arguments.
+    /// Starts an empty server in `dir` on a free port, with further arguments.
     pub fn start(dir: impl AsRef<Path>, more: &[&str]) -> Self {
         Self::start_program(vec!["redis-server".into()], dir, more)
     }
@@ -76,7 +76,7 @@ impl RedisServer {
         let more = more.iter().map(|argument| (*argument).to_owned()).collect();
         let mut server = Self { program, dir: dir.as_ref().to_owned(), port: 0, more, process: None };
         for _ in 0..PORTS_MAX {
-            // Somebody else may take it before the server does.
+            // Another process may take the port before the server does.
             server.port = spare_port();
             if server.try_start() {
                 return server;
@@ -148,7 +148,7 @@ impl RedisServer {
         wait_until("the server has started", || self.try_start());
     }
 
-    /// Makes a replica take writes. Its old master is not told.
+    /// Makes a replica take writes. Its old master is not informed.
     pub fn promote(&self) {
         self.ask("REPLICAOF NO ONE");
         wait_until("the replica takes writes", || self.info("role") == "master");

@@ -38,7 +38,7 @@ pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subjec
 }
 
 /// A claim where a record stands, in whichever state, is refused and changes nothing.
-pub async fn a_claim_where_a_record_stands_changes_nothing(subject: Subject) {
+pub async fn a_claim_on_an_existing_record_changes_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
@@ -63,7 +63,7 @@ pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject)
 }
 
 /// Nothing is under an id that nothing was put under, whatever stands under others.
-pub async fn nothing_stands_where_nothing_was_put(subject: Subject) {
+pub async fn an_unused_key_has_no_record(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     assert_eq!(read(store, &command(1)).await.entry, None, "a fresh store is empty");

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[CallerHash]) {
     match store.capabilities().counts {
         Counting::Exact => {}
-        // There is an answer; what it is worth nobody promised.
+        // There is an answer, but no promise about it.
         Counting::Approximate => {
             store.census().await.expect("an answer");
             store.count(Count::Records, u64::MAX).await.expect("an answer");

@@ -18,7 +18,7 @@ fn due_times(items: &[Item]) -> Vec<Option<Time>> {
 }
 
 /// Records of every state are due at their time and not before, the longest overdue first, in chunks of any size.
-pub async fn what_is_due_comes_the_longest_overdue_first(subject: Subject) {
+pub async fn the_longest_overdue_records_come_first(subject: Subject) {
     let store = &**subject.store();
     subject.turn(START).await;
     let mut records = Vec::new();

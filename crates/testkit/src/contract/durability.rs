@@ -9,7 +9,7 @@ use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Count, Filter, Setting, Severity, Written};
 
 /// Records, markers, settings, orders and counts are after a restart what they were before; removed ones stay gone.
-pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
+pub async fn acknowledged_writes_survive_a_restart(subject: Subject) {
     subject.turn(START).await;
     let store = subject.store();
     let mut records: Vec<Record> = Vec::new();
@@ -54,11 +54,11 @@ pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
     assert_eq!(settings, [("secret".to_owned(), Bytes::from_static(b"\0value"))]);
 }
 
-/// The store has a name to show, and each of its hazards says what is wrong and what mends it.
-pub async fn hazards_say_what_is_wrong_and_what_mends_it(subject: Subject) {
+/// The store has a name to show, and each of its hazards says what is wrong and how to fix it.
+pub async fn hazards_say_what_is_wrong_and_how_to_fix_it(subject: Subject) {
     assert!(!subject.store().name().is_empty());
     for hazard in subject.store().hazards().await.expect("an answer") {
-        let told = [hazard.code, &hazard.what, &hazard.mend];
+        let told = [hazard.code, &hazard.what, &hazard.fix];
         assert!(told.iter().all(|text| !text.is_empty()), "{hazard:?}");
     }
 }

@@ -16,7 +16,7 @@ fn forgetful() -> Policy {
     policy().with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("fit for use")
 }
 
-/// If a sweeper that expires, a sweeper that purges and a request that runs anew meet, exactly one has its way.
+/// If a sweeper that expires, a sweeper that purges and a request that reuses the key meet, exactly one succeeds.
 pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..20 {
@@ -56,7 +56,7 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
 }
 
 /// A purge that was computed before the key was used again is refused.
-pub async fn a_purge_of_what_was_used_again_is_refused(subject: Subject) {
+pub async fn a_purge_of_a_reused_key_is_refused(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command_under(1, forgetful());
@@ -71,7 +71,7 @@ pub async fn a_purge_of_what_was_used_again_is_refused(subject: Subject) {
 }
 
 /// A record that was removed is gone from every question, and its key is as good as new.
-pub async fn what_was_removed_is_gone_from_every_question(subject: Subject) {
+pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command_under(1, policy());

@@ -12,8 +12,8 @@ async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandI
     item.map(|item| (item.id, item.record().expect("it can be read").clone()))
 }
 
-/// A record is found as it stands now, through every change, and no longer as soon as it is removed.
-pub async fn a_record_is_found_by_its_operation_id_as_it_stands(subject: Subject) {
+/// A record is found in its current form, through every change, and no longer as soon as it is removed.
+pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);

@@ -10,7 +10,7 @@ use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Count, Filter, Setting};
 use std::sync::Arc;
 
-/// A write that one node was told is done is seen at once by the next question of another.
+/// A write that one node reported as done is seen at once by the next question of another.
 pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
     subject.turn(START).await;
     let [here, there] = subject.two_handles().await;
@@ -67,8 +67,8 @@ pub async fn readers_never_go_back_in_time(subject: Subject) {
     at_once((0..6).map(task)).await;
 }
 
-/// A store that tells of changes tells of this one; one that cannot says so, and is asked from time to time.
-pub async fn a_waiter_is_told_of_a_change(subject: Subject) {
+/// A store that notifies of changes notifies of this one; a store that cannot says so, and is polled.
+pub async fn a_waiter_is_notified_of_a_change(subject: Subject) {
     subject.turn(START).await;
     let [here, there] = subject.two_handles().await;
     let record = first(&command(1), token(1), START);
@@ -76,7 +76,7 @@ pub async fn a_waiter_is_told_of_a_change(subject: Subject) {
     let told = here.changed(command(1).id);
     assert!(told.is_some() || !here.capabilities().notifies, "a store that notifies has to tell");
     let Some(told) = told else { return };
-    // Of its own node's changes every store that tells has to tell; of another's, where it says so.
+    // Every store that notifies must report its own node's changes; another node's only if it says so.
     let writer = if here.capabilities().notifies { &there } else { &here };
     let done = finish(&record, paid(), START);
     swap(&**writer, &command(1), &done).await;

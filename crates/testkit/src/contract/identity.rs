@@ -7,7 +7,7 @@ use semel_core::scope::{Caller, Identity, Operation, Scope};
 use semel_core::store::{Count, Filter};
 
 /// Ids that a careless comparison would take for one another: in case, in padding, in a sign, in one bit.
-pub async fn ids_are_told_apart_to_the_last_bit(subject: Subject) {
+pub async fn ids_are_distinguished_to_the_last_bit(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let with = |fill: u8, at: usize, byte: u8| {

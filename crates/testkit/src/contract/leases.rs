@@ -76,7 +76,7 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
 }
 
 /// A late finish meets the verdict that was made over its attempt: same token, another version and state.
-pub async fn a_late_finish_is_shown_the_verdict_and_lands_on_a_second_try(subject: Subject) {
+pub async fn a_late_finish_sees_the_verdict_and_can_be_repeated(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);

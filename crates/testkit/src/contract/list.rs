@@ -11,9 +11,9 @@ macro_rules! __promises {
             [$($what)*]
             claims {
                 of_many_claims_one_wins_and_every_other_is_shown_it
-                a_claim_where_a_record_stands_changes_nothing
+                a_claim_on_an_existing_record_changes_nothing
                 a_record_is_read_as_it_was_written_in_every_state
-                nothing_stands_where_nothing_was_put
+                an_unused_key_has_no_record
                 another_payload_in_flight_is_told_apart_by_the_refusal
             }
             clock {
@@ -27,39 +27,39 @@ macro_rules! __promises {
                 tallies_add_up_to_every_record_by_operation_and_state
             }
             due {
-                what_is_due_comes_the_longest_overdue_first
+                the_longest_overdue_records_come_first
                 a_write_moves_a_record_to_its_new_time
                 nothing_is_due_before_its_time
                 ten_thousand_are_swept_in_chunks
             }
             durability {
-                what_was_answered_as_done_survives_a_restart
-                hazards_say_what_is_wrong_and_what_mends_it
+                acknowledged_writes_survive_a_restart
+                hazards_say_what_is_wrong_and_how_to_fix_it
             }
             expiry {
                 of_expire_purge_and_reuse_exactly_one_wins
-                a_purge_of_what_was_used_again_is_refused
-                what_was_removed_is_gone_from_every_question
+                a_purge_of_a_reused_key_is_refused
+                a_removed_record_is_gone_from_every_query
                 of_many_removals_one_is_done
             }
             finding {
-                a_record_is_found_by_its_operation_id_as_it_stands
+                a_record_is_found_by_its_operation_id
                 each_of_many_is_found
             }
             handles {
                 a_write_is_seen_at_once_through_another_handle
                 readers_never_go_back_in_time
-                a_waiter_is_told_of_a_change
+                a_waiter_is_notified_of_a_change
             }
             identity {
-                ids_are_told_apart_to_the_last_bit
+                ids_are_distinguished_to_the_last_bit
                 hostile_scopes_and_keys_are_kept_apart
                 hostile_scopes_and_keys_are_searched_for_exactly
             }
             leases {
                 a_dead_claim_is_taken_over_once
                 a_stale_owner_changes_nothing_of_its_successors
-                a_late_finish_is_shown_the_verdict_and_lands_on_a_second_try
+                a_late_finish_sees_the_verdict_and_can_be_repeated
             }
             lost_answers {
                 a_claim_whose_answer_was_lost_is_recognised
@@ -81,9 +81,9 @@ macro_rules! __promises {
                 every_record_is_shown_once_the_oldest_first
                 a_page_is_bounded_in_bytes
                 an_empty_store_has_one_empty_page
-                a_filter_shows_exactly_what_it_wants
+                a_filter_shows_exactly_what_matches
                 a_filter_finds_the_few_among_thousands
-                what_is_there_throughout_is_shown_once_while_others_write
+                unchanged_records_are_listed_once_during_writes
             }
             settings {
                 a_setting_changes_only_from_what_was_expected
@@ -94,7 +94,7 @@ macro_rules! __promises {
                 another_version_alone_is_refused
                 another_token_alone_is_refused
                 another_state_alone_is_refused
-                a_swap_where_nothing_stands_inserts_nothing
+                a_swap_without_a_record_inserts_nothing
                 a_swap_changes_one_record_only
                 of_many_writes_from_one_reading_one_is_applied
                 no_write_that_was_answered_as_done_is_lost
@@ -103,7 +103,7 @@ macro_rules! __promises {
                 it_is_never_taken_for_absent
                 it_refuses_claims_and_markers
                 it_refuses_swaps_and_removals
-                it_is_shown_beside_what_can_be_read
+                it_is_shown_beside_readable_records
                 it_is_shown_after_a_restart_too
             }
             values {

@@ -34,7 +34,7 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     assert_eq!(machine::claim_landed(&twin, reread.found()), None);
 }
 
-/// A swap whose answer was lost is recognised by what it wrote; as soon as somebody wrote over it, it is not.
+/// A swap whose answer was lost is recognised by what it wrote, until somebody overwrites that.
 pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Swap, Fault::FailAfter);
@@ -77,7 +77,7 @@ pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subj
     stands_there(&store, &command, &fresh.next).await;
 }
 
-/// A second copy of a claim changes nothing, whatever became of the record since.
+/// A second copy of a claim changes nothing, whatever happened to the record since.
 pub async fn a_second_copy_of_a_claim_changes_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Insert, Fault::Twice);

@@ -109,7 +109,7 @@ pub async fn an_empty_store_has_one_empty_page(subject: Subject) {
 }
 
 /// Each part of a filter, and two together, show exactly the records that are wanted.
-pub async fn a_filter_shows_exactly_what_it_wants(subject: Subject) {
+pub async fn a_filter_shows_exactly_what_matches(subject: Subject) {
     let store = &**subject.store();
     let records = varied(&subject).await;
     let some = &records[17];
@@ -198,7 +198,7 @@ pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
 }
 
 /// While others write, come and go, every record that is there throughout is shown exactly once.
-pub async fn what_is_there_throughout_is_shown_once_while_others_write(subject: Subject) {
+pub async fn unchanged_records_are_listed_once_during_writes(subject: Subject) {
     const STAY: u64 = 60;
     subject.turn(START).await;
     let handles = subject.two_handles().await;

@@ -64,7 +64,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
 }
 
 /// If nothing stands, a swap on a record writes nothing: a finish never inserts.
-pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
+pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);
@@ -86,7 +86,7 @@ pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
 pub async fn a_swap_changes_one_record_only(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
-    // All with the same token, version and state: the id alone tells them apart.
+    // All with the same token, version and state: only the ID distinguishes them.
     let records: Vec<Record> = (0..5).map(|n| first(&command(n), token(7), START)).collect();
     for (n, record) in (0..).zip(&records) {
         insert(store, &command(n), record).await;

@@ -97,7 +97,7 @@ pub async fn it_refuses_swaps_and_removals(subject: Subject) {
 }
 
 /// It is shown among what is due and what operators see, beside the records that can be read, and is counted.
-pub async fn it_is_shown_beside_what_can_be_read(subject: Subject) {
+pub async fn it_is_shown_beside_readable_records(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     let sound = command(50);
     bring(&**subject.store(), StateName::Processing, &sound, token(50), START).await;

@@ -59,7 +59,7 @@ pub struct Violation {
     pub id: CommandId,
     /// The first call, by the moment of its answer, that cannot be explained.
     pub offender: Operation,
-    /// Whether it shows an entry that nobody had tried to write before.
+    /// Whether it shows an entry that was never written before.
     pub shows_the_unwritten: bool,
     /// The last calls that had begun before, without the offender.
     pub before: Vec<Operation>,

@@ -64,7 +64,7 @@ impl Attempt {
     }
 }
 
-/// Where the search is: which calls have taken effect, and what is stored there.
+/// The position of the search: which calls have taken effect, and what is stored.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Place {
     taken: Box<[u64]>,

@@ -94,7 +94,7 @@ fn a_reading_during_a_write_may_show_either() {
     for shown in [NOTHING, read(1)] {
         accepted(&[(insert(1), 0, 9, Answer::Done), (GET, 1, 2, shown)], &[]);
     }
-    // Begun at the very moment of the answer: nobody can say which was first.
+    // Begun at the very moment of the answer: the order is open.
     accepted(&[(insert(1), 0, 5, Answer::Done), (GET, 5, 6, NOTHING)], &[]);
     rejected(&[(insert(1), 0, 9, Answer::Done), (GET, 1, 2, read(1)), (GET, 3, 4, NOTHING)], &[], 2);
 }
@@ -161,7 +161,7 @@ fn two_winners_of_one_swap_are_found() {
 }
 
 #[test]
-fn a_write_that_took_effect_and_was_told_as_refused_is_found() {
+fn a_write_that_took_effect_but_was_reported_as_refused_is_found() {
     // A retry of the driver's met its own first try.
     let own = rejected(&[(insert(1), 0, 1, refused(1))], &[], 0);
     assert!(own.shows_the_unwritten, "{own}");
@@ -207,7 +207,7 @@ fn a_search_that_was_given_up_is_neither_good_nor_bad() {
 
 #[test]
 fn a_long_history_with_many_open_calls_is_decided() {
-    // Forty calls that nobody heard of again, each of which might come at any moment of five hundred others.
+    // Forty calls without an answer, each of which might take effect at any moment of five hundred others.
     let open: Vec<Open> = (0..40).map(|n| (insert(10_000 + n), n)).collect();
     let mut lines: Vec<Line> = vec![(insert(1), 100, 101, Answer::Done)];
     for n in 1..500 {
@@ -336,7 +336,7 @@ fn the_search_agrees_with_trying_every_order() {
     let mut bad = 0;
     for seed in 0..4_000 {
         let mut operations = concurrent(seed, 6).operations().to_vec();
-        // Half of them get one answer of somebody else's.
+        // Half of them get one answer of another call.
         let mut dice = Dice(mixed(seed ^ 1));
         let mut pick = || usize::try_from(dice.roll(6)).expect("small");
         let (from, to) = (pick(), pick());

@@ -242,7 +242,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// Goes on with another server, which has to be told what the first one was told.
+    /// Continues with another server, which needs the same introduction.
     async fn follow(&mut self, address: SocketAddr) -> io::Result<()> {
         let mut server = TcpStream::connect(address).await?;
         server.set_nodelay(true)?;

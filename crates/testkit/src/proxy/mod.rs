@@ -32,7 +32,7 @@ pub enum Existing {
     Cut,
 }
 
-/// A proxy in front of a server, on a port of its own. It ends when it is dropped, and resets its connections.
+/// A proxy in front of a server, on its own port. When dropped, it ends and resets its connections.
 ///
 /// Needs a tokio runtime with its I/O and timers on.
 ///
@@ -103,7 +103,7 @@ impl FaultProxy {
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -140,7 +140,7 @@ impl FaultProxy {
         self.shared.opened.load(Ordering::SeqCst)
     }
 
-    /// How many requests were met so far, whatever became of them.
+    /// How many requests passed so far, whatever happened to them.
     pub fn requests_total(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }

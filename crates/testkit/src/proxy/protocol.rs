@@ -4,7 +4,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// How the proxy tells requests and responses apart.
+/// How the proxy distinguishes requests and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// By turns: a request is what a client sends until the server sends something, and its response has come with

@@ -15,7 +15,7 @@ pub enum Event {
     Effect,
     /// The store acknowledged the outcome of the attempt with this token, or showed it.
     Finished,
-    /// Somebody was shown the outcome of the attempt with this token.
+    /// Somebody got the outcome of the attempt with this token.
     Replayed,
 }
 

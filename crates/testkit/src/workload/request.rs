@@ -61,7 +61,7 @@ impl Requests {
 
     /// The record that this request owns now; nothing if another has the key.
     async fn claim(&self, key: u64, command: &Ask, report: &mut Report) -> Result<Option<Record>, GaveUp> {
-        // Claims that may be in the store although nobody could tell, or may still arrive.
+        // Claims that may be in the store without an answer, or may still arrive.
         let mut loose: Vec<Write> = Vec::new();
         for _ in 0..self.workload.tries_max {
             let write = attempt(Found::Nothing, command, self.token(), START);

@@ -106,7 +106,7 @@ impl Delegate for Store {
             let mut hazards = self.inner.hazards().await?;
             match self.wrong {
                 Wrong::HidesItsDanger => hazards.clear(),
-                Wrong::HazardsWithoutAdvice => hazards.iter_mut().for_each(|hazard| hazard.mend.clear()),
+                Wrong::HazardsWithoutAdvice => hazards.iter_mut().for_each(|hazard| hazard.fix.clear()),
                 _ => {}
             }
             Ok(hazards)

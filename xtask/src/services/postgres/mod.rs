@@ -1,7 +1,4 @@
-//! PostgreSQL: the server that tests write to, and a standby of it.
-//!
-//! What lives here: how data is made, and how a server is started, asked and stopped. What must never: a setting that
-//! makes it forget a commit; the tests are about what survives.
+//! PostgreSQL: the server that tests write to, and a standby of it. No setting lets it lose a commit.
 
 mod programs;
 mod standby;
@@ -129,7 +126,7 @@ fn has_data(home: &Home, programs: &Path) -> Result<bool, String> {
     Ok(!made_by.is_empty() && made_by.trim() == programs::major_version(programs)?)
 }
 
-/// Makes the data unless it exists and fits the programs. Nobody keeps anything in it beyond a test.
+/// Creates the data unless it exists and fits the programs. It contains nothing that outlives a test.
 fn provide_data(home: &Home, programs: &Path) -> Result<(), String> {
     if has_data(home, programs)? {
         return Ok(());
@@ -143,7 +140,7 @@ fn provide_data(home: &Home, programs: &Path) -> Result<(), String> {
     })
 }
 
-/// Makes data anew. Whatever has its own name is complete, also after a crash half-way.
+/// Creates new data. A folder with its final name is complete, even after a crash half-way.
 fn replace_data(home: &Home, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let (data, unfinished) = (home.data(), home.path("data.new"));
     for folder in [&data, &unfinished] {
@@ -160,7 +157,7 @@ fn create_role(home: &Home, programs: &Path, data: &Path) -> Result<(), String> 
     writer.write_all(ROLE.as_bytes()).map_err(|error| format!("pipe: {error}"))?;
     drop(writer);
     let mut single = command(home, programs, "postgres");
-    // As with `initdb --no-sync`: a power cut before the first start costs nobody anything.
+    // As with `initdb --no-sync`: a power cut before the first start loses nothing of value.
     single.args(["--single", "-c", "exit_on_error=on", "-c", "fsync=off", "-D"]).arg(data);
     single.arg("postgres").stdin(reader);
     cargo::capture(single).map(drop)

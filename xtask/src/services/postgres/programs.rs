@@ -1,6 +1,4 @@
-//! PostgreSQL's programs.
-//!
-//! What lives here: where they are, and how they are called. What must never: the developer's own `PGHOST` and the like.
+//! PostgreSQL's programs, called without the developer's own `PGHOST` and similar variables.
 
 use std::fs;
 use std::path::{Path, PathBuf};

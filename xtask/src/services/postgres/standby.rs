@@ -1,7 +1,4 @@
-//! A streaming standby of the private PostgreSQL.
-//!
-//! What lives here: how it is copied from the primary, and whether it still follows that. What must never: a standby that
-//! was promoted or left behind and is handed to tests all the same.
+//! A streaming standby of the private PostgreSQL. One that was promoted or has fallen behind is copied again.
 
 use std::path::Path;
 use std::thread;

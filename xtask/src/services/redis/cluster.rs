@@ -1,6 +1,4 @@
-//! A cluster of six: three servers that take writes, each with a replica.
-//!
-//! What lives here: how they are started together. What must never: a cluster that is handed to tests before every server of it agrees.
+//! A cluster of six: three servers that take writes, each with a replica. It is ready when all of them agree.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -42,7 +40,7 @@ impl Server for Cluster {
         PID_FILE
     }
 
-    /// Makes the cluster anew: nobody keeps anything in it beyond a test.
+    /// Creates a new cluster: it contains nothing that outlives a test.
     fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
         self.stop(home)?;
         for data in (0..SERVERS).map(|number| data(home, number)).filter(|data| data.exists()) {

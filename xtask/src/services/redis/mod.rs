@@ -1,7 +1,4 @@
-//! Redis: a single server, and a cluster of six. Valkey: a single server.
-//!
-//! What lives here: how they are started, asked and stopped. What must never: a setting that makes a server forget a write, or evict
-//! one; the tests are about what survives.
+//! Redis (a single server, and a cluster of six) and Valkey. No setting lets a server lose or evict a write.
 
 mod cluster;
 mod valkey;

@@ -1,7 +1,5 @@
-//! Valkey, from `PATH` or from Debian's unstable distribution.
-//!
-//! What lives here: where its program comes from. What must never: a change to the machine: the packages are unpacked into the
-//! server's own folder.
+//! Valkey, from `PATH` or from Debian's unstable distribution. The packages are unpacked into the server's own folder;
+//! the machine is not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
-//! Rule: the documentation names what the code has, and all of it: metrics, headers, configuration keys, error codes and
-//! the paths of the admin address.
+//! Rule: the documentation names exactly the metrics, headers, configuration keys, error codes and admin paths that
+//! the code has.
 //!
-//! What lives here: comparisons of names, in both directions. What must never: a comparison of what they mean; that is
-//! for people, and for the tests of each crate. Two more comparisons need the code itself and are tests there: flags
-//! (`crates/gateway/src/cli`) and the configuration file with what is read from it (`crates/gateway/src/config`).
+//! Two more comparisons need the code itself and are tests there: flags (`crates/gateway/src/cli`), and the
+//! configuration file (`crates/gateway/src/config`).
 
 mod scan;
 

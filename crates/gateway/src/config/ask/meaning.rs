@@ -1,7 +1,4 @@
-//! What a probe's answers mean.
-//!
-//! What lives here: statuses, and places of a JSON body. What must never: an answer with two meanings, or one that says nothing
-//! taken for one that does.
+//! What a probe's responses mean: by status, and by values in a JSON body. No response has two meanings.
 
 use crate::ask::{Condition, Meaning};
 use crate::config::table::Table;
@@ -19,25 +16,25 @@ pub(super) fn read(table: &Table<'_, '_>) -> Meaning {
     };
     let at = table.span_of("not_applied").or_else(|| table.span_of("applied"));
     if let Some(both) = meaning.applied.iter().find(|status| meaning.not_applied.contains(status)) {
-        let what = format!("a {both} would say both that it happened and that it did not");
-        let mend = "take it out of one list; where the body tells, write applied_if and not_applied_if";
-        table.page.mistake(at.as_ref(), what, mend);
+        let what = format!("status {both} would mean both that it happened and that it did not");
+        let fix = "remove it from one list; if the body decides, write applied_if and not_applied_if";
+        table.document.mistake(at.as_ref(), what, fix);
     }
     let written = table.value("applied").map(toml::Spanned::get_ref);
     if matches!(written, Some(DeValue::Array(list)) if list.is_empty()) {
-        let what = "no answer would ever say that it happened";
-        table.page.mistake(
+        let what = "no response would ever mean that it happened";
+        table.document.mistake(
             table.span_of("applied").as_ref(),
             what,
             "write the statuses that do, such as [200]",
         );
     }
     if !meaning.applied_if.is_empty() && meaning.applied_if == meaning.not_applied_if {
-        let what = "the same answer would say both that it happened and that it did not";
-        table.page.mistake(
+        let what = "the same response would mean both that it happened and that it did not";
+        table.document.mistake(
             table.span_of("not_applied_if").as_ref(),
             what,
-            "write what the body says in each case",
+            "write different values for the two cases",
         );
     }
     meaning
@@ -48,16 +45,16 @@ fn statuses(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<u16>> {
     for value in table.list(key)? {
         let number = value.get_ref().as_integer().and_then(|number| number.as_str().parse::<u16>().ok());
         match number {
-            // Whoever gives one of these has not looked.
+            // A service that answers with one of these has not looked the operation up.
             Some(status @ (401 | 403 | 407 | 408 | 425 | 429 | 500..=599)) => {
-                let what = format!("a {status} says nothing about what became of an operation");
-                let mend = "take it out: such an answer is no answer, and the question is put again";
-                table.page.mistake(Some(&value.span()), what, mend);
+                let what = format!("status {status} says nothing about the outcome of an operation");
+                let fix = "remove it; after such a response the probe is sent again";
+                table.document.mistake(Some(&value.span()), what, fix);
             }
             Some(status @ 200..=499) => found.push(status),
             _ => {
-                let mend = "write a number from 200 to 499";
-                table.page.mistake(Some(&value.span()), "that is no status that says anything", mend);
+                let fix = "write a number from 200 to 499";
+                table.document.mistake(Some(&value.span()), "a probe cannot use this status", fix);
             }
         }
     }
@@ -72,11 +69,15 @@ fn conditions(table: &Table<'_, '_>, key: &'static str) -> Vec<Condition> {
         table.wrong(key, value, "a table, such as { \"/status\" = \"paid\" }");
         return found;
     };
-    for (place, value) in entries {
-        let pointer: &str = place.get_ref();
+    for (destination, value) in entries {
+        let pointer: &str = destination.get_ref();
         if let Err(error) = Pointer::parse(pointer) {
-            let what = format!("`{pointer}` is no JSON pointer: {error}");
-            table.page.mistake(Some(&place.span()), what, "write a place of the body, such as \"/status\"");
+            let what = format!("`{pointer}` is not a JSON pointer: {error}");
+            table.document.mistake(
+                Some(&destination.span()),
+                what,
+                "write a JSON pointer into the body, such as \"/status\"",
+            );
             continue;
         }
         let one = std::slice::from_ref(value);
@@ -86,9 +87,9 @@ fn conditions(table: &Table<'_, '_>, key: &'static str) -> Vec<Condition> {
         };
         let values: Vec<_> = many.iter().filter_map(|value| json(value.get_ref())).collect();
         if values.len() < many.len() || values.is_empty() {
-            let what = format!("nothing that stands at `{pointer}` could be that");
-            let mend = "write a text, a whole number, true or false, or a list of these";
-            table.page.mistake(Some(&value.span()), what, mend);
+            let what = format!("the value at `{pointer}` could never be this");
+            let fix = "write a string, a whole number, true or false, or a list of these";
+            table.document.mistake(Some(&value.span()), what, fix);
             continue;
         }
         found.push(Condition { pointer: pointer.to_owned(), values });

@@ -1,9 +1,7 @@
-//! `probe`, `authorize` and `rebuild`, of `[defaults]` and of each `[[operation]]`: what the gateway asks of the service itself.
-//!
-//! What lives here: from these tables to questions, and whether they go together with the terms. What must never: a secret in
-//! a message, or a question that cannot come up.
+//! `probe`, `authorize` and `rebuild`, in `[defaults]` and in each `[[operation]]`: what the gateway itself asks the
+//! service, and whether that fits the terms.
 
-mod aside;
+mod client_requests;
 mod meaning;
 mod probe;
 
@@ -20,22 +18,22 @@ use toml::de::DeValue;
 
 /// What a table says about one question.
 #[derive(Debug, Clone)]
-enum Said<T> {
+enum Asked<T> {
     Nothing,
-    /// It is not asked, whatever the defaults say.
+    /// Switched off, whatever the defaults say.
     Off,
-    Is(T, At),
+    Is(T, Spans),
 }
 
-/// Where it says so.
+/// The positions of its keys.
 #[derive(Debug, Clone, Default)]
-struct At {
+struct Spans {
     table: Option<Span>,
     quiet: Option<Span>,
     deadline: Option<Span>,
 }
 
-impl<T: Clone> Said<T> {
+impl<T: Clone> Asked<T> {
     fn over(&self, under: &Self) -> Option<T> {
         match (self, under) {
             (Self::Is(own, _), _) | (Self::Nothing, Self::Is(own, _)) => Some(own.clone()),
@@ -43,7 +41,7 @@ impl<T: Clone> Said<T> {
         }
     }
 
-    fn at(&self) -> Option<&At> {
+    fn at(&self) -> Option<&Spans> {
         match self {
             Self::Is(_, at) => Some(at),
             Self::Nothing | Self::Off => None,
@@ -51,29 +49,29 @@ impl<T: Clone> Said<T> {
     }
 }
 
-/// What a table says about all of them.
+/// What a table says about all questions.
 #[derive(Debug, Clone)]
-pub(super) struct Asks {
-    probe: Said<Probe>,
-    authorize: Said<Authorize>,
-    rebuild: Said<Rebuild>,
+pub(super) struct QuestionSettings {
+    probe: Asked<Probe>,
+    authorize: Asked<Authorize>,
+    rebuild: Asked<Rebuild>,
 }
 
-/// What `[defaults]` says. `listen`: where the gateway itself is.
-pub(super) fn of_defaults(table: &Table<'_, '_>, listen: SocketAddr) -> Asks {
+/// The questions in `[defaults]`. `listen` is the gateway's own address.
+pub(super) fn of_defaults(table: &Table<'_, '_>, listen: SocketAddr) -> QuestionSettings {
     read(table, ["[defaults.probe]", "[defaults.authorize]", "[defaults.rebuild]"], listen)
 }
 
-/// What an `[[operation]]` says.
-pub(super) fn of_operation(table: &Table<'_, '_>, listen: SocketAddr) -> Asks {
+/// The questions in an `[[operation]]`.
+pub(super) fn of_operation(table: &Table<'_, '_>, listen: SocketAddr) -> QuestionSettings {
     read(table, ["[operation.probe]", "[operation.authorize]", "[operation.rebuild]"], listen)
 }
 
-fn read(table: &Table<'_, '_>, labels: [&'static str; 3], listen: SocketAddr) -> Asks {
-    Asks {
+fn read(table: &Table<'_, '_>, labels: [&'static str; 3], listen: SocketAddr) -> QuestionSettings {
+    QuestionSettings {
         probe: said(table, "probe", labels[0], |table| probe::read(table, listen)),
-        authorize: said(table, "authorize", labels[1], aside::authorize),
-        rebuild: said(table, "rebuild", labels[2], aside::rebuild),
+        authorize: said(table, "authorize", labels[1], client_requests::authorize),
+        rebuild: said(table, "rebuild", labels[2], client_requests::rebuild),
     }
 }
 
@@ -82,36 +80,40 @@ fn said<T>(
     key: &'static str,
     label: &'static str,
     read: impl FnOnce(&Table<'_, '_>) -> Option<T>,
-) -> Said<T> {
-    let Some(value) = table.value(key) else { return Said::Nothing };
+) -> Asked<T> {
+    let Some(value) = table.value(key) else { return Asked::Nothing };
     match value.get_ref() {
-        DeValue::String(text) if text == "off" => return Said::Off,
+        DeValue::String(text) if text == "off" => return Asked::Off,
         DeValue::Table(_) => {}
         _ => {
             table.wrong(key, value, &format!("a table, {label}, or \"off\""));
-            return Said::Nothing;
+            return Asked::Nothing;
         }
     }
     let below = table.table(key, label);
-    let at =
-        At { table: below.span(), quiet: below.span_of("quiet"), deadline: below.span_of("give_up_after") };
+    let at = Spans {
+        table: below.span(),
+        quiet: below.span_of("quiet"),
+        deadline: below.span_of("give_up_after"),
+    };
     let read = read(&below);
     below.end();
-    read.map_or(Said::Nothing, |read| Said::Is(read, at))
+    read.map_or(Asked::Nothing, |read| Asked::Is(read, at))
 }
 
-impl Asks {
-    /// What is asked about the requests of an operation that says this, where `defaults` is what others say. Tells what does not
-    /// go together with its terms.
+impl QuestionSettings {
+    /// The questions about an operation's requests: its own, and for the rest those of `defaults`. Reports those that
+    /// do not fit its terms.
     pub(super) fn of_one(&self, defaults: &Self, table: &Table<'_, '_>, terms: &Terms) -> Questions {
         self.check_use(table, terms);
         let probe = self.probe.over(&defaults.probe);
         if let Some(probe) = &probe
             && terms.key != KeyRule::Off
         {
-            // What was inherited is told where it was written, unless the lease is what does not go with it.
+            // A mistake in an inherited question is reported where it was written, unless the operation's lease causes
+            // it.
             let lease = table.span_of("lease");
-            let here = At { table: lease.clone(), quiet: lease.clone(), deadline: lease };
+            let here = Spans { table: lease.clone(), quiet: lease.clone(), deadline: lease };
             let at = self.probe.at().unwrap_or(&here);
             if at.table.is_some() {
                 check_spans(table, probe, &terms.policy, at);
@@ -122,9 +124,9 @@ impl Asks {
         Questions { probe, authorize, rebuild }.fit_for(terms)
     }
 
-    /// What is asked about requests that are no operation's.
+    /// The questions about requests of no operation.
     pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &Terms) -> Questions {
-        let none = Self { probe: Said::Nothing, authorize: Said::Nothing, rebuild: Said::Nothing };
+        let none = Self { probe: Asked::Nothing, authorize: Asked::Nothing, rebuild: Asked::Nothing };
         let probe = self.probe.over(&none.probe);
         if let (Some(probe), Some(at)) = (&probe, self.probe.at()) {
             check_spans(table, probe, &terms.policy, at);
@@ -133,7 +135,7 @@ impl Asks {
         Questions { probe, authorize, rebuild }.fit_for(terms)
     }
 
-    /// Tells which of what `[defaults]` says is asked about no request at all.
+    /// Reports questions in `[defaults]` that are never asked.
     pub(super) fn check_inherited<'q>(
         &self,
         table: &Table<'_, '_>,
@@ -145,66 +147,66 @@ impl Asks {
             by_authorize |= authorize.is_some();
             by_rebuild |= rebuild.is_some();
         }
-        let nobody = |at: Option<&At>, name: &str, why: &str, mend: &str| {
-            if let Some(At { table: at, .. }) = at {
-                let what = format!("no request is ever asked about by this {name}: {why}");
-                table.page.mistake(at.as_ref(), what, mend);
+        let nobody = |at: Option<&Spans>, name: &str, why: &str, fix: &str| {
+            if let Some(Spans { table: at, .. }) = at {
+                let what = format!("this {name} is never used: {why}");
+                table.document.mistake(at.as_ref(), what, fix);
             }
         };
         if !by_probe {
-            nobody(self.probe.at(), "probe", "nothing is protected", "take it out, or set key");
+            nobody(self.probe.at(), "probe", "nothing is protected", "remove it, or set key");
         }
         if !by_authorize {
-            nobody(self.authorize.at(), "authorize", "nothing is protected", "take it out, or set key");
+            nobody(self.authorize.at(), "authorize", "nothing is protected", "remove it, or set key");
         }
         if !by_rebuild {
-            let why = "every response is kept whole";
-            nobody(self.rebuild.at(), "rebuild", why, "take it out, or write kept = \"minimal\"");
+            let why = "every response is stored in full";
+            nobody(self.rebuild.at(), "rebuild", why, "remove it, or write kept = \"minimal\"");
         }
     }
 
-    /// Tells what an operation itself says that can never come up under its terms.
+    /// Reports an operation's own questions that can never be asked under its terms.
     fn check_use(&self, table: &Table<'_, '_>, terms: &Terms) {
         let ats =
             [("probe", self.probe.at()), ("authorize", self.authorize.at()), ("rebuild", self.rebuild.at())];
         for (name, at) in ats {
-            let Some(At { table: at, .. }) = at else { continue };
+            let Some(Spans { table: at, .. }) = at else { continue };
             if terms.key == KeyRule::Off {
                 let what = format!(
-                    "nothing of this operation is protected (key = \"off\"), so that {name} has no use"
+                    "nothing of this operation is protected (key = \"off\"), so {name} has no effect"
                 );
-                table.page.mistake(at.as_ref(), what, format!("take {name} out, or set key"));
+                table.document.mistake(at.as_ref(), what, format!("remove {name}, or set key"));
             } else if name == "rebuild" && !matches!(terms.retain, Retain::Minimal(_)) {
-                let what = "every response is kept whole, so that none is ever made anew";
-                table.page.mistake(at.as_ref(), what, "take it out, or write kept = \"minimal\"");
+                let what = "every response is stored in full, so none is ever rebuilt";
+                table.document.mistake(at.as_ref(), what, "remove it, or write kept = \"minimal\"");
             }
         }
     }
 }
 
-/// "It is not there" counts only when nobody can still send it, and before the question is given up.
-fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &At) {
+/// "It is not there" counts only when nobody can still send the request, and before the probe ends.
+fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &Spans) {
     let (quiet, least) = (probe.pace.quiet, policy.quiet());
     if !quiet.is_zero() && quiet <= least {
         let what = format!(
-            "a quiet period of {} is too short: a request may still be under way {} after the last sign of its \
-             sender (lease, connect_timeout, response_timeout, 1s and [clock] skew together)",
+            "a quiet period of {} is too short: a request may still be running {} after the last write of \
+                its owner (lease, connect_timeout, response_timeout, 1s and [clock] skew together)",
             span::text(quiet),
             span::text(least),
         );
-        let mend = format!("write a quiet that is longer than {}, or leave it out", span::text(least));
-        table.page.mistake(at.quiet.as_ref().or(at.table.as_ref()), what, mend);
+        let fix = format!("write a quiet that is longer than {}, or leave it out", span::text(least));
+        table.document.mistake(at.quiet.as_ref().or(at.table.as_ref()), what, fix);
         return;
     }
     let quiet = quiet.max(least);
     if probe.pace.give_up_after <= quiet {
         let what = format!(
-            "the probe is given up after {}, before \"it is not there\" is believed at all ({} after the last sign of its \
-             sender)",
+            "the probe ends after {}, before \"it is not there\" counts ({} after the last write of the \
+                request's owner)",
             span::text(probe.pace.give_up_after),
             span::text(quiet),
         );
-        let mend = format!("write a give_up_after that is longer than {}", span::text(quiet));
-        table.page.mistake(at.deadline.as_ref().or(at.table.as_ref()), what, mend);
+        let fix = format!("write a give_up_after that is longer than {}", span::text(quiet));
+        table.document.mistake(at.deadline.as_ref().or(at.table.as_ref()), what, fix);
     }
 }

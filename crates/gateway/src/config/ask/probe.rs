@@ -1,9 +1,7 @@
-//! `probe`: how it is found out what became of an effect in doubt.
-//!
-//! What lives here: whom to ask, with what, and how often. What must never: a secret that anybody on the way could read.
+//! `probe`: how the gateway finds out what became of an effect in doubt.
 
-use super::{aside, meaning};
-use crate::ask::{Answer, Place, Placeholder, Probe, Template};
+use super::{client_requests, meaning};
+use crate::ask::{Answer, Destination, Placeholder, Probe, Template};
 use crate::cli::span;
 use crate::config::table::Table;
 use crate::upstream::{Tls, Transport};
@@ -12,11 +10,11 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
-    let place = place(table, listen);
-    let mut probe = Probe::new(place.clone().unwrap_or_else(nowhere));
+    let destination = destination(table, listen);
+    let mut probe = Probe::new(destination.clone().unwrap_or_else(nowhere));
     let methods = [("GET", &Method::GET), ("HEAD", &Method::HEAD), ("POST", &Method::POST)];
     probe.method = table.choice("method", &methods).unwrap_or(&Method::GET).clone();
-    probe.headers = headers(table, place.as_ref());
+    probe.headers = headers(table, destination.as_ref());
     probe.meaning = meaning::read(table);
     let is_head = probe.method == Method::HEAD;
     probe.answer = match table.choice("answer", &[("probe", Answer::Probe), ("nothing", Answer::Nothing)]) {
@@ -25,8 +23,8 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
         None => Answer::default(),
     };
     if is_head && probe.answer == Answer::Probe {
-        let what = "an answer to HEAD has no body, which a retry could be given";
-        table.page.mistake(
+        let what = "a response to HEAD has no body to give to a retry";
+        table.document.mistake(
             table.span_of("answer").as_ref(),
             what,
             "write answer = \"nothing\", or another method",
@@ -34,17 +32,18 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
     }
     if is_head && probe.meaning.reads_body() {
         let at = table.span_of("applied_if").or_else(|| table.span_of("not_applied_if"));
-        table.page.mistake(
+        table.document.mistake(
             at.as_ref(),
-            "an answer to HEAD has no body that could say anything",
+            "a response to HEAD has no body to check",
             "write method = \"GET\"",
         );
     }
-    let is_privileged = probe.place.target.is_some() || probe.headers.values().any(HeaderValue::is_sensitive);
+    let is_privileged =
+        probe.destination.target.is_some() || probe.headers.values().any(HeaderValue::is_sensitive);
     if is_privileged && !is_head && !table.has("answer") {
-        let what = "clients that retry would be given what this probe is answered, which is asked for with more rights than theirs";
-        let mend = "write answer = \"nothing\"; or answer = \"probe\", where the client may see all of it";
-        table.page.mistake(table.span_of("url").as_ref(), what, mend);
+        let what = "retries would get this probe's response, which is requested with more rights than the client has";
+        let fix = "write answer = \"nothing\", or answer = \"probe\" if the client may see all of it";
+        table.document.mistake(table.span_of("url").as_ref(), what, fix);
     }
     probe.status = status(table);
     let pace = &mut probe.pace;
@@ -60,45 +59,45 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
             span::text(pace.min),
             span::text(pace.max)
         );
-        table.page.mistake(at.as_ref(), what, "make pause_max longer than pause_min");
+        table.document.mistake(at.as_ref(), what, "make pause_max longer than pause_min");
     }
-    probe.tls = ca(table, place.as_ref());
-    place.map(|_| probe)
+    probe.tls = ca(table, destination.as_ref());
+    destination.map(|_| probe)
 }
 
-/// For reading on, so that every mistake is told.
-fn nowhere() -> Place {
-    Place { target: None, path: Template::parse("/", &[]).expect("a path") }
+/// A placeholder, so that reading continues and every mistake is reported.
+fn nowhere() -> Destination {
+    Destination { target: None, path: Template::parse("/", &[]).expect("a path") }
 }
 
-fn place(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Place> {
+fn destination(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Destination> {
     let known = [Placeholder::OperationId, Placeholder::Operation];
-    let place = table.parsed("url", |text| Place::parse(text, &known));
+    let destination = table.parsed("url", |text| Destination::parse(text, &known));
     if !table.has("url") {
-        let mend = "write url = \"/effects/{operation_id}\" or the like";
-        table.page.mistake(table.span().as_ref(), "a probe has no url to ask", mend);
+        let fix = "write url = \"/effects/{operation_id}\" or the like";
+        table.document.mistake(table.span().as_ref(), "a probe has no url", fix);
     }
-    let place = place?;
+    let destination = destination?;
     let at = table.value("url").map(toml::Spanned::span);
-    if !place.path.has(Placeholder::OperationId) {
-        table.page.mistake(
+    if !destination.path.has(Placeholder::OperationId) {
+        table.document.mistake(
             at.as_ref(),
-            "without {operation_id} the same would be asked about every operation",
-            "write {operation_id} where the url names the operation",
+            "without {operation_id}, the probe would be the same for every operation",
+            "write {operation_id} into the url",
         );
     }
-    if place.is_at(listen) {
-        table.page.mistake(
+    if destination.is_at(listen) {
+        table.document.mistake(
             at.as_ref(),
-            "that is where this gateway itself listens: it would ask itself",
+            "this gateway itself listens there: it would ask itself",
             "write the address of the service, or a path below the upstream",
         );
     }
-    Some(place)
+    Some(destination)
 }
 
-/// Headers with their values: texts, or where secrets are.
-fn headers(table: &Table<'_, '_>, place: Option<&Place>) -> HeaderMap {
+/// Headers with their values: strings, or references to secrets.
+fn headers(table: &Table<'_, '_>, destination: Option<&Destination>) -> HeaderMap {
     let mut found = HeaderMap::new();
     let Some(value) = table.value("headers") else { return found };
     let DeValue::Table(entries) = value.get_ref() else {
@@ -106,9 +105,10 @@ fn headers(table: &Table<'_, '_>, place: Option<&Place>) -> HeaderMap {
         return found;
     };
     for (key, value) in entries {
-        let name = aside::header(key.get_ref()).map_err(|told| table.page.told(Some(&key.span()), &told));
+        let name = client_requests::header(key.get_ref())
+            .map_err(|error| table.document.error(Some(&key.span()), &error));
         let Some(text) = value.get_ref().as_str() else {
-            table.wrong(key.get_ref(), value, "a text in quotation marks");
+            table.wrong(key.get_ref(), value, "a string in quotation marks");
             continue;
         };
         let Ok(name) = name else { continue };
@@ -116,23 +116,26 @@ fn headers(table: &Table<'_, '_>, place: Option<&Place>) -> HeaderMap {
         let bytes = if is_secret {
             table.secret_at(name.as_str(), text, &value.span())
         } else if is_credential(&name) {
-            let what = format!("`{name}` says who is asking, and stands in this file");
-            let mend = "write env:NAME or file:PATH; a secret does not belong into this file";
-            table.page.mistake(Some(&value.span()), what, mend);
+            let what = format!("`{name}` contains a credential, which does not belong in this file");
+            let fix = "write env:NAME or file:PATH";
+            table.document.mistake(Some(&value.span()), what, fix);
             None
         } else {
             Some(text.as_bytes().to_vec())
         };
         let Some(bytes) = bytes else { continue };
         let Ok(mut line) = HeaderValue::from_bytes(&bytes) else {
-            let what = format!("what stands there for `{name}` cannot be sent in a header");
-            table.page.mistake(Some(&value.span()), what, "write one line without control characters");
+            let what = format!("the value of `{name}` cannot be sent in a header");
+            table.document.mistake(Some(&value.span()), what, "write one line without control characters");
             continue;
         };
         line.set_sensitive(is_secret);
-        if is_secret && place.is_some_and(Place::is_open) {
-            let what = format!("the secret in `{name}` would be sent so that anybody on the way can read it");
-            table.page.mistake(Some(&value.span()), what, "write an https:// url");
+        if is_secret && destination.is_some_and(Destination::is_open) {
+            let what = format!(
+                "the secret in `{name}` would be sent without TLS, so that others on the \
+                network can read it"
+            );
+            table.document.mistake(Some(&value.span()), what, "write an https:// url");
         }
         found.append(name, line);
     }
@@ -149,24 +152,25 @@ fn status(table: &Table<'_, '_>) -> Option<StatusCode> {
     let status: u16 = table.count("status", 0)?;
     let found = StatusCode::from_u16(status).ok().filter(StatusCode::is_success);
     if found.is_none() {
-        let what = format!("{status} is no answer to what happened");
-        table.page.mistake(table.span_of("status").as_ref(), what, "write a number from 200 to 299");
+        let what = format!("status {status} cannot be the response to a request that happened");
+        table.document.mistake(table.span_of("status").as_ref(), what, "write a number from 200 to 299");
     }
     found
 }
 
-fn ca(table: &Table<'_, '_>, place: Option<&Place>) -> Tls {
+fn ca(table: &Table<'_, '_>, destination: Option<&Destination>) -> Tls {
     let Some((_, pem)) = table.file("ca") else { return Tls::default() };
     let at = table.span_of("ca");
-    let is_tls =
-        |place: &Place| place.target.as_ref().is_some_and(|target| target.transport() == Transport::Https);
-    if place.is_some_and(|place| !is_tls(place)) {
-        let what = "the url does not begin with https://, so that nobody's certificate is looked at";
-        table.page.mistake(at.as_ref(), what, "take ca out; for the upstream it stands under [upstream]");
+    let is_tls = |destination: &Destination| {
+        destination.target.as_ref().is_some_and(|target| target.transport() == Transport::Https)
+    };
+    if destination.is_some_and(|destination| !is_tls(destination)) {
+        let what = "the url does not begin with https://, so no certificate is verified";
+        table.document.mistake(at.as_ref(), what, "remove ca; the upstream's is under [upstream]");
     }
     Tls::only(&pem).unwrap_or_else(|error| {
-        let mend = "write the path of a PEM file with the authorities' certificates";
-        table.page.mistake(at.as_ref(), error.to_string(), mend);
+        let fix = "write the path of a PEM file with the authorities' certificates";
+        table.document.mistake(at.as_ref(), error.to_string(), fix);
         Tls::default()
     })
 }

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// A probe of the defaults, in line 1 to 2 and on.
+/// A probe in `[defaults]`; `says` starts on line 3.
 fn probe(more: &str) -> String {
     format!("[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\n{more}")
 }
@@ -38,7 +38,7 @@ fn everything_that_is_written_is_read() {
     let config = read(text, &Overrides::default(), &secret).unwrap_or_else(|found| panic!("{found:#?}"));
     let questions = &config.operations[0].questions;
     let probe = questions.probe.as_ref().expect("a probe");
-    assert_eq!(probe.place.to_string(), "https://ledger.internal/x/{operation}/{operation_id}");
+    assert_eq!(probe.destination.to_string(), "https://ledger.internal/x/{operation}/{operation_id}");
     assert_eq!(
         (&probe.method, probe.answer, probe.status),
         (&Method::POST, Answer::Nothing, Some(StatusCode::ACCEPTED))
@@ -61,7 +61,7 @@ fn everything_that_is_written_is_read() {
 }
 
 #[test]
-fn operations_inherit_what_can_come_up_and_may_want_none() {
+fn operations_inherit_questions_and_can_switch_them_off() {
     let text = format!(
         "{}[defaults.authorize]\npath = \"/who\"\n[defaults.rebuild]\n\
          [[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nclass = \"downstream\"\nauthorize = \"off\"\n\
@@ -90,24 +90,24 @@ fn an_address_that_cannot_be_asked_is_told() {
     one_mistake(
         &url("/x/{key}/{operation_id}"),
         "2:7",
-        &["nothing is known to fill {key} in with", "write {operation_id} or {operation}"],
+        &["unknown placeholder {key}", "write {operation_id} or {operation}"],
     );
     one_mistake(&url("/x/{operation_id"), "2:7", &["not closed"]);
-    one_mistake(&url("x/{operation_id}"), "2:7", &["is no path", "slash"]);
+    one_mistake(&url("x/{operation_id}"), "2:7", &["is not a path", "slash"]);
     one_mistake(
         &url("/x"),
         "2:7",
-        &["the same would be asked about every operation", "write {operation_id}"],
+        &["the probe would be the same for every operation", "write {operation_id}"],
     );
-    one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["is no upstream"]);
-    one_mistake("[defaults.probe]\ntimeout = \"1s\"\n", "1:11", &["a probe has no url to ask"]);
+    one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["cannot be the upstream"]);
+    one_mistake("[defaults.probe]\ntimeout = \"1s\"\n", "1:11", &["a probe has no url"]);
     one_mistake(
         &format!(
             "[listen]\naddress = \"127.0.0.1:8080\"\n{}",
             url("http://localhost:8080/{operation_id}\"\nanswer = \"nothing")
         ),
         "4:7",
-        &["where this gateway itself listens"],
+        &["this gateway itself listens there"],
     );
     one_mistake(
         "[defaults]\nprobe = true\n",
@@ -115,13 +115,13 @@ fn an_address_that_cannot_be_asked_is_told() {
         &["`probe`: expected a table, [defaults.probe], or \"off\", found `true`"],
     );
     one_mistake(&probe("colour = 1\n"), "3:1", &["unknown key `colour` in [defaults.probe]"]);
-    one_mistake("[defaults.authorize]\n", "1:11", &["there is no path to ask before a replay"]);
-    one_mistake("[defaults.authorize]\npath = \"https://x/y\"\n", "2:8", &["is no path"]);
+    one_mistake("[defaults.authorize]\n", "1:11", &["`authorize` has no path"]);
+    one_mistake("[defaults.authorize]\npath = \"https://x/y\"\n", "2:8", &["is not a path"]);
     let rebuild = "[defaults]\nkept = \"minimal\"\n[defaults.rebuild]\n";
     one_mistake(
         &format!("{rebuild}from = \"elsewhere\"\n"),
         "4:8",
-        &["no response can be made anew from", "\"location\""],
+        &["responses cannot be rebuilt from", "\"location\""],
     );
     one_mistake(
         &format!("{rebuild}from = \"/last\"\n"),
@@ -131,33 +131,33 @@ fn an_address_that_cannot_be_asked_is_told() {
 }
 
 #[test]
-fn a_secret_that_is_missing_or_would_be_seen_is_told() {
+fn a_missing_or_exposed_secret_is_a_mistake() {
     let with = |headers: &str| probe(&format!("headers = {{ {headers} }}\nanswer = \"nothing\"\n"));
     one_mistake(
         &with("authorization = \"env:NOWHERE\""),
         "3:29",
-        &["NOWHERE, which holds `authorization`, is not set"],
+        &["NOWHERE, named by `authorization`, is not set"],
     );
     let inline = with("x-api-key = \"hunter2\"");
-    one_mistake(&inline, "3:25", &["`x-api-key` says who is asking", "env:NAME or file:PATH"]);
+    one_mistake(&inline, "3:25", &["`x-api-key` contains a credential", "env:NAME or file:PATH"]);
     assert!(!mistakes(&inline)[0].contains("hunter2"));
-    one_mistake(&with("host = \"x\""), "3:13", &["`host` is not for you to set"]);
-    one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` is not for you"]);
+    one_mistake(&with("host = \"x\""), "3:13", &["`host` cannot be set"]);
+    one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` cannot be set"]);
     one_mistake(&with("x-a = 7"), "3:19", &["found a whole number"]);
 
     let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\nanswer = \"nothing\"\n";
     let there = |_: &str| Some(OsString::from("hunter2"));
     let found = read(open, &Overrides::default(), &there).expect_err("anybody could read it");
     assert!(
-        found[0].what.contains("anybody on the way can read it") && found[0].mend.contains("https://"),
+        found[0].what.contains("others on the network can read it") && found[0].fix.contains("https://"),
         "{found:?}"
     );
     let near = open.replace("ledger.internal", "127.0.0.1:9");
     assert!(read(&near, &Overrides::default(), &there).is_ok(), "nobody is on the way");
-    let told = "clients that retry would be given what this probe is answered";
+    let told = "retries would get this probe's response";
     let unsaid = near.replace("answer = \"nothing\"\n", "");
     let found = read(&unsaid, &Overrides::default(), &there).expect_err("it has to be said");
-    assert!(found[0].what.contains(told) && found[0].mend.contains("answer = \"nothing\""), "{found:?}");
+    assert!(found[0].what.contains(told) && found[0].fix.contains("answer = \"nothing\""), "{found:?}");
     let below = probe("headers = { x-a = \"env:TOKEN\" }\n");
     assert!(read(&below, &Overrides::default(), &there).is_err(), "with a secret, also of the upstream");
     let elsewhere = "[defaults.probe]\nurl = \"https://ledger.internal/{operation_id}\"\n";
@@ -178,37 +178,41 @@ fn an_answer_of_two_meanings_or_of_none_is_told() {
     one_mistake(
         &probe("not_applied = [404, 200]\n"),
         "3:1",
-        &["a 200 would say both", "applied_if and not_applied_if"],
+        &["status 200 would mean both", "applied_if and not_applied_if"],
     );
-    one_mistake(&probe("applied = []\n"), "3:1", &["no answer would ever say that it happened"]);
+    one_mistake(&probe("applied = []\n"), "3:1", &["no response would ever mean that it happened"]);
     for status in [401, 403, 408, 429, 500, 503] {
         let text = probe(&format!("not_applied = [{status}]\n"));
-        one_mistake(&text, "3:16", &["says nothing about what became of an operation", "take it out"]);
+        one_mistake(&text, "3:16", &["says nothing about the outcome of an operation", "remove it"]);
     }
-    one_mistake(&probe("applied = [\"200\"]\n"), "3:12", &["no status that says anything", "200 to 499"]);
-    one_mistake(&probe("applied_if = { status = \"x\" }\n"), "3:16", &["`status` is no JSON pointer"]);
+    one_mistake(&probe("applied = [\"200\"]\n"), "3:12", &["a probe cannot use this status", "200 to 499"]);
+    one_mistake(&probe("applied_if = { status = \"x\" }\n"), "3:16", &["`status` is not a JSON pointer"]);
     one_mistake(
         &probe("applied_if = { \"/a\" = 1.5 }\n"),
         "3:23",
-        &["a text, a whole number, true or false"],
+        &["a string, a whole number, true or false"],
     );
     one_mistake(&probe("applied_if = \"/a\"\n"), "3:14", &["found a string", "{ \"/status\" = \"paid\" }"]);
     let both = probe("applied_if = { \"/a\" = 1 }\nnot_applied_if = { \"/a\" = 1 }\n");
-    one_mistake(&both, "4:1", &["the same answer would say both"]);
-    one_mistake(&probe("method = \"HEAD\"\nanswer = \"probe\"\n"), "4:1", &["an answer to HEAD has no body"]);
+    one_mistake(&both, "4:1", &["the same response would mean both"]);
+    one_mistake(
+        &probe("method = \"HEAD\"\nanswer = \"probe\"\n"),
+        "4:1",
+        &["a response to HEAD has no body"],
+    );
     one_mistake(&probe("method = \"HEAD\"\napplied_if = { \"/a\" = 1 }\n"), "4:1", &["HEAD has no body"]);
     one_mistake(
         &probe("method = \"DELETE\"\n"),
         "3:10",
         &["`method` cannot be \"DELETE\"", "\"GET\" or \"HEAD\" or \"POST\""],
     );
-    one_mistake(&probe("status = 404\n"), "3:1", &["404 is no answer to what happened"]);
+    one_mistake(&probe("status = 404\n"), "3:1", &["status 404 cannot be the response"]);
     let head = parsed(&probe("method = \"HEAD\"\n")).questions.probe.expect("a probe");
     assert_eq!(head.answer, Answer::Nothing);
 }
 
 #[test]
-fn spans_that_could_do_something_twice_or_never_end_anything_are_told() {
+fn unsafe_durations_are_mistakes() {
     // Lease 30 s, connect 5 s, response 60 s, one second, and 5 s for the clocks.
     one_mistake(
         &probe("quiet = \"101s\"\n"),
@@ -219,20 +223,20 @@ fn spans_that_could_do_something_twice_or_never_end_anything_are_told() {
     one_mistake(
         &probe("give_up_after = \"1m\"\n"),
         "3:1",
-        &["given up after 1m, before", "longer than 101s"],
+        &["the probe ends after 1m, before", "longer than 101s"],
     );
     one_mistake(
         &probe("quiet = \"2h\"\ngive_up_after = \"1h\"\n"),
         "4:1",
-        &["given up after 1h", "longer than 2h"],
+        &["the probe ends after 1h", "longer than 2h"],
     );
     one_mistake(
         &probe("pause_min = \"1h\"\n"),
         "3:1",
         &["the shortest pause (1h) is longer than the longest (10m)"],
     );
-    one_mistake(&probe("timeout = \"0s\"\n"), "3:1", &["is zero"]);
-    // What was inherited is told where the lease that does not go with it was written.
+    one_mistake(&probe("timeout = \"0s\"\n"), "3:1", &["must not be zero"]);
+    // A mistake in an inherited question is reported at the lease that causes it.
     let longer = format!(
         "{}[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nlease = \"2m\"\n",
         probe("quiet = \"2m\"\n")
@@ -241,15 +245,11 @@ fn spans_that_could_do_something_twice_or_never_end_anything_are_told() {
 }
 
 #[test]
-fn a_probe_that_nobody_would_see_to_be_due_is_told() {
+fn a_probe_without_a_sweeper_is_a_mistake() {
     let unswept = "[sweep]\nevery = \"0s\"\n";
-    one_mistake(
-        &format!("{unswept}{}", probe("")),
-        "2:1",
-        &["no probe would be asked by itself", "set every"],
-    );
+    one_mistake(&format!("{unswept}{}", probe("")), "2:1", &["no probe would ever be sent", "set every"]);
     let operation = "[[operation]]\npath = \"/a\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
-    one_mistake(&format!("{unswept}{operation}"), "2:1", &["no probe would be asked by itself"]);
+    one_mistake(&format!("{unswept}{operation}"), "2:1", &["no probe would ever be sent"]);
     parsed(unswept);
 }
 
@@ -258,11 +258,11 @@ fn no_operation_is_called_as_claims_are() {
     one_mistake(
         "[[operation]]\nname = \"(claim) pay\"\npath = \"/a\"\n",
         "2:8",
-        &["begins as the records of claims do"],
+        &["starts like the names of workers' claims"],
     );
 }
 
-/// In doubt beyond `dedup_window` it is as in class external.
+/// A doubt that lasts beyond `dedup_window` is treated as in class external.
 #[test]
 fn a_probe_in_class_downstream_is_one_like_any_other() {
     let downstream = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
@@ -272,7 +272,7 @@ fn a_probe_in_class_downstream_is_one_like_any_other() {
 }
 
 #[test]
-fn a_question_that_can_never_come_up_is_told() {
+fn a_question_that_is_never_asked_is_a_mistake() {
     let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
     let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
     one_mistake(
@@ -283,15 +283,11 @@ fn a_question_that_can_never_come_up_is_told() {
     one_mistake(
         &operation("[operation.rebuild]\n"),
         "3:12",
-        &["every response is kept whole", "kept = \"minimal\""],
+        &["every response is stored in full", "kept = \"minimal\""],
     );
     let defaults = "[defaults]\nkey = \"off\"\n";
-    one_mistake(
-        &format!("{defaults}{}", probe("")),
-        "3:11",
-        &["no request is ever asked about by this probe"],
-    );
-    one_mistake("[defaults.rebuild]\n", "1:11", &["no request is ever asked about by this rebuild"]);
+    one_mistake(&format!("{defaults}{}", probe("")), "3:11", &["this probe is never used"]);
+    one_mistake("[defaults.rebuild]\n", "1:11", &["this rebuild is never used"]);
     let protected = "[[operation]]\npath = \"/a\"\nkey = \"required\"\n";
     parsed(&format!("{defaults}{}{protected}", probe("")));
 }

@@ -2,12 +2,12 @@
 
 use super::{mistakes, one_mistake, parsed};
 use crate::config::{Overrides, read};
-use crate::identity::{Identity, Named, Source, Tenant};
+use crate::identity::{CertificateName, Identity, Source, Tenant};
 use http::HeaderName;
 
 const ISSUER: &str = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\njwks_url = \"https://id.example/k\"\n";
 
-/// An operation on `/x` that says this; its keys begin on line 3.
+/// An operation on `/x` with these keys, which begin on line 3.
 fn operation(says: &str) -> String {
     format!("[[operation]]\npath = \"/x\"\n{says}\n")
 }
@@ -75,37 +75,41 @@ fn callers_are_for_operations_and_in_identity_they_are_sources() {
 
 #[test]
 fn an_operations_rule_that_believes_the_wrong_people_is_told_at_its_line() {
-    let told = |says: &str, place: &str, words: &[&str]| one_mistake(&operation(says), place, words);
-    told("callers = [\"magic\"]", "3:12", &["no caller can be told by `magic`", "\"jwt\""]);
-    told("callers = []", "3:1", &["no source is named", "[identity] decides"]);
-    told("callers = \"anonymous\"", "3:11", &["`callers`: expected a list", "found a string"]);
-    told("callers = [\"header:x-user\"]", "3:1", &["from no address", "Name the addresses of the proxy"]);
-    told("callers = [\"jwt\"]", "3:1", &["no issuer is set"]);
-    told("callers = [\"mtls\"]", "3:1", &["the listener asks for none", "client_ca"]);
+    let refused = |says: &str, place: &str, words: &[&str]| one_mistake(&operation(says), place, words);
+    refused("callers = [\"magic\"]", "3:12", &["unknown source of callers `magic`", "\"jwt\""]);
+    refused("callers = []", "3:1", &["`callers` is empty", "[identity] applies"]);
+    refused("callers = \"anonymous\"", "3:11", &["`callers`: expected a list", "found a string"]);
+    refused(
+        "callers = [\"header:x-user\"]",
+        "3:1",
+        &["no address is trusted to set it", "Name the addresses of the proxy"],
+    );
+    refused("callers = [\"jwt\"]", "3:1", &["no issuer is set"]);
+    refused("callers = [\"mtls\"]", "3:1", &["the listener asks for none", "client_ca"]);
 }
 
 #[test]
-fn sources_behind_anonymous_are_told() {
+fn sources_after_anonymous_are_mistakes() {
     let text = operation("callers = [\"anonymous\", \"authorization\"]");
-    one_mistake(&text, "3:1", &["`authorization` stands behind `anonymous`"]);
-    one_mistake(&operation("callers = [\"api-key:cookie\"]"), "3:1", &["has a meaning of its own"]);
-    one_mistake(&operation("callers = [\"cookie:a b\"]"), "3:1", &["cannot be the name of a cookie"]);
+    one_mistake(&text, "3:1", &["`authorization` comes after `anonymous`"]);
+    one_mistake(&operation("callers = [\"api-key:cookie\"]"), "3:1", &["has another meaning in HTTP"]);
+    one_mistake(&operation("callers = [\"cookie:a b\"]"), "3:1", &["is not a valid cookie name"]);
 }
 
 #[test]
 fn an_operations_tenant_that_cannot_be_told_is_told_at_its_line() {
     let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
-    one_mistake(&operation("tenant = \"magic\""), "3:10", &["no tenant can be told by `magic`"]);
-    one_mistake(&operation("tenant = \"claim:org\""), "3:1", &["no token is verified"]);
+    one_mistake(&operation("tenant = \"magic\""), "3:10", &["unknown source of tenants `magic`"]);
+    one_mistake(&operation("tenant = \"claim:org\""), "3:1", &["no tokens are verified"]);
     one_mistake(
         &operation("tenant = \"header:x-org\""),
         "3:1",
-        &["`x-org` is to be believed, but from no address"],
+        &["`x-org` identifies callers, but no address is trusted"],
     );
     one_mistake(
         &format!("{}{jwt}", operation("callers = [\"anonymous\"]")),
         "3:1",
-        &["no token is verified (the tenant is that of [identity])", "tenant = \"none\""],
+        &["no tokens are verified (the tenant comes from [identity])", "tenant = \"none\""],
     );
     let hosts = "[identity]\nsources = [\"authorization\"]\ntenant_hosts = [\"a.example\"]\n";
     one_mistake(
@@ -115,11 +119,11 @@ fn an_operations_tenant_that_cannot_be_told_is_told_at_its_line() {
     );
     let tenant = parsed(&format!("{}{hosts}", operation("tenant = \"host\"")));
     assert!(tenant.operations[0].identity.is_some(), "an operation alone may go by hosts");
-    one_mistake(&format!("{}{hosts}", operation("")), "6:1", &["hosts are named"]);
+    one_mistake(&format!("{}{hosts}", operation("")), "6:1", &["tenant_hosts is set"]);
 }
 
 #[test]
-fn what_only_an_operation_goes_by_is_of_use() {
+fn settings_used_only_by_an_operation_are_not_unused() {
     let trusted = "[identity]\ntrusted = [\"10.0.0.1\"]\n";
     one_mistake(&format!("{}{trusted}", operation("")), "5:1", &["addresses are trusted, but no header"]);
     parsed(&format!("{}{trusted}", operation("callers = [\"header:x-user\"]")));
@@ -129,9 +133,9 @@ fn what_only_an_operation_goes_by_is_of_use() {
 }
 
 #[test]
-fn what_one_line_mends_is_told_once() {
+fn a_mistake_with_one_fix_is_reported_once() {
     let three = "callers = [\"header:x-user\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"header:x-user\", \"anonymous\"]";
-    one_mistake(&operation(three), "3:1", &["from no address"]);
+    one_mistake(&operation(three), "3:1", &["no address is trusted to set it"]);
     let wide =
         format!("{}[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"0.0.0.0/0\"]\n", operation(three));
     let wide =
@@ -139,7 +143,7 @@ fn what_one_line_mends_is_told_once() {
     one_mistake(&wide, "9:1", &["wider than any"]);
     let twice = "[identity]\nsources = [\"cookie:a\", \"cookie:a\"]\n";
     let found = mistakes(&format!("{}{twice}", operation("callers = [\"cookie:a\", \"cookie:a\"]")));
-    assert_eq!(found.len(), 2, "each has to be mended: {found:#?}");
+    assert_eq!(found.len(), 2, "each has to be fixed: {found:#?}");
     assert_eq!(mistakes(&format!("{}{twice}", operation("tenant = \"none\""))).len(), 1);
     let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
     let two = "callers = [\"anonymous\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"cookie:a\"]";
@@ -149,15 +153,15 @@ fn what_one_line_mends_is_told_once() {
 }
 
 #[test]
-fn a_header_that_is_taken_off_for_one_rule_is_no_key_of_another() {
+fn a_header_that_one_rule_removes_cannot_be_anothers_key() {
     let identity = "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"10.0.0.1\"]\n";
     for key in ["x-user", "x_user"] {
         let text = format!("{}{identity}", operation(&format!("callers = [\"api-key:{key}\"]")));
-        one_mistake(&text, "3:1", &["taken off every other request", "Take another header"]);
+        one_mistake(&text, "3:1", &["removed from all other requests", "Use another header"]);
     }
     let two = "callers = [\"api-key:x-user\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"header:x-user\"]";
     let text = format!("{}[identity]\ntrusted = [\"10.0.0.1\"]\n", operation(two));
-    one_mistake(&text, "6:1", &["taken off every other request"]);
+    one_mistake(&text, "6:1", &["removed from all other requests"]);
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn callers_of_what_is_not_protected_are_of_no_use() {
     one_mistake(
         &operation("key = \"off\"\ncallers = [\"anonymous\"]"),
         "4:1",
-        &["callers has no use", "set key"],
+        &["callers has no effect", "set key"],
     );
 }
 
@@ -190,5 +194,5 @@ fn certificates_can_be_what_one_operation_goes_by() {
     let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
     let text =
         format!("{}[listen]\n{tls}{ca}client_certs = \"optional\"\n", operation("callers = [\"mtls:uri\"]"));
-    assert_eq!(own(&text).sources, [Source::Mtls(Named::Uri)]);
+    assert_eq!(own(&text).sources, [Source::Mtls(CertificateName::Uri)]);
 }

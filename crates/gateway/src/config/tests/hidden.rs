@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const SECRETS: [&str; 6] = ["HASHING", "NEXT", "SEALING", "JWT", "OTLP", "PROBE"];
 
-/// The secret that the variable `name` holds: 32 bytes in hexadecimal digits, other ones for each name.
+/// The secret in the variable `name`: 32 bytes in hexadecimal digits, different for each name.
 fn secret(name: &str) -> String {
     let bytes = name.bytes().cycle().take(28).chain([0xfe, 0xdc, 0xba, 0x98]);
     let digits: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
@@ -44,13 +44,13 @@ fn config() -> Config {
 fn a_configuration_shows_none_of_its_secrets() {
     let config = config();
     hides("Config", &config);
-    assert!(config.sealing.is_some() && config.keeping.hashing.secret.is_some(), "they are in there");
+    assert!(config.sealing.is_some() && config.storage.hashing.secret.is_some(), "they are in there");
     hides("KeyRing", &config.sealing);
-    hides("Hashing", &config.keeping.hashing);
+    hides("Hashing", &config.storage.hashing);
     hides("Identity", &config.identity);
     hides("Questions", &config.questions);
     let keys =
-        admin_client::Keys { sealing: config.sealing.clone(), hashing: config.keeping.hashing.clone() };
+        admin_client::Keys { sealing: config.sealing.clone(), hashing: config.storage.hashing.clone() };
     hides("Keys", &keys);
 }
 
@@ -76,8 +76,9 @@ fn answers_and_requests_are_hidden() {
     let document = serde_json::json!({ "response": { "body": "card 4111 1111" } });
     let reply = admin_client::Reply { status: 200, retry_after: None, document };
     assert_hidden("Reply", &reply, b"card 4111 1111");
-    let places = difference::places(br#"{"card":"4111 1111 of Ada"}"#, br#"{"card":"4222 2222 of Eve"}"#);
-    assert_eq!(places.len(), 1);
-    assert_hidden("Place", &places, b"4111 1111 of Ada");
-    assert_hidden("Place", &places, b"4222 2222 of Eve");
+    let differences =
+        difference::differences(br#"{"card":"4111 1111 of Ada"}"#, br#"{"card":"4222 2222 of Eve"}"#);
+    assert_eq!(differences.len(), 1);
+    assert_hidden("Difference", &differences, b"4111 1111 of Ada");
+    assert_hidden("Difference", &differences, b"4222 2222 of Eve");
 }

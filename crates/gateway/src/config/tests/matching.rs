@@ -24,7 +24,11 @@ fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
 fn routes_are_compared_in_their_normal_form() {
     for (first, second) in [("/charges", "/%63harges"), ("/über", "/%c3%bcber"), ("/a/{id}", "//a/./7")] {
         let text = format!("[[operation]]\npath = \"{first}\"\n[[operation]]\npath = \"{second}\"\n");
-        one_mistake(&text, "4:8", &["never comes here", &format!("`{first}` above takes it")]);
+        one_mistake(
+            &text,
+            "4:8",
+            &["never matches this operation", &format!("`{first}` above matches it first")],
+        );
     }
     let both = parsed("[[operation]]\npath = \"/charges\"\n[[operation]]\npath = \"/Charges\"\n");
     assert_eq!(both.operations.len(), 2);
@@ -43,7 +47,7 @@ fn a_mistyped_method_is_refused_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn methods_are_read_in_any_letter_case_and_others_than_the_registered_are_told() {
+fn methods_are_read_in_any_case_and_unregistered_ones_are_reported() {
     let config = parsed("[defaults]\nmethods = [\"post\", \"POST\", \"Delete\", \"mkcol\"]\n");
     let mkcol = Method::from_bytes(b"MKCOL").expect("a token");
     assert_eq!(config.terms.methods, [Method::POST, Method::DELETE, mkcol]);
@@ -56,7 +60,7 @@ fn methods_are_read_in_any_letter_case_and_others_than_the_registered_are_told()
 }
 
 #[test]
-fn no_success_says_that_nothing_took_effect() {
+fn a_success_status_cannot_mean_not_applied() {
     let told = ["is a success", "every retry would run again", "name errors only"];
     one_mistake("[defaults]\nnot_applied_statuses = [429, 200]\n", "2:30", &[&["a 200"][..], &told].concat());
     one_mistake("[defaults]\nnot_applied_statuses = [\"grpc:0\"]\n", "2:25", &["gRPC status 0", told[0]]);
@@ -71,7 +75,7 @@ fn no_success_says_that_nothing_took_effect() {
         &["gRPC status 0", told[0]],
     );
     assert_eq!(mistakes("[defaults]\nnot_applied_statuses = [200, 201]\n").len(), 2, "each is told");
-    one_mistake("[defaults]\nnot_applied_statuses = [100]\n", "2:25", &["no status that an answer can have"]);
+    one_mistake("[defaults]\nnot_applied_statuses = [100]\n", "2:25", &["this status cannot be set here"]);
     parsed(
         "[defaults]\nnot_applied_statuses = [400, 500]\nstatuses = { 200 = \"unknown\", 201 = \"failed\" }\n",
     );

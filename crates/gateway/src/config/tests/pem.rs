@@ -3,7 +3,7 @@
 use rcgen::{CertificateParams, KeyPair};
 use semel_test_support::ScratchDir;
 
-/// A directory with a certificate and keys, gone afterwards.
+/// A temporary directory with a certificate and keys.
 pub(crate) struct Pem(ScratchDir);
 
 impl Pem {
@@ -25,12 +25,12 @@ impl Pem {
         Self(directory)
     }
 
-    /// `key = 'path of that file'`, and the line's end.
+    /// `key = 'path of that file'`, with a newline.
     pub(crate) fn line(&self, key: &str, file: &str) -> String {
         format!("{key} = '{}'\n", self.0.join(file).display())
     }
 
-    /// TLS as it should be.
+    /// A valid TLS configuration.
     pub(crate) fn tls(&self) -> String {
         self.line("tls_cert", "cert.pem") + &self.line("tls_key", "key.pem")
     }

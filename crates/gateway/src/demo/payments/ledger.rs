@@ -1,12 +1,11 @@
 //! The ledger of the demo's payment service.
 //!
-//! What lives here: every charge that was made, in order. What must never: a charge taken back or recognised as a repeat.
-//! This service charges whenever it is asked to, as so many do.
+//! It contains every charge in order. The service takes no charge back and recognises no repeat, like many real ones.
 
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// One charge, as it stands in the ledger.
+/// One charge in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
     /// `ch_` and a number.
@@ -17,11 +16,11 @@ pub struct Charge {
     pub currency: String,
     /// Who paid.
     pub customer: String,
-    /// The `Operation-Id` that came with the request; none where nobody sent one.
+    /// The request's `Operation-Id`, if it had one.
     pub operation_id: Option<String>,
 }
 
-/// What somebody asks the service to charge.
+/// What a request asks the service to charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) amount: u64,
@@ -66,11 +65,11 @@ impl Ledger {
     /// Waits until `customer` has been charged `times` times.
     pub async fn until_charged(&self, customer: &str, times: usize) {
         let count = |books: &Books| books.charges.iter().filter(|charge| charge.customer == customer).count();
-        // Its sender is `self`: the channel cannot close meanwhile.
+        // `self` holds the sender, so the channel cannot close meanwhile.
         drop(self.books.subscribe().wait_for(|books| count(books) >= times).await);
     }
 
-    /// Closes the books: hands out what stands in them, and begins empty ones. No id is given out twice.
+    /// Closes the books: returns their charges and starts empty ones. IDs continue; none is used twice.
     pub fn close_books(&self) -> Vec<Charge> {
         let mut closed = Vec::new();
         self.books.send_modify(|books| closed = std::mem::take(&mut books.charges));
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_charge_is_woken_by_it() {
+    async fn a_charge_wakes_those_who_wait_for_it() {
         let ledger = Ledger::new();
         ledger.enter(order("ben"), None);
         let waiting = tokio::spawn({

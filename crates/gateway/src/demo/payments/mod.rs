@@ -1,7 +1,7 @@
-//! The demo's payment service: it charges whenever it is asked to, and keeps a ledger.
+//! The demo's payment service: it charges for every request, and keeps a ledger.
 //!
-//! What lives here: a small HTTP server on a loopback port, in the same process. What must never: any notion of an
-//! idempotency key. It is the service that somebody else wrote and that cannot be changed.
+//! It is a small HTTP server on a loopback port, in the same process. It knows nothing about idempotency keys: it stands
+//! for a service that somebody else wrote and that cannot be changed.
 //!
 //! | request | answer |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `POST /v1/charges`, `POST /v1/payment_intents` (forms), and `GET` of one | as Stripe's libraries expect |
 //! | `GET /` | a page with a button |
 //!
-//! Trouble is had for the asking: see [`Trouble`].
+//! A request can ask for trouble: see [`Trouble`].
 
 mod ledger;
 mod order;
@@ -73,7 +73,7 @@ async fn serve(listener: TcpListener, ledger: Ledger) {
             Some(_) = connections.join_next() => continue,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, most likely: some come back as others hang up.
+            // Probably out of file descriptors: other connections will close and free some.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };

@@ -1,30 +1,27 @@
-//! What a request asks to be charged.
-//!
-//! What lives here: reading orders, as JSON and as the form that Stripe's libraries send. What must never: a charge for an
-//! order that was not understood.
+//! Reads orders, as JSON and as the form that Stripe's libraries send. An order that is not understood is not charged.
 
 use super::ledger::Order;
 use super::trouble::Trouble;
 use serde_json::Value;
 
-/// Why an order was not understood: the member at fault, and what is wrong with it.
+/// Why an order was not understood: the member, and what is wrong with it.
 pub(super) struct Misread {
     pub(super) member: &'static str,
     pub(super) why: &'static str,
 }
 
-const AMOUNT: Misread = Misread { member: "amount", why: "has to be a positive whole number of cents" };
+const AMOUNT: Misread = Misread { member: "amount", why: "must be a positive whole number of cents" };
 
 /// An order as JSON: `{"amount": 2500, "currency": "eur", "customer": "ada"}`.
 pub(super) fn from_json(body: &[u8]) -> Result<Order, Misread> {
-    let misread = Misread { member: "body", why: "has to be a JSON object" };
+    let misread = Misread { member: "body", why: "must be a JSON object" };
     let Ok(Value::Object(order)) = serde_json::from_slice(body) else { return Err(misread) };
     let amount = order.get("amount").and_then(Value::as_u64).filter(|amount| *amount > 0).ok_or(AMOUNT)?;
     let text = |name| order.get(name).and_then(Value::as_str);
     checked(amount, text("currency"), text("customer"))
 }
 
-/// An order as a form, and the trouble that its payment method stands for.
+/// An order as a form, and the trouble that its payment method asks for.
 pub(super) fn from_form(body: &[u8]) -> Result<(Order, Option<Trouble>), Misread> {
     let pairs = pairs(body);
     let value = |name: &str| pairs.iter().rfind(|(given, _)| given == name).map(|(_, value)| value.as_str());
@@ -35,9 +32,9 @@ pub(super) fn from_form(body: &[u8]) -> Result<(Order, Option<Trouble>), Misread
 
 fn checked(amount: u64, currency: Option<&str>, customer: Option<&str>) -> Result<Order, Misread> {
     let is_currency = |text: &&str| text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let misread = Misread { member: "currency", why: "has to be three letters, such as eur" };
+    let misread = Misread { member: "currency", why: "must be three letters, such as eur" };
     let currency = currency.filter(is_currency).ok_or(misread)?.to_ascii_lowercase();
-    Ok(Order { amount, currency, customer: customer.unwrap_or("somebody").to_owned() })
+    Ok(Order { amount, currency, customer: customer.unwrap_or("anonymous").to_owned() })
 }
 
 /// The pairs of a form, decoded.

@@ -1,7 +1,4 @@
-//! A charge as its payer is told of it.
-//!
-//! What lives here: receipts, in the service's own form and in Stripe's. What must never: anything that differs from one
-//! telling to the next.
+//! Receipts, in the service's own form and in Stripe's. Two receipts of one charge are equal.
 
 use super::ledger::Charge;
 use super::order::Misread;

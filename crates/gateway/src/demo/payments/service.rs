@@ -1,7 +1,5 @@
-//! What the payment service answers.
-//!
-//! What lives here: its routes, and the trouble that a request asked for. What must never: an effect after the answer; what
-//! is charged is in the ledger first.
+//! The payment service's routes, and the trouble that a request can ask for. A charge is in the ledger before the
+//! response is sent.
 
 use super::ledger::{Charge, Ledger, Order};
 use super::order::{self, Misread};
@@ -21,16 +19,16 @@ const PAGE: &str = include_str!("page.html");
 const BODY_BYTES_MAX: usize = 64 * 1024;
 const OPERATION_ID: HeaderName = HeaderName::from_static("operation-id");
 
-/// How long a slow answer takes: longer than an impatient client, shorter than a patient one.
+/// How long a slow response takes: longer than an impatient client waits, shorter than a patient one does.
 const SLOWNESS: Duration = Duration::from_millis(700);
 
-/// The connection is closed without an answer.
+/// Closes the connection without a response.
 #[derive(Debug)]
 pub(super) struct Gone;
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("gone without an answer, as was asked for")
+        f.write_str("closed without a response, as the request asked")
     }
 }
 
@@ -60,9 +58,12 @@ pub(super) async fn answer(
         _ => return Ok(not_found()),
     };
     if parts.method != Method::POST {
-        return Ok(json(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "POST or GET, please" })));
+        return Ok(json(
+            StatusCode::METHOD_NOT_ALLOWED,
+            &json!({ "error": "only GET and POST are supported" }),
+        ));
     }
-    // A body that breaks off or has no end is no order, and nobody waits for an answer to it.
+    // A body that is cut off or too long is not an order, and nobody waits for the response.
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| Gone)?.to_bytes();
     charge(&ledger, api, &parts, &body).await
 }
@@ -121,14 +122,14 @@ fn receipted(api: Api, charge: &Charge) -> Response<Full<Bytes>> {
 }
 
 fn refused(api: Api, misread: &Misread) -> Response<Full<Bytes>> {
-    let told = match api {
+    let problem = match api {
         Api::Own => receipt::misread(misread),
         Api::StripeCharge | Api::StripeIntent => receipt::stripe_misread(misread),
     };
-    json(StatusCode::BAD_REQUEST, &told)
+    json(StatusCode::BAD_REQUEST, &problem)
 }
 
-/// What can be looked at without changing anything.
+/// Responses to GET, which change nothing.
 fn shown(ledger: &Ledger, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     let charges = ledger.charges();
     let one = |id: &str| charges.iter().find(|charge| charge.id == id);
@@ -170,7 +171,7 @@ fn page() -> Response<Full<Bytes>> {
 }
 
 fn not_found() -> Response<Full<Bytes>> {
-    json(StatusCode::NOT_FOUND, &json!({ "error": "there is nothing here" }))
+    json(StatusCode::NOT_FOUND, &json!({ "error": "not found" }))
 }
 
 fn json(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {

@@ -1,19 +1,16 @@
-//! Trouble to order.
-//!
-//! What lives here: the ways in which the demo's payment service misbehaves, and how a request asks for one. What must
-//! never: trouble that nobody asked for.
+//! The ways in which the demo's payment service can misbehave, and how a request asks for one.
 
 use http::{HeaderMap, HeaderName};
 
-/// The header by which a request asks for trouble. It is no part of the payload: a retry may leave it out.
+/// The header by which a request asks for trouble. It is not part of the payload: a retry may leave it out.
 pub const HEADER: HeaderName = HeaderName::from_static("demo-trouble");
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// The charge is made at once; the answer takes its time.
+    /// The charge is made at once; the response is slow.
     Slow,
-    /// The charge is made, and the connection closed without an answer.
+    /// The charge is made, and the connection is closed without a response.
     HangUp,
     /// The connection is closed before anything is charged.
     Crash,

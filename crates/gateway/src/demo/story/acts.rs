@@ -1,7 +1,6 @@
-//! The acts through the gateway, but for the last.
+//! The acts through the gateway, except the last.
 //!
-//! What lives here: what each client does, and the sentence that goes with it. What must never: what came of it; that is
-//! read off the answer.
+//! The texts say what each client does. What came of it is read from the response.
 
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
 use super::voice::Voice;
@@ -19,7 +18,7 @@ pub(super) async fn play<W: Write>(
     lost_answers(voice, stage, &clients[ADA], &clients[CLEO]).await?;
     repeats(voice, &clients[BEN], &clients[DAN]).await?;
     other_amount(voice, &clients[EVE]).await?;
-    not_now(voice, &clients[HAL]).await?;
+    busy(voice, &clients[HAL]).await?;
     doubt::play(voice, stage, &clients[FAY], &clients[GUS]).await
 }
 
@@ -29,23 +28,23 @@ async fn lost_answers<W: Write>(
     ada: &Client,
     cleo: &Client,
 ) -> io::Result<()> {
-    voice.act("The answer is lost. Whoever asks again is given that very answer.").await?;
+    voice.act("The response is lost. A retry gets exactly that response.").await?;
     voice.columns()?;
     let heard = without::gives_up(ada, &stage.ledger).await;
-    voice.request(ada, "gives up waiting, hangs up", &heard).await?;
+    voice.request(ada, "times out and disconnects", &heard).await?;
     let heard = ada.ask(None).await;
-    voice.request(ada, "asks again, same key", &heard).await?;
+    voice.request(ada, "retries with the same key", &heard).await?;
     let restarted = without::crashes(cleo, &stage.ledger).await?;
-    voice.request(cleo, "writes the key down, asks, crashes", &Heard::Nothing).await?;
+    voice.request(cleo, "stores the key, sends, crashes", &Heard::Nothing).await?;
     let heard = restarted.ask(None).await;
-    voice.request(&restarted, "restarts, reads it back, asks again", &heard).await
+    voice.request(&restarted, "restarts, reads the key, retries", &heard).await
 }
 
 async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client) -> io::Result<()> {
-    voice.act("Asked three times, at once or in a row. It runs once.").await?;
+    voice.act("Three requests, at once or one after the other. One runs.").await?;
     for (index, heard) in without::clicks(ben).await.iter().enumerate() {
         let what =
-            if index == 0 { "three clicks at once: one gets in" } else { "  another waits for its answer" };
+            if index == 0 { "three clicks at once: one runs" } else { "  another waits for its response" };
         voice.request(ben, what, heard).await?;
     }
     for delivery in 1..=DELIVERIES {
@@ -61,18 +60,18 @@ async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client)
 }
 
 async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::Result<()> {
-    voice.act("The same key for another amount is no retry. It is a bug, and is refused.").await?;
+    voice.act("The same key for another amount is a bug, not a retry. It is refused.").await?;
     let heard = eve.ask(None).await;
-    voice.request(eve, "asks", &heard).await?;
+    voice.request(eve, "pays", &heard).await?;
     let amount = without::too_much(eve);
     let heard = eve.ask_for(amount, None).await;
     voice.request_for(eve, amount, "\"retries\", decimal point slipped", &heard).await
 }
 
-async fn not_now<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
-    voice.act("\"Busy, come back\" is taken at its word: nothing happened, so the key may run.").await?;
+async fn busy<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
+    voice.act("503 with Retry-After means that nothing happened. The retry runs.").await?;
     let heard = hal.ask(Some(Trouble::Busy)).await;
-    voice.request(hal, "is told: busy, Retry-After: 1", &heard).await?;
+    voice.request(hal, "gets 503, Retry-After: 1", &heard).await?;
     let heard = hal.ask(None).await;
-    voice.request(hal, "comes back", &heard).await
+    voice.request(hal, "retries", &heard).await
 }

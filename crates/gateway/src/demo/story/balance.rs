@@ -1,7 +1,5 @@
-//! The ledger, held against what the customers wanted.
-//!
-//! What lives here: counting, and the table at the end. What must never: a figure from anywhere but the clients' counters and
-//! the payment service's ledger.
+//! The ledger compared with what the customers wanted, and the table at the end. Its figures come only from the clients'
+//! counters and the payment service's ledger.
 
 use super::cast::money;
 use super::voice::{Tone, Voice};
@@ -22,7 +20,7 @@ pub struct Balance {
 pub struct Row {
     /// Who wanted to pay.
     pub customer: String,
-    /// How much, in cents. Once.
+    /// The amount in cents, to be paid once.
     pub amount: u64,
     /// Straight to the payment service.
     pub without: Account,
@@ -35,28 +33,28 @@ pub struct Row {
 /// What was sent for one customer, and what was charged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Requests that left the client.
+    /// Requests that the client sent.
     pub sent: u32,
-    /// The charges that the ledger has.
+    /// The charges in the ledger.
     pub charges: Vec<Charge>,
 }
 
 /// Sums over all customers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
-    /// What was wanted.
+    /// Payments that the customers wanted to make.
     pub intents: usize,
-    /// What was sent.
+    /// Requests sent.
     pub attempts: u32,
-    /// What was charged.
+    /// Charges made.
     pub charges: usize,
-    /// How much money that was, in cents.
+    /// The amount charged, in cents.
     pub taken: u64,
 }
 
 impl Account {
-    /// Whether the ledger has one charge, of that amount.
-    pub fn is_even(&self, amount: u64) -> bool {
+    /// Whether the ledger has exactly one charge, of that amount.
+    pub fn is_balanced(&self, amount: u64) -> bool {
         matches!(&self.charges[..], [charge] if charge.amount == amount)
     }
 
@@ -67,8 +65,8 @@ impl Account {
 }
 
 impl Balance {
-    /// Holds what each client sent, without and with Semel, against the ledger of that time. Charges to anybody else are
-    /// somebody else's business.
+    /// Compares what each client sent, without and with Semel, with the ledger of that time. Charges to other customers
+    /// are ignored.
     pub(super) fn of(without: (&[Client], &[Charge]), with: (&[Client], &[Charge])) -> Self {
         let row = |(alone, guarded): (&Client, &Client)| Row {
             customer: guarded.customer.to_owned(),
@@ -81,8 +79,8 @@ impl Balance {
     }
 
     /// Whether every customer was charged once through the gateway, and the right amount.
-    pub fn is_even(&self) -> bool {
-        self.rows.iter().all(|row| row.with.is_even(row.amount))
+    pub fn is_balanced(&self) -> bool {
+        self.rows.iter().all(|row| row.with.is_balanced(row.amount))
     }
 
     /// The sums without Semel.
@@ -110,15 +108,15 @@ impl Balance {
         }
     }
 
-    pub(super) async fn tell<W: Write>(&self, voice: &mut Voice<'_, W>) -> io::Result<()> {
-        voice.act("What the payment service's own ledger says, in EUR.").await?;
+    pub(super) async fn print<W: Write>(&self, voice: &mut Voice<'_, W>) -> io::Result<()> {
+        voice.act("The payment service's own ledger, in EUR").await?;
         voice.say_as("                     without Semel               with Semel", Tone::Quiet)?;
         voice.say_as(
             "       wants to pay  sent  charged      taken    sent  charged      taken",
             Tone::Quiet,
         )?;
         for row in &self.rows {
-            let is_even = row.with.is_even(row.amount);
+            let is_balanced = row.with.is_balanced(row.amount);
             let line = format!(
                 "{:<6} {:>12}  {}    ",
                 row.customer,
@@ -126,7 +124,7 @@ impl Balance {
                 columns(row.without.sent, row.without.charges.len(), taken(&row.without)),
             );
             let last = columns(row.with.sent, row.with.charges.len(), taken(&row.with));
-            voice.point(&line, &last, if is_even { Tone::Good } else { Tone::Bad }).await?;
+            voice.point(&line, &last, if is_balanced { Tone::Good } else { Tone::Bad }).await?;
         }
         let (without, with) = (self.without(), self.with());
         let line = format!(
@@ -142,10 +140,10 @@ impl Balance {
             voice,
             "without Semel",
             without,
-            self.rows.iter().all(|row| row.without.is_even(row.amount)),
+            self.rows.iter().all(|row| row.without.is_balanced(row.amount)),
         )
         .await?;
-        self.sum_up(voice, "with Semel", with, self.is_even()).await
+        self.sum_up(voice, "with Semel", with, self.is_balanced()).await
     }
 
     async fn sum_up<W: Write>(
@@ -153,11 +151,11 @@ impl Balance {
         voice: &mut Voice<'_, W>,
         how: &str,
         totals: Totals,
-        is_even: bool,
+        is_balanced: bool,
     ) -> io::Result<()> {
         let Totals { intents, attempts, charges, taken } = totals;
         let sum = format!("{how:<13}  {intents} intents, {attempts} attempts, {charges:>2} charges: ");
-        if is_even {
+        if is_balanced {
             return voice.point(&sum, "balanced", Tone::Good).await;
         }
         let wanted = self.wanted();

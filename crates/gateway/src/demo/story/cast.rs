@@ -1,26 +1,24 @@
-//! Who appears.
-//!
-//! What lives here: the customers, what each wants to pay and what goes wrong. What must never: how it ends.
+//! The customers: what each wants to pay, and what goes wrong.
 
-/// A customer's part.
+/// A customer's part in the story.
 pub(super) struct Part {
     pub(super) customer: &'static str,
     /// In cents.
     pub(super) amount: u64,
-    /// What happens to them, wherever they send their request.
+    /// What goes wrong, with and without Semel.
     pub(super) mishap: &'static str,
 }
 
-/// Everybody, in the order of the ledger. Each wants to pay once.
+/// Every customer, in the order of the ledger. Each wants to pay once.
 pub(super) const CAST: [Part; 8] = [
-    part("ada", 2500, "gave up waiting, asked again"),
+    part("ada", 2500, "timed out and retried"),
     part("ben", 850, "clicked three times"),
-    part("cleo", 12_000, "crashed, restarted, asked again"),
-    part("dan", 6420, "had his order delivered three times by a queue"),
-    part("eve", 1500, "asked again for ten times as much (a bug)"),
-    part("fay", 4000, "lost the connection, asked again"),
-    part("gus", 1730, "lost the connection, asked again"),
-    part("hal", 990, "was told to come back later, and did"),
+    part("cleo", 12_000, "crashed, restarted and retried"),
+    part("dan", 6420, "was delivered three times by a queue"),
+    part("eve", 1500, "retried with ten times the amount (a bug)"),
+    part("fay", 4000, "lost the connection and retried"),
+    part("gus", 1730, "lost the connection and retried"),
+    part("hal", 990, "got \"busy\" and retried later"),
 ];
 
 pub(super) const ADA: usize = 0;

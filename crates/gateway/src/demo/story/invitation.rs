@@ -1,7 +1,4 @@
-//! What the reader can try.
-//!
-//! What lives here: commands to copy, with the addresses and keys of this very run. What must never: a command that the
-//! tests do not try too.
+//! Commands that the reader can copy, with the addresses and keys of this run. The tests run each of them.
 
 use super::balance::Balance;
 use super::reachable;
@@ -9,8 +6,8 @@ use super::voice::{Pace, Tone, Voice};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Tells what to try against `gateway`, now that it keeps running.
-pub fn invite(
+/// Prints commands to try against `gateway`, which keeps running.
+pub fn print_commands(
     balance: &Balance,
     gateway: SocketAddr,
     has_colour: bool,
@@ -18,16 +15,16 @@ pub fn invite(
 ) -> io::Result<()> {
     let site = format!("http://{}", reachable(gateway));
     let charge = format!("curl -i {site}/charges \\");
-    let mut sheet = Sheet { voice: Voice::new(out, Pace::BRISK, has_colour) };
-    sheet.offer(
+    let mut list = CommandList { voice: Voice::new(out, Pace::BRISK, has_colour) };
+    list.print(
         "Buy an umbrella, then send the same request as often as you like:",
         &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=2500&currency=eur'"],
     )?;
-    sheet.offer(
+    list.print(
         "Reuse the key for another amount:",
         &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=9900&currency=eur'"],
     )?;
-    sheet.offer(
+    list.print(
         "Let the service charge and then drop the connection. Send it twice:",
         &[
             &charge,
@@ -35,22 +32,22 @@ pub fn invite(
             "  -H 'Demo-Trouble: hang-up'",
         ],
     )?;
-    sheet.offer("See what was really charged:", &[&format!("curl {site}/ledger")])?;
+    list.print("See what was really charged:", &[&format!("curl {site}/ledger")])?;
     let fay = balance.rows.iter().find(|row| row.customer == "fay");
     let settled = fay.and_then(|row| Some((row, row.with.charges.first()?.operation_id.as_deref()?)));
     if let Some((row, operation_id)) = settled {
         let key = format!("curl -H 'Idempotency-Key: {}' \\", row.key);
-        sheet.offer(
+        list.print(
             "See what became of fay's payment:",
             &[&key, &format!("  {site}/operations/{operation_id}")],
         )?;
     }
-    sheet.offer(
+    list.print(
         "Read what is promised here, and what each error means:",
         &[&format!("curl {site}/.well-known/idempotency")],
     )?;
-    sheet.offer("Open a page with a button that you can press too often:", &[&format!("{site}/")])?;
-    sheet.offer(
+    list.print("Open a page with a button that you can press too often:", &[&format!("{site}/")])?;
+    list.print(
         "Use Stripe's Python package, with a short timeout and its own retries:",
         &[
             "import stripe",
@@ -61,12 +58,12 @@ pub fn invite(
     )
 }
 
-struct Sheet<'w, W> {
+struct CommandList<'w, W> {
     voice: Voice<'w, W>,
 }
 
-impl<W: Write> Sheet<'_, W> {
-    fn offer(&mut self, text: &str, commands: &[&str]) -> io::Result<()> {
+impl<W: Write> CommandList<'_, W> {
+    fn print(&mut self, text: &str, commands: &[&str]) -> io::Result<()> {
         self.voice.say("")?;
         self.voice.say(text)?;
         for command in commands {

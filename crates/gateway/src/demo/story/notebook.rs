@@ -1,7 +1,5 @@
-//! Where a client writes its key down before it sends anything.
-//!
-//! What lives here: a file that outlives the client and not the story. What must never: a key that is sent before it is
-//! written; a client that crashed in between would come back with another one.
+//! Where a client stores its key before it sends anything. Otherwise, a client that crashed in between would come back
+//! with another key.
 
 use semel::{Random, SystemRandom};
 use std::path::PathBuf;
@@ -11,14 +9,14 @@ use std::{fs, io};
 pub(super) struct Notebook(PathBuf);
 
 impl Notebook {
-    /// Writes `key` down.
+    /// Stores `key`.
     pub(super) fn with(key: &str) -> io::Result<Self> {
         let notebook = Self(std::env::temp_dir().join(format!("semel-demo-{:032x}", SystemRandom.bits())));
         fs::write(&notebook.0, key)?;
         Ok(notebook)
     }
 
-    /// What was written down.
+    /// The stored key.
     pub(super) fn read(&self) -> io::Result<String> {
         fs::read_to_string(&self.0)
     }
@@ -35,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_is_left_behind() {
+    fn a_key_is_read_back_and_its_file_is_removed() {
         let notebook = Notebook::with("a-key").expect("a file");
         assert_eq!(notebook.read().expect("it is there"), "a-key");
         let path = notebook.0.clone();

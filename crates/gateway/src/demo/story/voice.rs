@@ -1,7 +1,4 @@
-//! How the story is told.
-//!
-//! What lives here: lines, columns, pauses and colours. What must never: a line wider than 80 columns, or a colour where no
-//! terminal shows it.
+//! Prints the story: lines of at most 80 columns, with pauses, and with colours on a terminal.
 
 use super::cast::money;
 use crate::demo::client::{Client, Heard};
@@ -20,25 +17,25 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For somebody who reads along.
+    /// For a reader at a terminal.
     pub const READING: Self = Self { line: Duration::from_millis(130), act: Duration::from_millis(700) };
     /// For a file, a pipe or a test: no pause at all.
     pub const BRISK: Self = Self { line: Duration::ZERO, act: Duration::ZERO };
 
-    /// As fits what standard output is.
+    /// The pace that fits standard output.
     pub fn of_stdout() -> Self {
         if io::stdout().is_terminal() { Self::READING } else { Self::BRISK }
     }
 }
 
-/// Whether what goes to standard output may have colours: it is a terminal, not a dumb one, and `NO_COLOR` is not set.
+/// Whether standard output may have colours: it is a terminal, not a dumb one, and `NO_COLOR` is not set.
 pub fn stdout_has_colour() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// Every line begins here, under the acts' numbers.
+/// Indents every line below the acts' numbers.
 const MARGIN: &str = "   ";
 
 pub(super) struct Voice<'w, W> {
@@ -48,7 +45,7 @@ pub(super) struct Voice<'w, W> {
     acts: u32,
 }
 
-/// What a line means, and so how it looks.
+/// What a line means, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -80,7 +77,7 @@ impl<'w, W: Write> Voice<'w, W> {
         Self { out, pace, has_colour, acts: 0 }
     }
 
-    /// The title of the whole.
+    /// The title of the story.
     pub(super) async fn title(&mut self, title: &str) -> io::Result<()> {
         let title = self.toned(title, Tone::Strong);
         writeln!(self.out, "{MARGIN}{title}\n")?;
@@ -108,12 +105,12 @@ impl<'w, W: Write> Voice<'w, W> {
         writeln!(self.out, "{margin}{text}")
     }
 
-    /// What somebody else has written, as it is.
+    /// Bytes that are already formatted.
     pub(super) fn raw(&mut self, text: &[u8]) -> io::Result<()> {
         self.out.write_all(text)
     }
 
-    /// A line with a last word in a tone of its own.
+    /// A line whose last word has its own tone.
     pub(super) async fn point(&mut self, text: &str, last: &str, tone: Tone) -> io::Result<()> {
         let last = self.toned(last, tone);
         writeln!(self.out, "{MARGIN}{text}{last}")?;
@@ -126,12 +123,12 @@ impl<'w, W: Write> Voice<'w, W> {
         self.say_as(&format!("{line}wer         charge"), Tone::Quiet)
     }
 
-    /// A request and what came of it.
+    /// A request and its outcome.
     pub(super) async fn request(&mut self, client: &Client, what: &str, heard: &Heard) -> io::Result<()> {
         self.request_for(client, client.amount, what, heard).await
     }
 
-    /// The same, for another amount than was meant.
+    /// The same, for another amount than intended.
     pub(super) async fn request_for(
         &mut self,
         client: &Client,
@@ -139,16 +136,16 @@ impl<'w, W: Write> Voice<'w, W> {
         what: &str,
         heard: &Heard,
     ) -> io::Result<()> {
-        let Told { status, word, tone, charge } = told(heard);
+        let Described { status, word, tone, charge } = describe(heard);
         let line = row(client.customer, short(&client.key), &money(amount), what, &status);
         let last = if charge.is_empty() { word.to_owned() } else { format!("{word:<8} {charge}") };
         self.point(&format!("{line}  "), &last, tone).await
     }
 
-    async fn pause(&mut self, span: Duration) -> io::Result<()> {
+    async fn pause(&mut self, duration: Duration) -> io::Result<()> {
         self.out.flush()?;
-        if !span.is_zero() {
-            tokio::time::sleep(span).await;
+        if !duration.is_zero() {
+            tokio::time::sleep(duration).await;
         }
         Ok(())
     }
@@ -165,13 +162,13 @@ fn row(client: &str, key: &str, amount: &str, what: &str, status: &str) -> Strin
     format!("{client:<4} {key:<6} {amount:>6}  {what:<35} {status:>3}")
 }
 
-/// As much of a key as fits.
+/// The first characters of a key.
 fn short(key: &str) -> &str {
     key.get(..6).unwrap_or(key)
 }
 
-/// An answer in a word.
-struct Told {
+/// A response, described in a word.
+struct Described {
     status: String,
     word: &'static str,
     tone: Tone,
@@ -179,9 +176,9 @@ struct Told {
     charge: String,
 }
 
-fn told(heard: &Heard) -> Told {
+fn describe(heard: &Heard) -> Described {
     let Heard::Answer(answer) = heard else {
-        return Told { status: "-".to_owned(), word: "lost", tone: Tone::Bad, charge: String::new() };
+        return Described { status: "-".to_owned(), word: "lost", tone: Tone::Bad, charge: String::new() };
     };
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let member = |name: &str| body[name].as_str().unwrap_or_default();
@@ -196,7 +193,7 @@ fn told(heard: &Heard) -> Told {
         _ => ("failed", Tone::Bad),
     };
     let charge = if is_success { member("id").to_owned() } else { String::new() };
-    Told { status: answer.status.to_string(), word, tone, charge }
+    Described { status: answer.status.to_string(), word, tone, charge }
 }
 
 #[cfg(test)]
@@ -207,12 +204,12 @@ mod tests {
 
     fn word(status: u16, is_replay: bool, body: &'static str) -> (&'static str, String) {
         let body = Bytes::from_static(body.as_bytes());
-        let told = told(&Heard::Answer(Answer { status, is_replay, operation_id: None, body }));
-        (told.word, told.charge)
+        let described = describe(&Heard::Answer(Answer { status, is_replay, operation_id: None, body }));
+        (described.word, described.charge)
     }
 
     #[test]
-    fn what_is_said_of_an_answer_is_read_off_it() {
+    fn a_response_is_described_by_its_status_and_body() {
         let receipt = r#"{"id": "ch_7"}"#;
         assert_eq!(word(201, false, receipt), ("ran", "ch_7".to_owned()));
         assert_eq!(word(201, true, receipt), ("replayed", "ch_7".to_owned()));
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn colours_are_only_where_they_are_wanted() {
+    async fn colours_are_printed_only_on_request() {
         for has_colour in [false, true] {
             let mut out = Vec::new();
             let mut voice = Voice::new(&mut out, Pace::BRISK, has_colour);

@@ -1,7 +1,6 @@
 //! The act without Semel.
 //!
-//! What lives here: what the clients do when they talk to the payment service themselves. What must never: a request that
-//! they would not make through the gateway too; the comparison would be rigged.
+//! The clients send the same requests as through the gateway; otherwise the comparison would not be fair.
 
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
 use super::notebook::Notebook;
@@ -16,22 +15,22 @@ pub(super) async fn play<W: Write>(
     ledger: &Ledger,
     clients: &[Client; CAST.len()],
 ) -> io::Result<()> {
-    voice.act("Without Semel: whoever hears nothing asks again, and pays again.").await?;
+    voice.act("Without Semel: a retry after a lost response charges twice.").await?;
     for (index, (client, part)) in clients.iter().zip(&CAST).enumerate() {
-        misfortune(index, client, ledger).await?;
+        play_mishap(index, client, ledger).await?;
         let charged = ledger.charges().iter().filter(|charge| charge.customer == client.customer).count();
-        let told = format!("{:<4} {:<47} {} sent  ", client.customer, part.mishap, client.sent());
+        let line = format!("{:<4} {:<47} {} sent  ", client.customer, part.mishap, client.sent());
         let tone = if charged == 1 { Tone::Good } else { Tone::Bad };
         let plural = if charged == 1 { "" } else { "s" };
-        voice.point(&told, &format!("{charged} charge{plural}"), tone).await?;
+        voice.point(&line, &format!("{charged} charge{plural}"), tone).await?;
     }
     voice.say("")?;
-    voice.say("Now the same eight through Semel. Each has one key, and keeps to it.")?;
-    voice.say("\"ran\": it went to the service. \"replayed\": the stored answer, once more.")
+    voice.say("Now the same eight customers pay through Semel, each with one key.")?;
+    voice.say("\"ran\": sent to the service. \"replayed\": answered with the stored response.")
 }
 
-/// What happens to each of them, wherever they send to.
-async fn misfortune(index: usize, client: &Client, ledger: &Ledger) -> io::Result<()> {
+/// What goes wrong for each customer, with and without Semel.
+async fn play_mishap(index: usize, client: &Client, ledger: &Ledger) -> io::Result<()> {
     match index {
         ADA => {
             gives_up(client, ledger).await;
@@ -65,28 +64,28 @@ async fn misfortune(index: usize, client: &Client, ledger: &Ledger) -> io::Resul
     Ok(())
 }
 
-/// How often a queue delivers a message whose acknowledgement it never gets.
+/// How often a queue delivers a message whose acknowledgement is lost.
 pub(super) const DELIVERIES: usize = 3;
 
-/// What a client with a slipped decimal point asks for.
+/// The amount after the decimal point has slipped.
 pub(super) fn too_much(client: &Client) -> u64 {
     client.amount * 10
 }
 
-/// The charge is made, the answer is slow, and the client has gone when it comes.
+/// The charge is made, but the response is slow and the client leaves before it arrives.
 pub(super) async fn gives_up(client: &Client, ledger: &Ledger) -> Heard {
     let charged = ledger.until_charged(client.customer, 1);
     client.ask_and_leave(Some(Trouble::Slow), charged).await
 }
 
-/// Three clicks at once, while the answer is slow. Those that ran come first: which click that was is anybody's guess.
+/// Three clicks at once, while the response is slow. The one that ran comes first; any of the three may have run.
 pub(super) async fn clicks(client: &Client) -> Vec<Heard> {
     let mut heard = join_all((0..3).map(|_| client.ask(Some(Trouble::Slow)))).await;
     heard.sort_by_key(|heard| matches!(heard, Heard::Answer(answer) if answer.is_replay));
     heard
 }
 
-/// Writes its key down, asks, and dies before the answer. Gives the one who is started in its place.
+/// Stores its key, sends the request, and crashes before the response. Returns the restarted client.
 pub(super) async fn crashes(client: &Client, ledger: &Ledger) -> io::Result<Client> {
     let notebook = Notebook::with(&client.key)?;
     let charged = ledger.until_charged(client.customer, 1);

@@ -1,7 +1,4 @@
-//! Algorithms that a token may be signed by.
-//!
-//! What lives here: their names, and which kind of key each needs. What must never: `none`, or a name that is read without
-//! regard to case.
+//! Signature algorithms, and the kind of key that each needs. `none` is not one of them, and names are case-sensitive.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +21,7 @@ pub enum Algorithm {
     EdDSA,
 }
 
-/// What an algorithm signs with. A key is of one kind, and serves no algorithm of another.
+/// The kind of key that an algorithm needs. A key has one kind, and serves no algorithm of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Secret,
@@ -35,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Algorithm {
-    /// Every algorithm that can be verified here.
+    /// Every supported algorithm.
     pub const ALL: [Self; 12] = [
         Self::HS256,
         Self::HS384,
@@ -51,12 +48,12 @@ impl Algorithm {
         Self::EdDSA,
     ];
 
-    /// Those whose verifier cannot sign: all but `HS…`.
+    /// The asymmetric algorithms: all but `HS…`.
     pub fn asymmetric() -> Vec<Self> {
         Self::ALL.into_iter().filter(|algorithm| !algorithm.is_symmetric()).collect()
     }
 
-    /// Whether whoever can verify can also sign.
+    /// Whether a verifier could also sign.
     pub fn is_symmetric(self) -> bool {
         self.kind() == Kind::Secret
     }
@@ -89,7 +86,7 @@ impl Algorithm {
         }
     }
 
-    /// The fewest bytes of a secret: as many as the hash puts out (RFC 7518, section 3.2).
+    /// The minimum length of a secret: that of the hash (RFC 7518, section 3.2).
     pub(super) const fn secret_bytes_min(self) -> usize {
         match self {
             Self::HS256 => 32,
@@ -106,14 +103,14 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The text names no algorithm that can be verified here.
+/// The text does not name a supported algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownAlgorithm;
 
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Algorithm::ALL.map(Algorithm::as_str).join(", ");
-        write!(f, "no algorithm that can be verified here; known are {names}")
+        write!(f, "not a supported algorithm; supported are {names}")
     }
 }
 

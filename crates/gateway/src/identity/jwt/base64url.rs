@@ -1,8 +1,7 @@
-//! Base64 as tokens write it: the URL's alphabet, without padding (RFC 7515, section 2).
-//!
-//! What lives here: decoding. What must never: two texts for the same bytes; white space, padding and stray bits are refused.
+//! Decodes base64url without padding (RFC 7515, section 2). White space, padding and stray bits are refused, so that
+//! bytes have only one spelling.
 
-/// The bytes, or `None` for whatever an encoder would not have written.
+/// The bytes, or `None` for anything that an encoder would not write.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.chunks(4) {
@@ -37,7 +36,7 @@ fn sextet(character: u8) -> Option<u32> {
     Some(value.into())
 }
 
-/// What [`decode`] reads, for tests that make tokens.
+/// The reverse of [`decode`], for tests that make tokens.
 #[cfg(test)]
 pub(super) fn encode(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -1,6 +1,4 @@
-//! Public keys as certificates and PEM files hold them (RFC 5280, `SubjectPublicKeyInfo`).
-//!
-//! What lives here: three kinds of key. What must never: bytes left over.
+//! Public keys in certificates and PEM files (RFC 5280, `SubjectPublicKeyInfo`).
 
 use super::algorithm::Kind;
 use super::key::{Key, KeyError};
@@ -28,7 +26,7 @@ const ED25519: [u8; 5] = [0x06, 0x03, 0x2b, 0x65, 0x70];
 pub(super) fn public_key(der: &[u8]) -> Result<Key, KeyError> {
     let info = whole(der, SEQUENCE)?;
     let (algorithm, rest) = take(info, SEQUENCE)?;
-    // The first byte of a bit string counts the bits that its last byte lacks.
+    // The first byte of a bit string is the number of unused bits in its last byte.
     let [0, bits @ ..] = whole(rest, BIT_STRING)? else {
         return Err(KeyError::Malformed);
     };
@@ -46,7 +44,7 @@ pub(super) fn public_key(der: &[u8]) -> Result<Key, KeyError> {
     }
 }
 
-/// An integer's bytes, its sign seen to.
+/// An integer's bytes, without the sign byte.
 fn positive(bytes: &[u8]) -> Result<&[u8], KeyError> {
     match bytes {
         [first, ..] if *first < 0x80 => Ok(bytes),
@@ -54,7 +52,7 @@ fn positive(bytes: &[u8]) -> Result<&[u8], KeyError> {
     }
 }
 
-/// The content of the one item that `input` is.
+/// The content of the only item in `input`.
 fn whole(input: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     match take(input, tag)? {
         (content, []) => Ok(content),
@@ -62,7 +60,7 @@ fn whole(input: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     }
 }
 
-/// The content of the item that `input` begins with, and what follows it.
+/// The content of the first item in `input`, and the rest.
 fn take(input: &[u8], tag: u8) -> Result<(&[u8], &[u8]), KeyError> {
     der::take(input, tag).ok_or(KeyError::Malformed)
 }

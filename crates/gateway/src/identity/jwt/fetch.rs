@@ -1,7 +1,4 @@
-//! Fetching a set of keys over HTTP.
-//!
-//! What lives here: one request on one connection, bounded in time and size. What must never: a redirection followed, or a
-//! certificate not checked.
+//! Fetches a key set over HTTP: one request on one connection, bounded in time and size, without redirects.
 
 use super::issuer::{Url, bare};
 use http::header::{ACCEPT, HOST, USER_AGENT};
@@ -19,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An address that can be asked.
+/// A URL, ready to be fetched.
 pub(super) struct Fetcher {
     uri: Uri,
     host: String,
@@ -28,9 +25,9 @@ pub(super) struct Fetcher {
     bytes_max: usize,
 }
 
-/// Why there is no answer.
+/// Why fetching failed.
 #[derive(Debug)]
-pub(super) enum NotFetched {
+pub(super) enum FetchError {
     Address,
     Roots,
     Connection(io::Error),
@@ -40,29 +37,29 @@ pub(super) enum NotFetched {
     Timeout,
 }
 
-impl fmt::Display for NotFetched {
+impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address => f.write_str("the address cannot be read"),
-            Self::Roots => f.write_str("there are no certificates to check the address's own by"),
+            Self::Address => f.write_str("the URL is not valid"),
+            Self::Roots => f.write_str("there are no certificate authorities to verify the server with"),
             Self::Connection(error) => write!(f, "no connection: {error}"),
             Self::Http(error) => write!(f, "no answer: {error}"),
-            Self::Status(status) => write!(f, "the answer's status is {status}, not 200"),
-            Self::TooLarge => f.write_str("the answer is larger than allowed"),
-            Self::Timeout => f.write_str("no answer in time"),
+            Self::Status(status) => write!(f, "the status is {status}, not 200"),
+            Self::TooLarge => f.write_str("the response is too large"),
+            Self::Timeout => f.write_str("no response in time"),
         }
     }
 }
 
-impl std::error::Error for NotFetched {}
+impl std::error::Error for FetchError {}
 
 impl Fetcher {
-    pub(super) fn new(url: &Url) -> Result<Self, NotFetched> {
-        let uri = url.uri().ok_or(NotFetched::Address)?;
+    pub(super) fn new(url: &Url) -> Result<Self, FetchError> {
+        let uri = url.uri().ok_or(FetchError::Address)?;
         let host = bare(uri.host().unwrap_or_default()).to_owned();
         let is_tls = uri.scheme_str() == Some("https");
         let tls = if is_tls {
-            let name = ServerName::try_from(host.clone()).map_err(|_| NotFetched::Address)?;
+            let name = ServerName::try_from(host.clone()).map_err(|_| FetchError::Address)?;
             Some((TlsConnector::from(Arc::new(config(url)?)), name))
         } else {
             None
@@ -71,14 +68,14 @@ impl Fetcher {
         Ok(Self { uri, host, port, tls, bytes_max: url.bytes_max })
     }
 
-    /// The document at the address. Takes as long as it takes; whoever asks sets a limit.
-    pub(super) async fn fetch(&self) -> Result<Vec<u8>, NotFetched> {
+    /// The document at the URL. It has no timeout of its own.
+    pub(super) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
         let stream =
-            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(NotFetched::Connection)?;
+            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(FetchError::Connection)?;
         match &self.tls {
             None => self.ask(stream).await,
             Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await.map_err(NotFetched::Connection)?;
+                let stream = connector.connect(name.clone(), stream).await.map_err(FetchError::Connection)?;
                 self.ask(stream).await
             }
         }
@@ -87,16 +84,16 @@ impl Fetcher {
     async fn ask(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<Vec<u8>, NotFetched> {
+    ) -> Result<Vec<u8>, FetchError> {
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.map_err(NotFetched::Http)?;
-        // The end of the connection alone is no answer: what it brought may still be unread.
+        let (mut sender, connection) = handshake.await.map_err(FetchError::Http)?;
+        // The end of the connection alone is not a response: bytes may still be unread.
         let driving = async {
             let _ = connection.await;
             std::future::pending::<Infallible>().await
         };
         let asking = async {
-            let response = sender.send_request(self.request()?).await.map_err(NotFetched::Http)?;
+            let response = sender.send_request(self.request()?).await.map_err(FetchError::Http)?;
             self.read(response).await
         };
         tokio::select! {
@@ -106,26 +103,26 @@ impl Fetcher {
         }
     }
 
-    fn request(&self) -> Result<Request<Empty<Bytes>>, NotFetched> {
+    fn request(&self) -> Result<Request<Empty<Bytes>>, FetchError> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         let request = Request::get(path)
             .header(HOST, authority)
             .header(ACCEPT, "application/jwk-set+json, application/json")
             .header(USER_AGENT, concat!("semel/", env!("CARGO_PKG_VERSION")));
-        request.body(Empty::new()).map_err(|_| NotFetched::Address)
+        request.body(Empty::new()).map_err(|_| FetchError::Address)
     }
 
-    async fn read(&self, response: Response<Incoming>) -> Result<Vec<u8>, NotFetched> {
+    async fn read(&self, response: Response<Incoming>) -> Result<Vec<u8>, FetchError> {
         if response.status() != StatusCode::OK {
-            return Err(NotFetched::Status(response.status()));
+            return Err(FetchError::Status(response.status()));
         }
         let mut body = response.into_body();
         let mut document = Vec::new();
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(NotFetched::Http)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(FetchError::Http)?.into_data() else { continue };
             if data.len() > self.bytes_max - document.len() {
-                return Err(NotFetched::TooLarge);
+                return Err(FetchError::TooLarge);
             }
             document.extend_from_slice(&data);
         }
@@ -133,19 +130,19 @@ impl Fetcher {
     }
 }
 
-fn config(url: &Url) -> Result<ClientConfig, NotFetched> {
+fn config(url: &Url) -> Result<ClientConfig, FetchError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = &url.roots_pem {
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(|_| NotFetched::Roots)?).map_err(|_| NotFetched::Roots)?;
+            roots.add(certificate.map_err(|_| FetchError::Roots)?).map_err(|_| FetchError::Roots)?;
         }
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err(NotFetched::Roots);
+        return Err(FetchError::Roots);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(config.map_err(|_| NotFetched::Roots)?.with_root_certificates(roots).with_no_client_auth())
+    Ok(config.map_err(|_| FetchError::Roots)?.with_root_certificates(roots).with_no_client_auth())
 }

@@ -1,7 +1,4 @@
-//! An issuer whose tokens are believed, as it is set.
-//!
-//! What lives here: settings, their defaults, and what is wrong with them. What must never: a default that believes more than
-//! was asked for.
+//! The settings of a trusted issuer, with safe defaults, and their check.
 
 use super::algorithm::{Algorithm, Kind};
 use super::key::{Key, Secret};
@@ -11,50 +8,50 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whom a token has to be meant for.
+/// The required audience of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
     /// One of these has to be among its `aud`.
     OneOf(Vec<String>),
-    /// Anybody: a token that the issuer made for another service names its caller here too. Only by explicit choice.
+    /// Any: tokens that the issuer made for other services are accepted too. Only by explicit choice.
     Any,
 }
 
-/// Where an issuer's keys come from.
+/// The source of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// A secret that issuer and gateway share, for `HS…`.
     Secret(Secret),
     /// One public key, as PEM.
     Pem(Vec<u8>),
-    /// A file with a JSON Web Key Set, looked at every five seconds. A file that cannot be read any more leaves the keys that
-    /// were read before, and is complained about.
+    /// A file with a JSON Web Key Set, checked every five seconds. If it cannot be read any more, the old keys stay in
+    /// use and a warning is logged.
     File(PathBuf),
-    /// An address that publishes a JSON Web Key Set.
+    /// A URL that publishes a JSON Web Key Set.
     Url(Url),
 }
 
-/// An address that publishes a JSON Web Key Set, and how it is asked.
+/// A URL that publishes a JSON Web Key Set, and how it is fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// `https://…`; `http://` for this machine alone. Redirections are not followed.
+    /// `https://…`; `http://` only for this machine. Redirects are not followed.
     pub address: String,
-    /// How often the keys are fetched anew. 5 minutes.
+    /// How often the keys are fetched. 5 minutes.
     pub refresh_every: Duration,
-    /// The least time between two fetches, whatever tokens ask for. 10 seconds.
+    /// The minimum time between two fetches. 10 seconds.
     pub refresh_interval_min: Duration,
-    /// For how long keys are believed that cannot be fetched anew. 24 hours.
+    /// How long old keys are used if they cannot be fetched. 24 hours.
     pub stale_max: Duration,
-    /// How long a fetch may take. 5 seconds.
+    /// The timeout of a fetch. 5 seconds.
     pub timeout: Duration,
-    /// The most bytes of a set. 256 KiB.
+    /// The maximum size of a key set. 256 KiB.
     pub bytes_max: usize,
-    /// Certificates (PEM) that the address's own has to be signed by. The system's otherwise.
+    /// The certificate authorities (PEM) for the URL; the system's by default.
     pub roots_pem: Option<Vec<u8>>,
 }
 
 impl Url {
-    /// An address, asked as the fields' documentation says.
+    /// A URL with the default settings.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -67,7 +64,7 @@ impl Url {
         }
     }
 
-    /// The address in parts; `None` for what is none, or names a user.
+    /// The parts of the URL; `None` if it is not valid or contains a user name.
     pub(super) fn uri(&self) -> Option<Uri> {
         let uri: Uri = self.address.parse().ok()?;
         let authority = uri.authority()?;
@@ -76,12 +73,12 @@ impl Url {
     }
 }
 
-/// A host without the brackets around an IPv6 address.
+/// A host without the brackets of an IPv6 address.
 pub(super) fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// An issuer whose tokens are believed, under these conditions.
+/// A trusted issuer, with the conditions for its tokens.
 ///
 /// ```
 /// use semel_gateway::identity::jwt::{Audience, Issuer, KeySource, Url};
@@ -93,25 +90,25 @@ pub(super) fn bare(host: &str) -> &str {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
-    /// The token's `iss`, to the letter.
+    /// The exact `iss` of its tokens.
     pub name: String,
-    /// Whom a token has to be meant for.
+    /// The required audience.
     pub audience: Audience,
-    /// Where the keys come from.
+    /// The source of the keys.
     pub keys: KeySource,
-    /// The algorithms that are taken. `HS256` with a secret, all but `HS…` otherwise.
+    /// The accepted algorithms. By default `HS256` with a secret, otherwise all but `HS…`.
     pub algorithms: Vec<Algorithm>,
-    /// How far the issuer's clock and ours may be apart. 60 seconds.
+    /// How far the issuer's clock and ours may differ. 60 seconds.
     pub leeway: Duration,
-    /// Whether a token without `exp` is refused. It is.
+    /// Whether a token without `exp` is refused; true by default.
     pub is_expiry_required: bool,
 }
 
-/// The most leeway: with more, an expired token is as good as a fresh one.
+/// The maximum leeway: with more, an expired token would be as good as a valid one.
 const LEEWAY_MAX: Duration = Duration::from_mins(5);
 
 impl Issuer {
-    /// An issuer, with the defaults that the fields' documentation says.
+    /// An issuer with the default settings.
     pub fn new(name: impl Into<String>, audience: Audience, keys: KeySource) -> Self {
         let algorithms = match keys {
             KeySource::Secret(_) => vec![Algorithm::HS256],
@@ -121,7 +118,7 @@ impl Issuer {
         Self { name: name.into(), audience, keys, algorithms, leeway, is_expiry_required: true }
     }
 
-    /// Takes these algorithms and no others.
+    /// Accepts only these algorithms.
     #[must_use]
     pub fn by(mut self, algorithms: impl Into<Vec<Algorithm>>) -> Self {
         self.algorithms = algorithms.into();
@@ -171,7 +168,7 @@ impl Issuer {
         found
     }
 
-    /// The algorithms that do not pass, each as a mistake.
+    /// The algorithms that are not safe, each as a mistake.
     fn others(&self, passes: impl Fn(Algorithm) -> bool) -> Vec<Unsafe> {
         let others = self.algorithms.iter().filter(|algorithm| !passes(**algorithm));
         others
@@ -179,7 +176,8 @@ impl Issuer {
             .collect()
     }
 
-    /// One key by hand: `HS…` would make it a secret that everybody knows, and one algorithm at least has to fit.
+    /// A single configured key: with `HS…`, a public key would be a secret that everybody knows; and at least one
+    /// algorithm must fit.
     fn check_key(&self, key: &Key, found: &mut Vec<Unsafe>) {
         found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
         if key.kind() == Kind::Secret || !self.algorithms.iter().any(|algorithm| key.serves(*algorithm)) {
@@ -208,7 +206,7 @@ impl Issuer {
         }
     }
 
-    /// Whether there is one key, given by hand.
+    /// Whether there is a single configured key.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self.keys, KeySource::Secret(_) | KeySource::Pem(_))
     }

@@ -1,7 +1,5 @@
-//! Sets of keys as issuers publish them (RFC 7517).
-//!
-//! What lives here: from a document to keys. What must never: a secret out of a document that was fetched; whatever is
-//! published is no secret.
+//! Key sets as issuers publish them (RFC 7517). A symmetric key in a fetched document is refused: what is published is
+//! not secret.
 
 use super::algorithm::{Algorithm, Kind};
 use super::base64url;
@@ -10,33 +8,33 @@ use crate::json;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The most keys of a set: a token without a `kid` is tried against each that serves its algorithm.
+/// The maximum number of keys in a set: a token without a `kid` is tried with each that fits its algorithm.
 pub(super) const KEYS_MAX: usize = 32;
-/// The longest name of a key.
+/// The maximum length of a key's name.
 pub(super) const ID_BYTES_MAX: usize = 256;
 
-/// Where a document came from.
+/// The origin of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
-    /// A file, which can hold secrets.
+pub(super) enum KeySetOrigin {
+    /// A file, which may contain secrets.
     File,
-    /// An address, which publishes.
+    /// A URL, which is public.
     Url,
 }
 
-/// The keys of a set that tokens can be verified by. Others (of a kind not known here, for encryption, too short) are passed
-/// over: a set may hold keys for other readers.
-pub(super) fn read(document: &[u8], from: From) -> Result<Vec<Key>, NoSet> {
-    let members = json::object(document).ok_or(NoSet::Malformed)?;
+/// The usable keys of a set. Others (of an unknown kind, for encryption, too short) are skipped: a set may contain
+/// keys for other readers.
+pub(super) fn read(document: &[u8], from: KeySetOrigin) -> Result<Vec<Key>, KeySetError> {
+    let members = json::object(document).ok_or(KeySetError::Malformed)?;
     let Some(Value::Array(items)) = members.get("keys") else {
-        return Err(NoSet::Malformed);
+        return Err(KeySetError::Malformed);
     };
     let keys = items.iter().filter_map(Value::as_object).filter_map(|item| key(item, from));
     let keys: Vec<Key> = keys.collect();
-    if keys.len() > KEYS_MAX { Err(NoSet::TooMany) } else { Ok(keys) }
+    if keys.len() > KEYS_MAX { Err(KeySetError::TooMany) } else { Ok(keys) }
 }
 
-fn key(item: &Map<String, Value>, from: From) -> Option<Key> {
+fn key(item: &Map<String, Value>, from: KeySetOrigin) -> Option<Key> {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     if item.contains_key("use") && text("use") != Some("sig") {
         return None;
@@ -54,7 +52,7 @@ fn key(item: &Map<String, Value>, from: From) -> Option<Key> {
             _ => Err(KeyError::Unsupported),
         },
         "OKP" if text("crv")? == "Ed25519" => Key::ed25519(&bytes("x")?),
-        "oct" if from == From::File => Ok(Key::secret(bytes("k")?)),
+        "oct" if from == KeySetOrigin::File => Ok(Key::secret(bytes("k")?)),
         _ => Err(KeyError::Unsupported),
     };
     let mut key = made.ok()?;
@@ -68,23 +66,23 @@ fn key(item: &Map<String, Value>, from: From) -> Option<Key> {
     Some(key)
 }
 
-/// Why a document is no set of keys.
+/// Why a document is not a key set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoSet {
+pub(super) enum KeySetError {
     Malformed,
     TooMany,
 }
 
-impl fmt::Display for NoSet {
+impl fmt::Display for KeySetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed => f.write_str("it is no JSON Web Key Set, or repeats a member"),
+            Self::Malformed => f.write_str("it is not a JSON Web Key Set, or repeats a member"),
             Self::TooMany => write!(f, "it has more than {KEYS_MAX} keys"),
         }
     }
 }
 
-impl std::error::Error for NoSet {}
+impl std::error::Error for KeySetError {}
 
 #[cfg(test)]
 mod tests {
@@ -94,6 +92,6 @@ mod tests {
     fn a_secret_is_one_in_a_file_only() {
         let document = br#"{"keys":[{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr8"}]}"#;
         let keys = |from| read(document, from).map(|keys| keys.len());
-        assert_eq!((keys(From::File), keys(From::Url)), (Ok(1), Ok(0)));
+        assert_eq!((keys(KeySetOrigin::File), keys(KeySetOrigin::Url)), (Ok(1), Ok(0)));
     }
 }

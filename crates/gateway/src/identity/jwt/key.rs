@@ -1,7 +1,4 @@
-//! Keys that tokens are verified by.
-//!
-//! What lives here: a key of a certain kind, and the verification of a signature. What must never: a key used under an
-//! algorithm of another kind, or key material in any output.
+//! Keys, and the verification of signatures. A key is used only with algorithms of its kind, and never printed.
 
 use super::algorithm::{Algorithm, Kind};
 use super::der;
@@ -11,16 +8,16 @@ use ring::signature::{self, EcdsaVerificationAlgorithm, RsaParameters, UnparsedP
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use std::fmt;
 
-/// The fewest bits of an RSA key.
+/// The minimum size of an RSA key.
 pub(super) const RSA_BITS_MIN: usize = 2048;
 const RSA_BITS_MAX: usize = 8192;
 
-/// A key, and what is said about its use.
+/// A key, and restrictions of its use.
 #[derive(Clone)]
 pub(super) struct Key {
-    /// How tokens name it. A key that was given by hand has no name, and serves whatever the token calls its key.
+    /// Its name in tokens. A configured key has no name, and is used whatever name a token gives.
     pub(super) id: Option<String>,
-    /// The one algorithm that it is meant for, where its issuer says so.
+    /// The only algorithm that it is meant for, if its issuer says so.
     pub(super) only: Option<Algorithm>,
     material: Material,
 }
@@ -38,14 +35,14 @@ impl Key {
         Self::of(Material::Secret(bytes))
     }
 
-    /// From modulus and exponent, most significant byte first.
+    /// From modulus and exponent, big-endian.
     pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, KeyError> {
         let (n, e) = (without_zeros(modulus), without_zeros(exponent));
         let bits = n.len() * 8 - n.first().map_or(0, |byte| byte.leading_zeros() as usize);
         if !(RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
             return Err(KeyError::RsaBits(bits));
         }
-        // An exponent of 1 signs everything; ring takes those of 3 up to 33 bits.
+        // With an exponent of 1, everything is a valid signature; ring accepts 3 up to 33 bits.
         let is_odd = |bytes: &[u8]| bytes.last().is_some_and(|byte| byte % 2 == 1);
         if !is_odd(&n) || !is_odd(&e) || e == [1] || e.len() > 5 {
             return Err(KeyError::Malformed);
@@ -53,7 +50,7 @@ impl Key {
         Ok(Self::of(Material::Rsa(PublicKeyComponents { n, e })))
     }
 
-    /// From a point's coordinates. Whether it lies on the curve is found out at each verification.
+    /// From a point's coordinates. Each verification checks that it lies on the curve.
     pub(super) fn curve(kind: Kind, x: &[u8], y: &[u8]) -> Result<Self, KeyError> {
         Self::point(kind, [&[4], x, y].concat())
     }
@@ -78,7 +75,7 @@ impl Key {
         Ok(Self::of(Material::Curve(Kind::Ed25519, bytes.to_vec())))
     }
 
-    /// The one public key in a PEM text (`-----BEGIN PUBLIC KEY-----`).
+    /// The only public key in a PEM text (`-----BEGIN PUBLIC KEY-----`).
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let mut sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem);
         let (kind, content) = sections.next().and_then(Result::ok).ok_or(KeyError::NoPem)?;
@@ -106,7 +103,7 @@ impl Key {
         }
     }
 
-    /// Whether a signature by `algorithm` can be this key's.
+    /// Whether this key can make signatures by `algorithm`.
     pub(super) fn serves(&self, algorithm: Algorithm) -> bool {
         let is_long_enough = match &self.material {
             Material::Secret(secret) => secret.len() >= algorithm.secret_bytes_min(),
@@ -115,7 +112,7 @@ impl Key {
         self.kind() == algorithm.kind() && self.only.is_none_or(|only| only == algorithm) && is_long_enough
     }
 
-    /// Whether this key made the signature, by that algorithm. Never for an algorithm that it does not serve.
+    /// Whether this key made the signature by that algorithm. Never for an algorithm that it does not serve.
     pub(super) fn has_signed(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         if !self.serves(algorithm) {
             return false;
@@ -160,7 +157,7 @@ fn rsa_of(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     }
 }
 
-/// The form of fixed length, which is the only one that tokens may use: not DER.
+/// The fixed-length form, the only one allowed in tokens: not DER.
 fn ecdsa_of(kind: Kind) -> Option<&'static EcdsaVerificationAlgorithm> {
     match kind {
         Kind::P256 => Some(&signature::ECDSA_P256_SHA256_FIXED),
@@ -175,12 +172,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A secret that both the issuer and this gateway know. Debug output shows nothing of it.
+/// A secret that the issuer and this gateway share. Hidden in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// The bytes as they are: what stands in a variable or a file has to be decoded before, where it is encoded.
+    /// The raw bytes: an encoded secret must be decoded before.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
@@ -196,7 +193,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why something is no key that can be used.
+/// Why a key cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -222,10 +219,10 @@ impl fmt::Display for KeyError {
             Self::Private => f.write_str(
                 "it is a private key; give the public one (openssl pkey -pubout), and keep this one with the issuer",
             ),
-            Self::Unsupported => f.write_str("its kind is none of RSA, P-256, P-384, Ed25519"),
+            Self::Unsupported => f.write_str("its kind is not RSA, P-256, P-384 or Ed25519"),
             Self::Malformed => f.write_str("it is damaged"),
             Self::RsaBits(bits) => {
-                write!(f, "an RSA key has {RSA_BITS_MIN} to {RSA_BITS_MAX} bits, and this one {bits}")
+                write!(f, "an RSA key must have {RSA_BITS_MIN} to {RSA_BITS_MAX} bits; this one has {bits}")
             }
         }
     }

@@ -1,7 +1,5 @@
-//! The keys of one issuer, as they are just now.
-//!
-//! What lives here: the set that requests read, and their wish for a newer one. What must never: waiting; a request that finds
-//! no key is refused, and the set is looked up behind its back.
+//! The current keys of one issuer. A request never waits for them: if its key is unknown it is refused, and the set is
+//! refreshed in the background.
 
 use super::key::Key;
 use futures_util::FutureExt as _;
@@ -11,7 +9,7 @@ use tokio::sync::Notify;
 
 pub(super) struct Keys {
     current: RwLock<Option<Set>>,
-    /// For how long a set is believed after it was loaded. For ever, where it cannot be withdrawn from afar.
+    /// How long a set is used after it was loaded; for ever if it is local.
     stale_max: Option<Duration>,
     wanted: Notify,
 }
@@ -19,24 +17,24 @@ pub(super) struct Keys {
 #[derive(Clone)]
 struct Set {
     keys: Arc<[Key]>,
-    /// When the loading of this set began, as time since start.
+    /// When the loading of this set began, in uptime.
     loaded_at: Duration,
 }
 
 impl Keys {
-    /// Keys that are not there yet.
+    /// No keys yet.
     pub(super) fn awaited(stale_max: Option<Duration>) -> Self {
         Self { current: RwLock::new(None), stale_max, wanted: Notify::new() }
     }
 
-    /// The one key that was given by hand.
+    /// The only configured key.
     pub(super) fn fixed(key: Key) -> Self {
         let keys = Self::awaited(None);
         keys.replace(vec![key], Duration::ZERO);
         keys
     }
 
-    /// The keys to verify by at `uptime`; `None` where there are none, or only some that are too old.
+    /// The keys at `uptime`; `None` if there are none, or they are too old.
     pub(super) fn at(&self, uptime: Duration) -> Option<Arc<[Key]>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let set = current.as_ref()?;
@@ -49,17 +47,17 @@ impl Keys {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(set);
     }
 
-    /// Asks for a newer set. However often this is called, one look-up is what follows.
+    /// Requests a newer set. Any number of calls cause one refresh.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
 
-    /// Takes what was wanted so far as met: whoever loads a set next does it for all who asked before.
+    /// Marks requests so far as met: the next load serves all of them.
     pub(super) fn forget_wishes(&self) {
         let _ = self.wanted.notified().now_or_never();
     }
 
-    /// Ends once somebody wants a newer set.
+    /// Resolves when a newer set is requested.
     pub(super) async fn wanted(&self) {
         self.wanted.notified().await;
     }

@@ -1,8 +1,7 @@
-//! Tokens that say who is calling, and can prove it (RFC 7519).
+//! Bearer tokens that prove who is calling (RFC 7519).
 //!
-//! What lives here: issuers, their keys, and the verification of what they signed. What must never: a token believed for what
-//! its header says about itself. The algorithm has to be one that the issuer is allowed, the key is one that was set or
-//! published by the issuer, and each key serves algorithms of its own kind only.
+//! A token's header is not trusted. The issuer's settings decide which algorithms are allowed, the keys come from the
+//! settings or from the issuer, and each key serves only algorithms of its own kind.
 
 mod algorithm;
 mod base64url;
@@ -29,7 +28,7 @@ pub(super) use verify::{Moment, Verified, Verifier, verify};
 use super::check::Unsafe;
 use key::Key;
 use keys::Keys;
-use refresh::{NotLoaded, Place};
+use refresh::{KeySetSource, LoadError};
 use semel::Clock;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -45,7 +44,8 @@ impl Drop for Refreshing {
 
 /// An issuer with its keys loaded, and the task that keeps them fresh.
 ///
-/// A file has to hold a usable key now. An address may be down: its tokens are refused until it answers, and a warning says so.
+/// A file must contain a usable key now. A URL may be down: its tokens are refused until it answers, and a warning is
+/// logged.
 pub(super) async fn start(
     issuer: Issuer,
     clock: &Arc<dyn Clock>,
@@ -62,17 +62,19 @@ pub(super) async fn start(
             let key = Key::from_pem(pem).map_err(|error| Unsafe::Key { issuer: name.clone(), error })?;
             return Ok(fixed(issuer, key));
         }
-        KeySource::Url(url) => Place::url(url.clone()).map_err(|error| not_loaded(error.to_string()))?,
-        KeySource::File(path) => Place::File(path.clone()),
+        KeySource::Url(url) => {
+            KeySetSource::url(url.clone()).map_err(|error| not_loaded(error.to_string()))?
+        }
+        KeySource::File(path) => KeySetSource::File(path.clone()),
     };
     let keys = Arc::new(Keys::awaited(place.stale_max()));
     let begun_at = clock.uptime();
     match place.load(&**clock).await {
-        Ok(loaded) if loaded.is_empty() && matches!(place, Place::File(_)) => {
-            return Err(not_loaded(NotLoaded::Empty.to_string()));
+        Ok(loaded) if loaded.is_empty() && matches!(place, KeySetSource::File(_)) => {
+            return Err(not_loaded(LoadError::Empty.to_string()));
         }
         Ok(loaded) => keys.replace(loaded, begun_at),
-        Err(error) if matches!(place, Place::File(_)) => return Err(not_loaded(error.to_string())),
+        Err(error) if matches!(place, KeySetSource::File(_)) => return Err(not_loaded(error.to_string())),
         Err(error) => {
             tracing::warn!(%place, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
             keys.want();

@@ -1,11 +1,9 @@
-//! Keys that change while the gateway runs.
-//!
-//! What lives here: when a set is loaded anew, from a file or an address. What must never: a set given up because a newer one
-//! could not be had, or more loads than the least interval allows, whoever asks for them.
+//! Refreshes an issuer's keys from a file or a URL, at most once per minimum interval. If that fails, the old keys
+//! stay in use.
 
-use super::fetch::{Fetcher, NotFetched};
+use super::fetch::{FetchError, Fetcher};
 use super::issuer::Url;
-use super::jwks::{self, From, NoSet};
+use super::jwks::{self, KeySetError, KeySetOrigin};
 use super::key::Key;
 use super::keys::Keys;
 use semel::Clock;
@@ -15,29 +13,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a file is looked at.
+/// How often a file is checked.
 const FILE_EVERY: Duration = Duration::from_secs(5);
 const FILE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Where a set is loaded from.
-pub(super) enum Place {
+/// The source of a key set.
+pub(super) enum KeySetSource {
     File(PathBuf),
     Url { url: Box<Url>, fetcher: Box<Fetcher> },
 }
 
 /// Why a set could not be loaded.
 #[derive(Debug)]
-pub(super) enum NotLoaded {
+pub(super) enum LoadError {
     Io(io::Error),
     TooLarge,
-    Fetch(NotFetched),
-    Set(NoSet),
+    Fetch(FetchError),
+    Set(KeySetError),
     Empty,
 }
 
-impl fmt::Display for NotLoaded {
+impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -49,15 +47,15 @@ impl fmt::Display for NotLoaded {
     }
 }
 
-impl std::error::Error for NotLoaded {}
+impl std::error::Error for LoadError {}
 
-impl Place {
-    pub(super) fn url(url: Url) -> Result<Self, NotFetched> {
+impl KeySetSource {
+    pub(super) fn url(url: Url) -> Result<Self, FetchError> {
         let fetcher = Box::new(Fetcher::new(&url)?);
         Ok(Self::Url { url: Box::new(url), fetcher })
     }
 
-    /// For how long a set from here is believed.
+    /// How long a set from this source is used.
     pub(super) fn stale_max(&self) -> Option<Duration> {
         match self {
             Self::File(_) => None,
@@ -79,46 +77,51 @@ impl Place {
         }
     }
 
-    /// The keys that are there now. A set without any usable key is an answer too: an issuer may withdraw them all.
-    pub(super) async fn load(&self, clock: &dyn Clock) -> Result<Vec<Key>, NotLoaded> {
+    /// The current keys. A set without usable keys is valid too: an issuer may withdraw all of them.
+    pub(super) async fn load(&self, clock: &dyn Clock) -> Result<Vec<Key>, LoadError> {
         match self {
             Self::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || read(&path)).await;
-                let document = read.map_err(|_| NotLoaded::Io(io::ErrorKind::Other.into()))??;
-                jwks::read(&document, From::File).map_err(NotLoaded::Set)
+                let document = read.map_err(|_| LoadError::Io(io::ErrorKind::Other.into()))??;
+                jwks::read(&document, KeySetOrigin::File).map_err(LoadError::Set)
             }
             Self::Url { url, fetcher } => {
                 let document = tokio::select! {
                     biased;
                     document = fetcher.fetch() => document,
-                    () = clock.sleep(url.timeout) => Err(NotFetched::Timeout),
+                    () = clock.sleep(url.timeout) => Err(FetchError::Timeout),
                 };
-                jwks::read(&document.map_err(NotLoaded::Fetch)?, From::Url).map_err(NotLoaded::Set)
+                jwks::read(&document.map_err(LoadError::Fetch)?, KeySetOrigin::Url).map_err(LoadError::Set)
             }
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for KeySetSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            // A query may hold what is no log's business.
+            // A query may contain secrets, which do not belong in logs.
             Self::Url { url, .. } => url.address.split('?').next().unwrap_or_default().fmt(f),
         }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, NotLoaded> {
-    let file = std::fs::File::open(path).map_err(NotLoaded::Io)?;
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let file = std::fs::File::open(path).map_err(LoadError::Io)?;
     let mut document = Vec::new();
-    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut document).map_err(NotLoaded::Io)?;
-    if bytes as u64 > FILE_BYTES_MAX { Err(NotLoaded::TooLarge) } else { Ok(document) }
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut document).map_err(LoadError::Io)?;
+    if bytes as u64 > FILE_BYTES_MAX { Err(LoadError::TooLarge) } else { Ok(document) }
 }
 
-/// Loads the set now and then, and soon where somebody wants a newer one. The last load began at `begun_at`.
-pub(super) async fn keep_fresh(keys: Arc<Keys>, place: Place, clock: Arc<dyn Clock>, mut begun_at: Duration) {
+/// Refreshes the set regularly, and soon if a newer one is requested. The last load began at `begun_at`.
+pub(super) async fn keep_fresh(
+    keys: Arc<Keys>,
+    place: KeySetSource,
+    clock: Arc<dyn Clock>,
+    mut begun_at: Duration,
+) {
     let mut pause = place.every();
     loop {
         tokio::select! {
@@ -137,7 +140,7 @@ pub(super) async fn keep_fresh(keys: Arc<Keys>, place: Place, clock: Arc<dyn Clo
                 place.every()
             }
             Err(error) => {
-                tracing::warn!(%place, %error, "the keys of an issuer cannot be loaded; those known before stay");
+                tracing::warn!(%place, %error, "the keys of an issuer cannot be loaded; the old ones stay in use");
                 place.interval_min()
             }
         };

@@ -1,38 +1,36 @@
-//! Why a token is not believed.
-//!
-//! What lives here: the reasons, as clients are told them. What must never: a word out of the token.
+//! Why a token is refused, in words for clients. They repeat nothing from the token.
 
 use std::fmt;
 
-/// Why a token is not believed.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Longer than any token needs to be.
+    /// Longer than any real token.
     TooLong,
     /// Not three parts of base64 with JSON objects in them, each member once.
     Malformed,
-    /// `none`, one that is not known here, or one that this service does not take from this issuer.
+    /// `none`, an unknown algorithm, or one that is not accepted from this issuer.
     Algorithm,
-    /// The header asks for extensions that are not known here.
+    /// The header requires unknown extensions.
     Critical,
-    /// No issuer, or one that this service does not know.
+    /// No issuer, or an unknown one.
     Issuer,
-    /// No key of the issuer has the token's `kid` and serves its algorithm.
+    /// No key of the issuer has the token's `kid` and fits its algorithm.
     UnknownKey,
-    /// The issuer's keys could not be fetched for so long that they are not believed any more, or not even once.
+    /// The issuer's keys were never fetched, or are too old.
     NoKeys,
     /// The signature is not the issuer's.
     Signature,
-    /// Meant for others.
+    /// Meant for another audience.
     Audience,
     /// Its time is over.
     Expired,
     /// It has no `exp`, or one that is no number.
     NoExpiry,
-    /// Its time has not come, or its `nbf` is no number.
+    /// It is not valid yet, or its `nbf` is not a number.
     NotYetValid,
-    /// `sub` is not a text of at least one character.
+    /// `sub` is missing or empty.
     Subject,
 }
 
@@ -41,11 +39,11 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::TooLong => "it is too long",
             Self::Malformed => "it is malformed",
-            Self::Algorithm => "its algorithm is not accepted here",
-            Self::Critical => "it asks for extensions that are not known here",
-            Self::Issuer => "its issuer is not known here",
-            Self::UnknownKey => "its key is not known here (if the key is new, try again in a while)",
-            Self::NoKeys => "its issuer's keys cannot be had just now; try again in a while",
+            Self::Algorithm => "its algorithm is not accepted",
+            Self::Critical => "it needs extensions that are not supported",
+            Self::Issuer => "its issuer is not known",
+            Self::UnknownKey => "its key is not known (if the key is new, try again later)",
+            Self::NoKeys => "its issuer's keys are not available now; try again later",
             Self::Signature => "its signature is not valid",
             Self::Audience => "it is meant for another audience",
             Self::Expired => "it has expired",

@@ -1,7 +1,5 @@
-//! A token's outer form (RFC 7515, compact serialisation).
-//!
-//! What lives here: three parts and a header, read but not believed. What must never: anything in the header that says where to
-//! find a key (`jku`, `jwk`, `x5u`, `x5c`): those are not read.
+//! The outer form of a token (RFC 7515, compact serialisation). Header fields that point to a key (`jku`, `jwk`,
+//! `x5u`, `x5c`) are not read.
 
 use super::algorithm::Algorithm;
 use super::base64url;
@@ -10,17 +8,17 @@ use super::refused::Refused;
 use crate::json;
 use serde_json::{Map, Value};
 
-/// The longest token that is looked at.
+/// The maximum length of a token.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// A token that nobody has verified yet.
+/// An unverified token.
 pub(super) struct Token<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) key_id: Option<String>,
-    /// What was signed: header and claims, as they are written.
+    /// The signed text: header and claims, as written.
     pub(super) message: &'a [u8],
     pub(super) signature: Vec<u8>,
-    /// What the sender says.
+    /// The unverified claims.
     pub(super) claims: Map<String, Value>,
 }
 
@@ -38,7 +36,7 @@ impl<'a> Token<'a> {
         let message = &text[..header.len() + 1 + claims.len()];
         let object = |part| base64url::decode(part).and_then(|text| json::object(&text));
         let header = object(header).ok_or(Refused::Malformed)?;
-        // Extensions that must be understood; none is. `b64` is one of them, also where it is not named so.
+        // Extensions that must be understood; none is supported. `b64` is one of them even if it is not listed.
         if header.contains_key("crit") || header.contains_key("b64") {
             return Err(Refused::Critical);
         }

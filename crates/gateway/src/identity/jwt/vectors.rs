@@ -8,7 +8,7 @@ fn bytes(text: &str) -> Vec<u8> {
     decode(text.as_bytes()).expect("base64url")
 }
 
-/// Holds for the signature as it is, and for no other message, signature or algorithm.
+/// Verifies the signature, and that no other message, signature or algorithm verifies.
 fn assert_signed(key: &Key, algorithm: Algorithm, message: &str, signature: &str) {
     let (message, mut signature) = (message.as_bytes(), bytes(signature));
     assert!(key.has_signed(algorithm, message, &signature));

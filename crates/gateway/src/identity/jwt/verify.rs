@@ -1,7 +1,5 @@
-//! Whether a token is believed.
-//!
-//! What lives here: the order of questions. What must never: a claim used before the signature was verified, except for the
-//! issuer's name, which only chooses whose keys the signature is verified by.
+//! Verifies a token. No claim is used before the signature is verified, except the issuer's name, which only selects
+//! the keys.
 
 use super::issuer::{Audience, Issuer};
 use super::keys::Keys;
@@ -18,16 +16,16 @@ pub(in crate::identity) struct Verifier {
     pub(super) keys: Arc<Keys>,
 }
 
-/// The moment that a token is judged at.
+/// The time at which a token is checked.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::identity) struct Moment {
-    /// Wall time, which tokens speak of.
+    /// Wall time, for the times in tokens.
     pub(in crate::identity) now: Time,
-    /// Time since start, which the age of keys is counted in.
+    /// Uptime, for the age of keys.
     pub(in crate::identity) uptime: Duration,
 }
 
-/// What a verified token says.
+/// The claims of a verified token.
 #[derive(Debug)]
 pub(in crate::identity) struct Verified {
     pub(in crate::identity) issuer: String,
@@ -35,7 +33,7 @@ pub(in crate::identity) struct Verified {
     pub(in crate::identity) claims: Map<String, Value>,
 }
 
-/// Verifies a token by the keys of the issuer that it names.
+/// Verifies a token with the keys of the issuer that it names.
 pub(in crate::identity) fn verify(
     text: &[u8],
     verifiers: &[Arc<Verifier>],
@@ -50,12 +48,12 @@ pub(in crate::identity) fn verify(
 }
 
 impl Verifier {
-    /// Whether it is this issuer's, under these settings.
+    /// Whether it comes from this issuer, under these settings.
     pub(in crate::identity) fn is_of(&self, issuer: &Issuer) -> bool {
         self.issuer == *issuer
     }
 
-    /// Asks for newer keys, behind the requests' backs.
+    /// Requests newer keys, in the background.
     pub(in crate::identity) fn want(&self) {
         self.keys.want();
     }
@@ -71,7 +69,7 @@ impl Verifier {
         };
         let is_meant = |id: &Option<String>| match (id, &token.key_id) {
             (Some(id), Some(named)) => id == named,
-            // A key by hand serves all names; a token without a name may be any key's.
+            // A configured key serves all names; a token without a name may be signed by any key.
             (None, Some(_)) => self.issuer.is_fixed(),
             (_, None) => true,
         };
@@ -86,7 +84,7 @@ impl Verifier {
 }
 
 impl Issuer {
-    /// The subject of claims that are the issuer's own, if this service may believe them now.
+    /// The subject of verified claims, if this service accepts them now.
     fn check_claims(&self, claims: &Map<String, Value>, now: Time) -> Result<String, Refused> {
         if let Audience::OneOf(ours) = &self.audience {
             let is_ours =
@@ -116,7 +114,7 @@ impl Issuer {
     }
 }
 
-/// Seconds since 1970, perhaps with a fraction.
+/// Seconds since 1970, possibly with a fraction.
 fn moment(value: &Value) -> Option<Time> {
     let begin = Time::from_millis(0);
     let Value::Number(seconds) = value else {

@@ -1,6 +1,5 @@
-//! What is printed at start: what is protected, with which guarantee, on which store, and what is dangerous.
-//!
-//! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
+//! The start-up text: what is protected, with which guarantee, on which store, and what is dangerous. Every sentence
+//! is derived from the plan or the store.
 
 mod promise;
 mod warnings;
@@ -8,7 +7,7 @@ mod whom;
 
 use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
-use promise::{asked, assumption, guarantee, protects, told};
+use promise::{asked, assumption, describe, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::KeyRule;
@@ -18,16 +17,16 @@ use tracing::{error, info, warn};
 use warnings::{Warning, Weight, unverified, warnings};
 use whom::{callers, tenants};
 
-/// What is said at start: as text for people, or as log lines for programs.
+/// The start-up text: as text for people, or as log lines for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Announcement {
-    /// What it is about, and what is said about it; a continuation is about nothing new.
+    /// The subject and its text; a continuation has no subject.
     lines: Vec<(&'static str, String)>,
     warnings: Vec<Warning>,
 }
 
 impl Announcement {
-    /// One log line for each subject and each warning, as loud as it matters.
+    /// One log line for each subject and each warning, at the level of its weight.
     pub(super) fn log(&self) {
         info!(version = env!("CARGO_PKG_VERSION"), "semel starts");
         for (about, text) in self.subjects() {
@@ -43,7 +42,7 @@ impl Announcement {
         }
     }
 
-    /// The lines with their continuations in one.
+    /// The lines, joined with their continuations.
     fn subjects(&self) -> Vec<(&'static str, String)> {
         let mut subjects: Vec<(&'static str, String)> = Vec::new();
         for (about, line) in &self.lines {
@@ -68,11 +67,11 @@ impl fmt::Display for Announcement {
     }
 }
 
-/// What is said at start.
+/// The start-up text.
 pub(super) fn announce(
     plan: &Plan,
     address: SocketAddr,
-    desk: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
     store: Capabilities,
     hazards: Result<Vec<Hazard>, Error>,
 ) -> Announcement {
@@ -81,11 +80,11 @@ pub(super) fn announce(
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
-    if let (Some(desk), Some(admin)) = (desk, &plan.admin) {
-        say("admin", &admitted(desk, admin));
+    if let (Some(admin_address), Some(admin)) = (admin_address, &plan.admin) {
+        say("admin", &admitted(admin_address, admin));
     }
     for operation in &plan.operations {
-        for (at, line) in told(operation).iter().enumerate() {
+        for (at, line) in describe(operation).iter().enumerate() {
             say(if at == 0 { "operation" } else { "" }, line);
         }
     }
@@ -114,7 +113,7 @@ pub(super) fn announce(
         if let Some(hashed) = hashed(plan) {
             say("hashed", hashed);
         }
-        if let Some(archive) = &plan.keeping.archive {
+        if let Some(archive) = &plan.storage.archive {
             say("archive", &format!("{}: records, before they are deleted", archive.display()));
         }
         let prefix = &plan.prefix;
@@ -127,43 +126,43 @@ pub(super) fn announce(
     Announcement { lines, warnings: warnings(plan, store, &hazards) }
 }
 
-fn admitted(desk: SocketAddr, admin: &Admin) -> String {
+fn admitted(admin_address: SocketAddr, admin: &Admin) -> String {
     let scheme = if admin.tls.is_some() { "https" } else { "http" };
     if admin.options.tokens.is_empty() {
-        return format!("{scheme}://{desk} (from this machine only)");
+        return format!("{scheme}://{admin_address} (from this machine only)");
     }
     let mut names: Vec<_> = admin.options.tokens.iter().map(|token| token.name.as_str()).collect();
     names.dedup();
-    format!("{scheme}://{desk} (by token: {})", names.join(", "))
+    format!("{scheme}://{admin_address} (by token: {})", names.join(", "))
 }
 
-/// What can be read with a key only.
+/// What can be read only with a key.
 fn sealed(plan: &Plan) -> String {
     let is_by_choice = plan.all_terms().any(|terms| terms.seal == Seal::Off);
     if !is_by_choice {
-        return "stored answers can be read with a key of [sealing] only".to_owned();
+        return "stored responses can be read only with a key of [sealing]".to_owned();
     }
-    let others = (plan.terms.seal == Seal::Required).then_some("requests that are no operation's");
+    let others = (plan.terms.seal == Seal::Required).then_some("requests of no operation");
     let chosen = plan.operations.iter().filter(|operation| operation.terms.seal == Seal::Required);
     let chosen = chosen.map(|operation| operation.terms.name.as_deref().unwrap_or(&operation.template));
     let chosen: Vec<_> = chosen.chain(others).collect();
-    let besides = "what workers, probes and operators report; other answers are stored as they are";
+    let besides = "what workers, probes and operators report; other responses are stored unsealed";
     if chosen.is_empty() {
         return format!("only {besides}");
     }
-    format!("the answers of {}, and {besides}", chosen.join(", "))
+    format!("responses of {}, and {besides}", chosen.join(", "))
 }
 
 fn hashed(plan: &Plan) -> Option<&'static str> {
-    let Hashing { secret, next } = &plan.keeping.hashing;
+    let Hashing { secret, next } = &plan.storage.hashing;
     match (secret, next) {
         (_, Next::Secret(_)) => {
-            Some("keys and callers, by a secret that is being replaced with hashing_secret_next")
+            Some("keys and callers, with a secret that is being replaced by hashing_secret_next")
         }
         (_, Next::Withdrawn) => {
-            Some("keys and callers, by a secret of which no replacement is announced any more")
+            Some("keys and callers, with a secret whose announced replacement was withdrawn")
         }
-        (Some(_), Next::None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
+        (Some(_), Next::None) => Some("keys and callers, with hashing_secret, which is not in the store"),
         (None, Next::None) => None,
     }
 }
@@ -200,7 +199,7 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said: Vec<String> = plan.operations.iter().flat_map(told).collect();
+        let said: Vec<String> = plan.operations.iter().flat_map(describe).collect();
         assert_eq!(
             said,
             [
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_cross_a_network_in_the_clear_are_a_danger_that_is_told() {
+    fn tokens_without_tls_are_a_danger() {
         let token = "[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
             hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n";
         let warned = |admin: &str| {
@@ -234,18 +233,18 @@ mod tests {
             let admin = plan.admin.as_ref().expect("open");
             (admitted(admin.options.address, admin), all_warnings(&plan, store))
         };
-        let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
-        assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
-        assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
+        let (text, warning) = warned("address = \"0.0.0.0:9090\"\n");
+        assert_eq!(text, "http://0.0.0.0:9090 (by token: ops)");
+        assert!(warning.contains("danger: tokens and responses cross the network in the clear"), "{warning}");
         let pem = crate::config::tests::pem::Pem::new();
         let tls = pem.tls();
-        let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
-        assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
+        let (text, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
+        assert!(text.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
         assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
     }
 
     #[test]
-    fn where_spans_go_is_told_and_a_secret_that_crosses_a_network_in_the_clear_is_a_danger() {
+    fn the_collector_is_announced_and_its_unencrypted_secret_is_a_danger() {
         let said = |endpoint: &str, header: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides { target: Some(target), ..Default::default() };
@@ -256,7 +255,7 @@ mod tests {
             text_of(&plan, store)
         };
         let header = "[[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
-        let danger = "danger: what [[otlp.header]] holds crosses the network in the clear";
+        let danger = "danger: the values of [[otlp.header]] cross the network in the clear";
         for (endpoint, header, is_dangerous) in [
             ("http://collector:4318", header, true),
             ("http://192.0.2.1:4318/base", header, true),
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_up_text_is_what_the_file_says() {
+    fn the_start_up_text_is_as_written() {
         let config = "[admin]\naddress = \"0.0.0.0:9090\"\n[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
             hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n\
             [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nstore_down = \"pass\"\n";
@@ -289,14 +288,14 @@ mod tests {
             severity: semel::core::store::Severity::Danger,
             code: "postgres-fsync",
             what: "fsync is off: a crash of the server loses acknowledged records".to_owned(),
-            mend: "set fsync = on".to_owned(),
+            fix: "set fsync = on".to_owned(),
         }];
         let address = plan.listen.address;
-        let desk = Some("0.0.0.0:9090".parse().expect("an address"));
-        let said = announce(&plan, address, desk, durable, Ok(hazards));
+        let admin_address = Some("0.0.0.0:9090".parse().expect("an address"));
+        let said = announce(&plan, address, admin_address, durable, Ok(hazards));
         let expected = include_str!("../../../tests/texts/start-up.txt");
         crate::texts::assert_is("start-up", expected, &said.to_string());
-        // As log lines, a continuation belongs to the line that it continues.
+        // As log lines, a continuation is part of the line before.
         let subjects = said.subjects();
         assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
         let operation = subjects.iter().find(|(about, _)| *about == "operation").expect("an operation");
@@ -308,37 +307,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_the_service_is_told_with_each_operation() {
+    fn an_operations_questions_are_announced() {
         let config = "[[operation]]\npath = \"/a\"\nkept = \"minimal\"\n\
             [operation.probe]\nurl = \"https://ledger/{operation_id}\"\nanswer = \"nothing\"\n[operation.authorize]\npath = \"/who\"\n\
             [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said = told(&plan.operations[0]);
+        let said = describe(&plan.operations[0]);
         assert_eq!(
             said[2..],
             [
-                "what ends in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
-                "replayed only where the service allows it at /who",
-                "replays are made anew from /by/{operation_id}",
+                "an outcome in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
+                "replayed only if the service allows it at /who",
+                "replays are rebuilt from /by/{operation_id}",
             ]
         );
     }
 
     #[test]
-    fn a_probe_in_class_downstream_is_told_with_when_it_is_asked() {
+    fn a_probe_in_class_downstream_is_announced_with_its_delay() {
         let config = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\ndedup_window = \"2h\"\n\
             [operation.probe]\nurl = \"/x/{operation_id}\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said = told(&plan.operations[0]);
-        assert_eq!(said[2], "what is in doubt after 2h is looked up by GET /x/{operation_id}, for 1d");
+        let said = describe(&plan.operations[0]);
+        assert_eq!(
+            said[2],
+            "an outcome still in doubt after 2h is looked up by GET /x/{operation_id}, for 1d"
+        );
     }
 
     #[test]
-    fn what_an_operation_seals_and_limits_for_itself_is_told() {
+    fn an_operations_sealing_and_limits_are_announced() {
         let config = "[[operation]]\nname = \"card\"\npath = \"/cards\"\nkept = \"sealed\"\n\
             [operation.quotas]\nnew_per_caller = \"5/1m\"\nnew_in_total = \"100/1h\"\n\
             [[operation]]\npath = \"/logs\"\n\
@@ -351,21 +353,21 @@ mod tests {
         };
         let plan = planned(config);
         assert_eq!(
-            told(&plan.operations[0])[1..],
+            describe(&plan.operations[0])[1..],
             [
                 "external, at most once per key; replayed for 1d (sealed), then refused as expired for 30d",
                 "new keys: at most 5 in 1m per caller, 100 in 1h in total",
             ]
         );
-        assert_eq!(sealed(&plan), "stored answers can be read with a key of [sealing] only");
+        assert_eq!(sealed(&plan), "stored responses can be read only with a key of [sealing]");
         let chosen = format!("{config}[sealing]\nseals = \"chosen\"\n");
-        let besides = "what workers, probes and operators report; other answers are stored as they are";
-        assert_eq!(sealed(&planned(&chosen)), format!("the answers of card, and {besides}"));
+        let besides = "what workers, probes and operators report; other responses are stored unsealed";
+        assert_eq!(sealed(&planned(&chosen)), format!("responses of card, and {besides}"));
         assert_eq!(sealed(&planned(&chosen.replace("kept = \"sealed\"\n", ""))), format!("only {besides}"));
     }
 
     #[test]
-    fn a_probes_secret_that_crosses_a_network_in_the_clear_is_a_danger_that_is_told() {
+    fn a_probes_secret_without_tls_is_a_danger() {
         let config = "[defaults.probe]\nurl = \"/x/{operation_id}\"\nanswer = \"nothing\"\n\
             headers = { authorization = \"env:TOKEN\" }\n";
         let warned = |target: &str, config: &str| {

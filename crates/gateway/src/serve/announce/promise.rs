@@ -1,7 +1,4 @@
-//! What requests are promised, in one line or a few.
-//!
-//! What lives here: the words for terms, and for an operation with all that it has of its own. What must never: a promise that
-//! its terms do not keep.
+//! Describes the terms of requests, in one line or a few.
 
 use super::whom;
 use crate::ask::{self, Questions};
@@ -14,18 +11,18 @@ use semel::quota::{Rate, Rates};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, Mode, Retain, Terms};
 
-/// What an operation's own rates are.
+/// An operation's own rates.
 fn limited(rates: &Rates) -> Option<String> {
-    let told = |rate: Option<Rate>, whose: &str| {
+    let rate = |rate: Option<Rate>, whose: &str| {
         rate.map(|Rate { count, per }| format!("{count} in {} {whose}", span::text(per)))
     };
-    let told = [
-        told(rates.new_per_caller, "per caller"),
-        told(rates.new_per_address, "per address"),
-        told(rates.new_in_total, "in total"),
+    let rate = [
+        rate(rates.new_per_caller, "per caller"),
+        rate(rates.new_per_address, "per address"),
+        rate(rates.new_in_total, "in total"),
     ];
-    let told: Vec<_> = told.into_iter().flatten().collect();
-    (!told.is_empty()).then(|| format!("new keys: at most {}", told.join(", ")))
+    let rate: Vec<_> = rate.into_iter().flatten().collect();
+    (!rate.is_empty()).then(|| format!("new keys: at most {}", rate.join(", ")))
 }
 
 fn methods(terms: &Terms) -> String {
@@ -33,7 +30,7 @@ fn methods(terms: &Terms) -> String {
     methods.join(" and ")
 }
 
-/// Whether a key is needed, and where it comes from.
+/// Whether a key is required, and where it comes from.
 fn key(terms: &Terms, rule: &str) -> String {
     match &terms.key_source {
         KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
@@ -58,8 +55,8 @@ fn shadow(terms: &Terms) -> &'static str {
     if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
 }
 
-/// What one operation is promised.
-pub(super) fn told(operation: &Operation) -> Vec<String> {
+/// Describes one operation.
+pub(super) fn describe(operation: &Operation) -> Vec<String> {
     let Operation { template, terms, questions, rates, .. } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!("{name}{} {template}", methods(terms));
@@ -77,7 +74,7 @@ pub(super) fn told(operation: &Operation) -> Vec<String> {
         Class::External | Class::Local => format!("{}, at most once per key", policy.class),
     };
     let least = match (&terms.retain, terms.seal) {
-        (Retain::Minimal(_), _) => " (the least is kept)",
+        (Retain::Minimal(_), _) => " (stored in part)",
         (Retain::Whole, Seal::Required) => " (sealed)",
         (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
     };
@@ -92,33 +89,35 @@ pub(super) fn told(operation: &Operation) -> Vec<String> {
 }
 
 impl Operation {
-    /// By what its callers, and their tenants, are told apart, where that is by a rule of its own.
+    /// How its callers and tenants are identified, if it has its own rule.
     pub(crate) fn callers(&self) -> Option<String> {
         self.identity.as_ref().map(whom::known)
     }
 }
 
-/// What is asked of the service, or about it.
+/// What the gateway asks the service about it.
 pub(super) fn asked(questions: &Questions, terms: &Terms) -> Vec<String> {
     let Questions { probe, authorize, rebuild } = questions;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
-        let (method, place, pace) = (&probe.method, &probe.place, &probe.pace);
+        let (method, destination, pace) = (&probe.method, &probe.destination, &probe.pace);
         let until = span::text(pace.give_up_after);
         let when = match terms.policy.class {
-            Class::Downstream => format!("what is in doubt after {}", span::text(terms.policy.dedup_window)),
-            Class::External | Class::Local => "what ends in doubt".to_owned(),
+            Class::Downstream => {
+                format!("an outcome still in doubt after {}", span::text(terms.policy.dedup_window))
+            }
+            Class::External | Class::Local => "an outcome in doubt".to_owned(),
         };
-        lines.push(format!("{when} is looked up by {method} {place}, for {until}"));
+        lines.push(format!("{when} is looked up by {method} {destination}, for {until}"));
     }
     if let Some(authorize) = authorize {
-        lines.push(format!("replayed only where the service allows it at {}", authorize.path));
+        lines.push(format!("replayed only if the service allows it at {}", authorize.path));
     }
     match rebuild.as_ref().map(|rebuild| &rebuild.source) {
         Some(ask::Source::Location) => {
-            lines.push("replays are made anew from the response's Location".to_owned());
+            lines.push("replays are rebuilt from the response's Location".to_owned());
         }
-        Some(ask::Source::Path(path)) => lines.push(format!("replays are made anew from {path}")),
+        Some(ask::Source::Path(path)) => lines.push(format!("replays are rebuilt from {path}")),
         None => {}
     }
     lines
@@ -152,7 +151,7 @@ pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
 pub(super) fn assumption(terms: &Terms) -> Vec<String> {
     if terms.policy.class == Class::Downstream {
         return vec![
-            "the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned(),
+            "the upstream answers a repeated Operation-Id or key with the first response".to_owned(),
         ];
     }
     let (mut http, mut grpc) = (Vec::new(), Vec::new());

@@ -1,7 +1,4 @@
-//! What whoever starts the gateway should know before anybody relies on it.
-//!
-//! What lives here: what is open, assumed or dangerous, each with what it means. What must never: a warning about a set-up that
-//! should have been refused.
+//! The start-up warnings: what is open, assumed or dangerous, and what it means.
 
 use crate::cli::span;
 use crate::serve::{Admin, Plan};
@@ -14,9 +11,9 @@ use std::fmt;
 /// How much a warning matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::serve) enum Weight {
-    /// A promise can be broken, or a secret read.
+    /// A guarantee can be broken, or a secret read.
     Danger,
-    /// What is promised is less than it seems.
+    /// The guarantee is weaker than it seems.
     Warning,
     /// It could not be checked.
     Unverified,
@@ -25,7 +22,7 @@ pub(in crate::serve) enum Weight {
 }
 
 impl Weight {
-    /// In a word.
+    /// The weight in one word.
     pub(in crate::serve) const fn name(self) -> &'static str {
         match self {
             Self::Danger => "danger",
@@ -36,12 +33,12 @@ impl Weight {
     }
 }
 
-/// Something that whoever starts the gateway should know.
+/// A warning at start-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::serve) struct Warning {
     pub(in crate::serve) weight: Weight,
     pub(in crate::serve) what: String,
-    /// The hazard's short name, where a store reports it.
+    /// The hazard's code, if a store reports it.
     pub(in crate::serve) code: Option<&'static str>,
     pub(in crate::serve) fix: Option<String>,
 }
@@ -63,7 +60,7 @@ impl From<&Hazard> for Warning {
             Severity::Unverified => Weight::Unverified,
             Severity::Notice => Weight::Note,
         };
-        let (what, fix) = (hazard.what.clone(), Some(hazard.mend.clone()));
+        let (what, fix) = (hazard.what.clone(), Some(hazard.fix.clone()));
         Self { weight, what, code: Some(hazard.code), fix }
     }
 }
@@ -88,7 +85,7 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         && !options.address.ip().to_canonical().is_loopback()
     {
         let what = format!(
-            "tokens and answers cross the network in the clear at the admin address {}",
+            "tokens and responses cross the network in the clear at the admin address {}",
             options.address
         );
         found.push(danger(what).fixed_by(
@@ -101,7 +98,7 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         && !endpoint.is_loopback()
     {
         let what = format!(
-            "what [[otlp.header]] holds crosses the network in the clear, on its way to the collector {endpoint}"
+            "the values of [[otlp.header]] cross the network in the clear, to the collector {endpoint}"
         );
         found.push(danger(what).fixed_by(
             "send to https:// (with ca, if you run your own certificate authority), or to a collector on this machine",
@@ -126,9 +123,7 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
     }
     if sends_secrets_openly(plan) {
         let what = format!("the secret headers of a probe cross the network in the clear to {}", plan.target);
-        found.push(danger(what).fixed_by(
-            "use an https:// upstream, or give the probe a url of its own that begins with https://",
-        ));
+        found.push(danger(what).fixed_by("use an https:// upstream, or give the probe its own https:// url"));
     }
     found.extend(open_scopes(plan));
     let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
@@ -144,11 +139,11 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
     found
 }
 
-/// Where callers are not distinguished.
+/// Operations that do not distinguish callers.
 fn open_scopes(plan: &Plan) -> Vec<Warning> {
     let mut found = Vec::new();
     if plan.identity.is_anonymous() {
-        let what = "whoever knows a key gets its outcome, and all callers share their keys";
+        let what = "all callers share their keys: anybody who knows a key gets its outcome";
         found.push(Warning::new(Weight::Warning, what));
     } else if plan.identity.sources.is_empty() {
         found.push(Warning::new(Weight::Note, "requests without Authorization share one anonymous scope"));
@@ -159,11 +154,11 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
         };
         let title = operation.title();
         let what = if identity.is_anonymous() {
-            format!("whoever knows a key of {title} gets its outcome; its callers are not distinguished")
+            format!("callers of {title} are not distinguished: anybody who knows a key gets its outcome")
         } else {
             format!(
-                "requests to {title} without anything that identifies their caller share one anonymous scope: whoever knows a \
-                 key of these gets its outcome"
+                "requests to {title} that do not identify their caller share one anonymous scope: anybody \
+                    who knows such a key gets its outcome"
             )
         };
         found.push(Warning::new(Weight::Note, what));
@@ -171,12 +166,13 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
     found
 }
 
-/// Whether anybody on the way to the upstream could read what a probe shows it.
+/// Whether a probe's secrets could be read on the network.
 fn sends_secrets_openly(plan: &Plan) -> bool {
     let all = plan.operations.iter().map(|operation| &operation.questions).chain([&plan.questions]);
     let mut probes = all.filter_map(|questions| questions.probe.as_ref());
     probes.any(|probe| {
-        probe.headers.values().any(http::HeaderValue::is_sensitive) && probe.place.is_open_below(&plan.target)
+        probe.headers.values().any(http::HeaderValue::is_sensitive)
+            && probe.destination.is_open_below(&plan.target)
     })
 }
 
@@ -185,6 +181,6 @@ pub(super) fn unverified(error: &Error) -> Hazard {
         severity: Severity::Unverified,
         code: "store-unverified",
         what: format!("the store's settings could not be checked: {error}"),
-        mend: "check the store; requests with a key are refused as long as it does not answer".to_owned(),
+        fix: "check the store; requests with a key are refused as long as it does not answer".to_owned(),
     }
 }

@@ -15,8 +15,8 @@ pub(super) fn callers(identity: &Identity) -> String {
     if sources.is_empty() {
         return "by Authorization (Basic, Bearer): the guarantee is per access token".to_owned();
     }
-    let ways: Vec<_> = sources.iter().map(way).collect();
-    format!("by {}", ways.join(", or "))
+    let clients: Vec<_> = sources.iter().map(way).collect();
+    format!("by {}", clients.join(", or "))
 }
 
 fn way(source: &Source) -> String {

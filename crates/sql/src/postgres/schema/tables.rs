@@ -9,7 +9,7 @@ use semel_core::store::{Error, Hazard, Kind, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::types::Type;
 
-/// Column, type, and whether it is NOT NULL. Columns that somebody added do no harm as long as they may be empty.
+/// Column, type, and whether it is NOT NULL. Additional columns are harmless if they are nullable.
 type Column = (&'static str, &'static str, bool);
 
 const TABLES: &[(&str, &[Column])] = &[
@@ -34,11 +34,11 @@ const TABLES: &[(&str, &[Column])] = &[
     ),
     ("settings", &[("name", "text", true), ("value", "bytea", true)]),
 ];
-/// The columns that must be unique: without them two claims of one command would both succeed.
+/// The columns that must be unique: otherwise, two claims of one command would both succeed.
 const KEYS: &[(&str, &str)] = &[("meta", "name"), ("records", "operation_id"), ("settings", "name")];
 const INDEXES: &[&str] = &["records_due", "records_markers", "records_seq", "records_unknown"];
 
-/// What was changed by hand and must be undone, in words. Empty where the tables are sound.
+/// Manual changes that must be undone, in words. Empty if the tables are intact.
 pub(in crate::postgres) async fn differences(slot: &Slot, schema: &str) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     columns(slot, schema, &mut found).await?;
@@ -133,7 +133,7 @@ async fn functions(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// The functions as the newest step that has each makes them: name and body.
+/// The functions in their newest version: name and body.
 fn sources(schema: &str) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     for step in STEPS {
@@ -151,7 +151,7 @@ fn sources(schema: &str) -> BTreeMap<String, String> {
     sources
 }
 
-/// What others hung on the tables, and which indexes are gone: neither breaks anything for sure.
+/// Foreign objects on the tables, and missing indexes: neither is certain to break anything.
 pub(in crate::postgres) async fn hazards(slot: &Slot, schema: &str) -> Result<Vec<Hazard>, Error> {
     let sql = "SELECT 'the trigger ' || t.tgname || ' on ' || c.relname \
                FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid \
@@ -180,7 +180,7 @@ fn of_hung(hung: &[String]) -> Option<Hazard> {
             "{} can change, hide or drop what the store writes: a command could run again, or an outcome be lost",
             hung.join(", ")
         ),
-        mend: "remove it from the store's tables".to_owned(),
+        fix: "remove it from the store's tables".to_owned(),
     })
 }
 
@@ -192,7 +192,7 @@ fn of_missing(indexes: &[&str]) -> Option<Hazard> {
             "the index {} is missing: listings and sweeps read the whole table",
             indexes.join(", ")
         ),
-        mend: "create it again: `semel schema print --store URL` prints the statement".to_owned(),
+        fix: "create it again: `semel schema print --store URL` prints the statement".to_owned(),
     })
 }
 
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_index_and_key_of_the_steps_is_known() {
-        // The first step has all that the store itself uses.
+        // The first step has everything that the store itself uses.
         let step = STEPS[0];
         assert_eq!(step.matches("CREATE INDEX").count(), INDEXES.len());
         assert_eq!(step.matches("PRIMARY KEY").count(), KEYS.len());

@@ -1,13 +1,11 @@
-//! The client's side and the upstream's, and the layer that joins them.
-//!
-//! What lives here: what requests pass through, in its order, made from a plan. What must never: a socket that is bound, or a store
-//! that is touched: a reload makes all of this anew, and may throw it away.
+//! Builds what requests pass through: the client's side, the layer, and the upstream's side. It opens no socket and no
+//! store, because a reload builds all of this again and may discard it.
 
 use super::entrance::{Known, Way};
 use super::ledgers::Ledgers;
-use super::requests::{Noting, Timed};
+use super::requests::{OutcomeRecorder, Timed};
 use super::{Plan, alarms, lines};
-use crate::ask::Ways;
+use crate::ask::ServiceClients;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
 use crate::listen::{self, ClientCertificate, Peer};
@@ -20,14 +18,14 @@ use semel_http::{Layer, Mode, Routes, TermsError};
 use std::sync::Arc;
 use tower_layer::Layer as _;
 
-/// What has to be there before requests can pass from one side to the other. Making it touches no store.
-pub(super) struct Sides {
+/// Everything that requests need, before it is joined. Building it touches no store.
+pub(super) struct Stack {
     outbound: Outbound,
     pub(super) live: Live,
     pub(super) routes: Routes,
 }
 
-impl Sides {
+impl Stack {
     /// `running` is the rule in use, whose fetched keys are taken over.
     pub(super) async fn of(
         plan: &Plan,
@@ -57,20 +55,20 @@ impl Sides {
             let told: Vec<_> = found.iter().map(ToString::to_string).collect();
             told.join("\n")
         })?;
-        // What callers are known by is each route's own.
-        let ways = Ways {
-            // The gateway's own questions are nobody's requests.
+        // Each route has its own identifying headers.
+        let clients = ServiceClients {
+            // The gateway's own questions are not counted as requests.
             outbound: Outbound::new(upstream.clone(), forwarding),
             upstream,
             credentials: Vec::new(),
             prefix: plan.prefix.clone(),
         };
-        let routes = plan.routes(&ways, &live, ledgers)?;
+        let routes = plan.routes(&clients, &live, ledgers)?;
         Ok(Self { outbound, live, routes })
     }
 
-    /// Everything between the listener and the upstream, and the layer in it. Fails where answers are to be sealed and the engine
-    /// has no key; nothing has changed then. `before`: the layer in use, whose memory is shared.
+    /// Everything between the listener and the upstream, and the layer in it. Fails if responses must be sealed and
+    /// the engine has no key; nothing has changed then. `before` is the layer in use, whose memory is shared.
     pub(super) fn joined(
         self,
         plan: &Plan,
@@ -82,11 +80,14 @@ impl Sides {
         let Self { outbound, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
-        let logging = Both(alarms::Alarms::new(metrics.clone()), lines::Lines);
-        let watching = Both(Both(logging, Noting), Both(metrics.clone(), shadow.clone()));
+        let logging = TwoObservers(alarms::Alarms::new(metrics.clone()), lines::RequestLog);
+        let watching = TwoObservers(
+            TwoObservers(logging, OutcomeRecorder),
+            TwoObservers(metrics.clone(), shadow.clone()),
+        );
         let layer = layer
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .client(|parts| parts.extensions.get::<listen::Place>().map(listen::Place::client))
+            .client(|parts| parts.extensions.get::<listen::Slot>().map(listen::Slot::client))
             .observer(watching)
             .hiding(crate::admin::is_claim)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
@@ -96,7 +97,7 @@ impl Sides {
             Some(before) => layer.sharing_memory_with(before),
             None => layer,
         };
-        // Where nothing is protected there is nothing to publish, and every path is the upstream's.
+        // If nothing is protected, nothing is published, and every path belongs to the upstream.
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         let layer = live.under(layer);
         let guarded = layer.layer(Timed::new(Traced::new(outbound), metrics.clone()));
@@ -104,10 +105,10 @@ impl Sides {
     }
 }
 
-/// Two who watch the layer.
-struct Both<A, B>(A, B);
+/// Two observers of the layer.
+struct TwoObservers<A, B>(A, B);
 
-impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for Both<A, B> {
+impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for TwoObservers<A, B> {
     fn observe(&self, event: &semel_http::Event<'_>) {
         self.0.observe(event);
         self.1.observe(event);

@@ -1,6 +1,4 @@
-//! How records are kept, besides where.
-//!
-//! What lives here: what the engine is built from. What must never: a secret in debug output.
+//! The settings that the engine is built from.
 
 use super::Plan;
 use semel::archive::FileArchive;
@@ -13,34 +11,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How records are kept, besides where.
+/// How records are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Keeping {
-    /// Spans and bounds of the engine.
+pub struct StorageSettings {
+    /// Durations and limits of the engine.
     pub settings: Settings,
-    /// Somebody has said by how much clocks may differ, and not left it at the default.
+    /// Whether the skew was set, and is not just the default.
     pub skew_is_chosen: bool,
-    /// The file that records are written to before they are deleted. None otherwise.
+    /// The file that records are archived to before they are deleted.
     pub archive: Option<PathBuf>,
-    /// What keys and callers are hashed with.
+    /// The secret that hashes keys and callers.
     pub hashing: Hashing,
-    /// How this node keeps up with a change of that. No configuration says otherwise: the bounds on `timeout` under
-    /// `[store]` rest on it.
+    /// How this node follows a change of the secret. Not configurable: the limit on `timeout` under `[store]` depends
+    /// on it.
     pub secret_terms: Terms,
 }
 
-impl Keeping {
-    /// Whether `[sweep]` says otherwise.
+impl StorageSettings {
+    /// Whether `[sweep]` differs.
     pub(super) fn is_swept_otherwise(&self, other: &Self) -> bool {
         self.settings.sweep != other.settings.sweep || self.archive != other.archive
     }
 
-    /// Whether `[clock]` says otherwise.
+    /// Whether `[clock]` differs.
     pub(super) fn is_dated_otherwise(&self, other: &Self) -> bool {
         self.settings.clock != other.settings.clock
     }
 
-    /// Whether the rest does.
+    /// Whether the rest differs.
     pub(super) fn is_other_store(&self, other: &Self) -> bool {
         let (sweep, clock) = (other.settings.sweep.clone(), other.settings.clock.clone());
         let is_hashed_otherwise = self.hashing != other.hashing || self.secret_terms != other.secret_terms;
@@ -48,24 +46,24 @@ impl Keeping {
     }
 }
 
-/// What keys and callers are hashed with. A secret that the store keeps, unless one is set.
+/// The secret that hashes keys and callers. Without one, the store has its own.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Hashing {
     /// The secret in use.
     pub secret: Option<Vec<u8>>,
-    /// What it is to be replaced with, if anything.
+    /// Its replacement, if any.
     pub next: Next,
 }
 
-/// What a hashing secret is to be replaced with.
+/// The replacement of a hashing secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: whoever announces another one is none of this node's business.
+    /// None: an announcement by others does not concern this node.
     #[default]
     None,
     /// This one.
     Secret(Vec<u8>),
-    /// Nothing, and what was announced before is taken back.
+    /// None, and an earlier announcement is withdrawn.
     Withdrawn,
 }
 
@@ -81,14 +79,14 @@ impl fmt::Debug for Hashing {
     }
 }
 
-/// What is held in memory at once of requests with a key and of the responses to them.
+/// How much of requests with a key, and of their responses, is held in memory at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of their bodies, over all requests.
+    /// Bytes of their bodies, in total.
     pub bodies_bytes_max: usize,
-    /// Bytes of the responses, over all requests.
+    /// Bytes of the responses, in total.
     pub responses_bytes_max: usize,
-    /// How long one body may take to come.
+    /// How long one body may take to arrive.
     pub body_time_max: Duration,
 }
 
@@ -102,9 +100,9 @@ impl Default for Limits {
     }
 }
 
-/// An engine to be, on `store`, as `plan` has it. Opens the archive, where there is one.
+/// A builder for an engine on `store`, as `plan` says. Opens the archive, if there is one.
 pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, String> {
-    let Keeping { settings, skew_is_chosen, archive, hashing, secret_terms } = &plan.keeping;
+    let StorageSettings { settings, skew_is_chosen, archive, hashing, secret_terms } = &plan.storage;
     if store.capabilities().clocks_can_differ() && !skew_is_chosen {
         return Err(format!(
             "{}: machines that share this store do not share a clock; set [clock] skew to the most that their clocks can differ \
@@ -137,7 +135,7 @@ mod tests {
     use semel::core::store::{Capabilities, ClockSource, Delegate, Sharing};
     use semel::memory;
 
-    /// A store on several machines, each with a clock of its own.
+    /// A store on several machines, each with its own clock.
     struct Scattered(memory::Store);
 
     impl Delegate for Scattered {
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_without_one_clock_need_somebody_to_say_how_far_clocks_may_differ() {
+    fn machines_with_their_own_clocks_need_a_configured_skew() {
         let built = |store: Arc<dyn Store>, config: &str| {
             let target = crate::upstream::Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides { target: Some(target), ..Default::default() };

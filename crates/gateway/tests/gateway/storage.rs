@@ -1,4 +1,4 @@
-//! What operations limit and seal for themselves, over the program itself.
+//! Operations' own quotas and sealing, through the program itself.
 
 use crate::world::{Gateway, Scratch, World, until};
 use semel_test_support::Reply;
@@ -21,7 +21,7 @@ fn is_held(reply: &Reply) -> bool {
 }
 
 #[tokio::test]
-async fn a_flood_on_one_operation_is_held_while_its_retries_and_the_callers_other_operations_are_served() {
+async fn a_flood_on_one_operation_limits_only_its_new_keys() {
     let mut world = World::configured(SHOP, charged).await;
     let admin = world.gateway.admin();
     for number in 0..2 {
@@ -46,7 +46,7 @@ async fn a_flood_on_one_operation_is_held_while_its_retries_and_the_callers_othe
 }
 
 #[tokio::test]
-async fn a_reload_hands_out_nothing_anew_unless_the_limits_changed() {
+async fn a_reload_resets_only_changed_limits() {
     let world = World::configured(SHOP, charged).await;
     for number in 0..2 {
         assert_eq!(world.send(order("/exports", number)).await.status, 201);
@@ -103,7 +103,7 @@ async fn ask(gateway: &Gateway) -> [Reply; 2] {
 }
 
 #[tokio::test]
-async fn what_was_chosen_is_sealed_the_rest_is_not_and_both_are_replayed_after_a_change_of_the_key() {
+async fn chosen_responses_are_sealed_and_replayed_after_a_key_change() {
     let scratch = Scratch::new();
     let terms = format!("{CARDS}{}", sealing(&scratch, "chosen", &["first"]));
     let mut world = World::configured_in(scratch, &terms, card).await;
@@ -132,7 +132,7 @@ async fn what_was_chosen_is_sealed_the_rest_is_not_and_both_are_replayed_after_a
 }
 
 #[tokio::test]
-async fn once_there_is_a_key_everything_is_sealed_unless_it_is_said_otherwise() {
+async fn with_a_key_everything_is_sealed_by_default() {
     let scratch = Scratch::new();
     let terms = format!("{CARDS}{}", sealing(&scratch, "all", &["first"]));
     let world = World::configured_in(scratch, &terms, card).await;
@@ -160,13 +160,13 @@ async fn what_a_worker_reports_is_sealed_although_nobody_chose_it() {
 }
 
 #[tokio::test]
-async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_and_says_why() {
+async fn a_reload_that_cannot_seal_changes_nothing() {
     let world = World::configured("", card).await;
     let strict = "[defaults]\nkey = \"required\"\n";
     world.reconfigure(&format!("{strict}{CARDS}{}", sealing(&world.scratch, "chosen", &["first"])));
     until(async || world.log().contains("cannot be used; the old one stays in force").then_some(())).await;
     let log = world.log();
-    assert!(log.contains("`/cards` must be sealed") && log.contains("read at a start only"), "{log}");
+    assert!(log.contains("`/cards` must be sealed") && log.contains("read only at start"), "{log}");
     assert_eq!(world.send(Ask::post("/x")).await.status, 201, "the old one holds on");
     // What is chosen holds at once, where the process has a key.
     let scratch = Scratch::new();
@@ -179,8 +179,8 @@ async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_a
 }
 
 #[tokio::test]
-async fn a_gateway_without_keys_on_a_store_with_sealed_answers_says_at_its_start_that_it_seals_nothing() {
-    let told = "the store holds sealed answers, and this gateway has no key";
+async fn a_gateway_without_keys_warns_about_sealed_responses() {
+    let told = "the store contains sealed responses, but this gateway has no key";
     let scratch = Scratch::new();
     let terms = sealing(&scratch, "all", &["first"]);
     let world = World::configured_in(scratch, &terms, card).await;
@@ -191,7 +191,7 @@ async fn a_gateway_without_keys_on_a_store_with_sealed_answers_says_at_its_start
     assert!(!world.log().contains(told), "whoever has the keys is not warned");
     start(&[]);
     assert!(world.log().contains(told), "{}", world.log());
-    // What a worker reports there is stored as it is, and whoever looks with the keys is told.
+    // What a worker reports there is stored unsealed, which the doctor reports with the keys.
     let mut keyless = Gateway::start(&world.scratch, world.upstream.address, &[]);
     let admin = keyless.admin();
     let claim = Ask::post("/v1/claims").json("{\"operation\":\"job\",\"key\":\"job-1\",\"payload\":1}");

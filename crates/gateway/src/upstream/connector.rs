@@ -1,56 +1,54 @@
-//! How a request gets a connection.
-//!
-//! What lives here: the pool first, a new connection otherwise, within one time limit. What must never: a request's byte.
+//! Gets a connection for a request: from the pool if possible, otherwise a new one, within one timeout.
 
-use super::dial::{self, Dialled};
+use super::dial::{self, NewConnection};
 use super::failed::Failed;
 use super::h1;
 use super::h2::{self, Lease};
 use super::options::Options;
-use super::places::{Place, Places};
-use super::pool::{Lent, Pool};
+use super::pool::{Pool, PooledConnection};
+use super::slots::{Slot, Slots};
 use super::target::{Target, Transport};
-use super::tls::{Offers, TlsError};
+use super::tls::{AlpnConfigs, TlsError};
 use semel_http::Failure;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 
-/// What every request to one upstream shares.
-pub(super) struct Reach {
+/// What all requests to one upstream share.
+pub(super) struct Connector {
     pub(super) target: Target,
     pub(super) options: Options,
-    offers: Option<Offers>,
+    offers: Option<AlpnConfigs>,
     pool: Arc<Pool>,
-    places: Places,
-    /// Whether the upstream spoke HTTP/2 the last time.
+    slots: Slots,
+    /// Whether the upstream used HTTP/2 last time.
     is_h2: AtomicBool,
-    /// Held while a connection is opened that others can share: they wait for it instead of opening their own.
+    /// Held while a shareable connection is opened, so that others wait for it instead of opening their own.
     opening: Mutex<()>,
 }
 
-/// Whose request wants a connection.
+/// The request that needs a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Who {
+pub(super) struct Requester {
     pub(super) is_protected: bool,
-    /// None where the gateway asks itself.
+    /// None for the gateway's own questions.
     pub(super) client: Option<IpAddr>,
 }
 
 /// What carries one request.
-pub(super) enum Way {
-    H1(Lent),
+pub(super) enum Carrier {
+    H1(PooledConnection),
     H2(Lease),
 }
 
-impl Reach {
+impl Connector {
     pub(super) fn new(target: Target, options: Options) -> Result<Self, TlsError> {
         let offers = if target.transport() == Transport::Https { Some(options.tls.offers()?) } else { None };
         Ok(Self {
             is_h2: AtomicBool::new(target.transport() == Transport::H2c),
             pool: Pool::new(&options),
-            places: Places::new(options.connections_max),
+            slots: Slots::new(options.connections_max),
             opening: Mutex::new(()),
             target,
             options,
@@ -59,14 +57,19 @@ impl Reach {
     }
 
     /// A connection for one request, in time.
-    pub(super) async fn way(&self, who: Who, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+    pub(super) async fn way(
+        &self,
+        who: Requester,
+        is_upgrade: bool,
+        must_be_new: bool,
+    ) -> Result<Carrier, Failed> {
         let is_protected = who.is_protected;
         let must_be_new = must_be_new || is_upgrade || is_protected && self.options.is_fresh_when_protected;
-        // Without a timer where there is nothing to wait for.
+        // Without a timer if there is nothing to wait for.
         if !must_be_new && let Some(way) = self.at_hand(who) {
             return Ok(way);
         }
-        // Kept apart, since most requests never come here.
+        // Separate, because most requests never need it.
         let open = Box::pin(self.open(who, is_upgrade, must_be_new));
         match tokio::time::timeout(self.options.connect_timeout, open).await {
             Ok(way) => way,
@@ -74,53 +77,53 @@ impl Reach {
         }
     }
 
-    fn at_hand(&self, who: Who) -> Option<Way> {
-        let Who { is_protected, client } = who;
+    fn at_hand(&self, who: Requester) -> Option<Carrier> {
+        let Requester { is_protected, client } = who;
         if self.is_h2.load(Ordering::Relaxed) {
-            return self.pool.lease(is_protected).map(Way::H2);
+            return self.pool.lease(is_protected).map(Carrier::H2);
         }
-        let place = self.places.at_hand(is_protected, client)?;
+        let slot = self.slots.at_hand(is_protected, client)?;
         let connection = self.pool.take(is_protected)?;
-        Some(Way::H1(Lent::new(connection, &self.pool, place)))
+        Some(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)))
     }
 
-    async fn open(&self, who: Who, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+    async fn open(&self, who: Requester, is_upgrade: bool, must_be_new: bool) -> Result<Carrier, Failed> {
         let is_protected = who.is_protected;
         if self.is_h2.load(Ordering::Relaxed) && !is_upgrade {
             if must_be_new {
                 let dialled = self.dial(false).await?;
                 return if dialled.is_h2 {
-                    self.h2(dialled).await.map(|connection| Way::H2(Lease::alone(connection)))
+                    self.h2(dialled).await.map(|connection| Carrier::H2(Lease::alone(connection)))
                 } else {
-                    self.h1(dialled, self.place(who).await?).await
+                    self.h1(dialled, self.slot(who).await?).await
                 };
             }
             let opening = self.opening.lock().await;
             if let Some(lease) = self.pool.lease(is_protected) {
-                return Ok(Way::H2(lease));
+                return Ok(Carrier::H2(lease));
             }
             let dialled = self.dial(false).await?;
             if dialled.is_h2 {
                 let lease = self.pool.share(self.h2(dialled).await?);
-                return Ok(Way::H2(lease));
+                return Ok(Carrier::H2(lease));
             }
             drop(opening);
-            return self.h1(dialled, self.place(who).await?).await;
+            return self.h1(dialled, self.slot(who).await?).await;
         }
-        let place = self.place(who).await?;
-        // While it waited for its place another may have given a connection back.
+        let slot = self.slot(who).await?;
+        // While this waited for its slot, another may have returned a connection.
         if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
-            return Ok(Way::H1(Lent::new(connection, &self.pool, place)));
+            return Ok(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)));
         }
         let dialled = self.dial(is_upgrade).await?;
         if !dialled.is_h2 {
-            return self.h1(dialled, place).await;
+            return self.h1(dialled, slot).await;
         }
         let connection = self.h2(dialled).await?;
-        Ok(Way::H2(if must_be_new { Lease::alone(connection) } else { self.pool.share(connection) }))
+        Ok(Carrier::H2(if must_be_new { Lease::alone(connection) } else { self.pool.share(connection) }))
     }
 
-    async fn dial(&self, must_be_http1: bool) -> Result<Dialled, Failed> {
+    async fn dial(&self, must_be_http1: bool) -> Result<NewConnection, Failed> {
         let dialled = dial::dial(&self.target, self.offers.as_ref(), must_be_http1).await;
         let dialled = dialled.map_err(|undialled| Failed::new(Failure::Unreachable, undialled))?;
         if !must_be_http1 {
@@ -129,19 +132,19 @@ impl Reach {
         Ok(dialled)
     }
 
-    async fn h1(&self, dialled: Dialled, place: Place) -> Result<Way, Failed> {
+    async fn h1(&self, dialled: NewConnection, slot: Slot) -> Result<Carrier, Failed> {
         let connection = h1::Connection::over(dialled, self.options.head_bytes_max).await;
         let connection = connection.map_err(|error| Failed::new(Failure::Unreachable, error))?;
-        Ok(Way::H1(Lent::new(connection, &self.pool, place)))
+        Ok(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)))
     }
 
-    async fn h2(&self, dialled: Dialled) -> Result<h2::Connection, Failed> {
+    async fn h2(&self, dialled: NewConnection) -> Result<h2::Connection, Failed> {
         let connection = h2::Connection::over(dialled, self.options.head_bytes_max).await;
         connection.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 
-    async fn place(&self, who: Who) -> Result<Place, Failed> {
-        let place = self.places.wait(who.is_protected, who.client).await;
-        place.map_err(|error| Failed::new(Failure::Unreachable, error))
+    async fn slot(&self, who: Requester) -> Result<Slot, Failed> {
+        let slot = self.slots.wait(who.is_protected, who.client).await;
+        slot.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 }

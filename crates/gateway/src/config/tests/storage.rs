@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 const KEY: &str = "[[sealing.key]]\nname = \"2026-11\"\nsecret = \"env:GOOD\"\n";
 
-/// A file beside which a key can be found.
+/// A file with a sealing key.
 fn with_key(text: &str) -> Config {
     let good = |name: &str| (name == "GOOD").then(|| OsString::from("5a".repeat(32)));
     let read = read(&format!("{text}{KEY}"), &Overrides::default(), &good);
@@ -16,17 +16,17 @@ fn with_key(text: &str) -> Config {
 }
 
 #[test]
-fn what_is_to_be_sealed_and_cannot_be_is_told_where_it_was_written() {
-    let words = ["to be kept sealed, and [sealing] has no key", "write a [[sealing.key]]"];
+fn sealing_without_a_key_is_a_mistake_at_its_line() {
+    let words = ["needs a key, but [sealing] has none", "write a [[sealing.key]]"];
     one_mistake("[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n", "3:1", &words);
-    // Once, and not for whoever inherits it.
+    // Once, and not for each operation that inherits it.
     let inherited =
         "[defaults]\nkept = \"sealed\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\n";
     one_mistake(inherited, "2:1", &words);
-    // A key with a mistake is one mistake.
+    // An invalid key is one mistake.
     let missing = format!("[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n{KEY}");
     one_mistake(&missing, "6:10", &["the environment variable GOOD"]);
-    one_mistake("[sealing]\nseals = \"chosen\"\n", "2:1", &["nothing can be sealed", "or take seals out"]);
+    one_mistake("[sealing]\nseals = \"chosen\"\n", "2:1", &["nothing can be sealed", "or remove seals"]);
     one_mistake(
         "[sealing]\nseals = \"some\"\n",
         "2:9",
@@ -49,7 +49,7 @@ fn everything_is_sealed_unless_only_what_is_chosen_is() {
     assert!(matches!(all.operations[0].terms.retain, Retain::Whole), "as whole, and sealed");
     let chosen = with_key(&format!("{operations}[sealing]\nseals = \"chosen\"\n"));
     assert_eq!(seals(&chosen), [Seal::Required, Seal::Off, Seal::Off, Seal::Off]);
-    // An operation that says otherwise than the defaults keeps to that.
+    // An operation's own setting overrides the defaults.
     let inverse = "[defaults]\nkept = \"sealed\"\n[[operation]]\npath = \"/logs\"\nkept = \"whole\"\n";
     let inverse = with_key(&format!("{inverse}[sealing]\nseals = \"chosen\"\n"));
     assert_eq!(seals(&inverse), [Seal::Off, Seal::Required]);
@@ -89,7 +89,7 @@ fn an_operation_has_rates_of_its_own_and_no_caps() {
     );
     let off =
         "[[operation]]\npath = \"/exports\"\nkey = \"off\"\n[operation.quotas]\nnew_in_total = \"5/1m\"\n";
-    one_mistake(off, "4:12", &["quotas have no use", "take quotas out, or set key"]);
+    one_mistake(off, "4:12", &["quotas have no effect", "remove quotas, or set key"]);
     one_mistake(
         "[[operation]]\npath = \"/exports\"\nquotas = \"off\"\n",
         "3:10",

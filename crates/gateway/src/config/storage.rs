@@ -1,47 +1,49 @@
-//! `[store]`, `[sweep]`, `[limits]`, `[published]`: how records are kept, and what the process holds at once.
-//!
-//! What lives here: from these tables to settings of the engine and the layer. What must never: a secret's bytes in a message.
+//! `[store]`, `[sweep]`, `[limits]`, `[published]`: how records are stored, and how much the process holds at once.
 
 use super::records::hex;
 use super::table::{Span, Table};
 use crate::cli::span;
-use crate::serve::{Hashing, Keeping, Limits, Next};
+use crate::serve::{Hashing, Limits, Next, StorageSettings};
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::Terms;
 use std::path::PathBuf;
 
-/// What stands in a secret's place to take back one that was announced.
+/// Withdraws an announced secret.
 const WITHDRAW: &str = "withdraw";
 
-pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url {
-    let settings = &mut keeping.settings;
+pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> stores::Url {
+    let settings = &mut storage.settings;
     settings.store_timeout = table.limit("timeout").unwrap_or(settings.store_timeout);
     settings.request_timeout = table.limit("request_timeout").unwrap_or(settings.request_timeout);
     settings.finish_wait = table.duration("finish_wait").unwrap_or(settings.finish_wait);
     settings.retry_after = table.limit("retry_after").unwrap_or(settings.retry_after);
     settings.cache_bytes_max = table.size("cache_max").unwrap_or(settings.cache_bytes_max);
-    // Nodes rely on it that nothing is under way for longer: `secrets::Terms`.
+    // Nodes rely on writes not taking longer: `secrets::Terms`.
     let in_flight = secrets::Terms::default().in_flight;
     if settings.store_timeout >= in_flight {
-        let what = format!("`timeout` is longer than any write may be under way ({})", span::text(in_flight));
-        table.page.mistake(table.span_of("timeout").as_ref(), what, "write a shorter span, such as \"10s\"");
+        let what = format!("`timeout` is longer than the longest write may take ({})", span::text(in_flight));
+        table.document.mistake(
+            table.span_of("timeout").as_ref(),
+            what,
+            "write a shorter duration, such as \"10s\"",
+        );
     }
     let secret = table.text("hashing_secret").and_then(|at| hashing_secret(table, "hashing_secret", &at));
     let next = next(table);
     if let (Some(secret), Next::Secret(next)) = (&secret, &next)
         && secret == next
     {
-        let what = "`hashing_secret_next` is the secret that is in use already";
-        let mend = "make another one with openssl rand -hex 32, or take hashing_secret_next out";
-        table.page.mistake(table.span_of("hashing_secret_next").as_ref(), what, mend);
+        let what = "`hashing_secret_next` is the secret that is already in use";
+        let fix = "make another one with openssl rand -hex 32, or remove hashing_secret_next";
+        table.document.mistake(table.span_of("hashing_secret_next").as_ref(), what, fix);
     }
-    keeping.hashing = Hashing { secret, next };
+    storage.hashing = Hashing { secret, next };
     table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
 }
 
-/// What the secret is to be replaced with, if anything.
+/// The replacement of the secret, if any.
 fn next(table: &Table<'_, '_>) -> Next {
     let key = "hashing_secret_next";
     match table.text(key) {
@@ -51,28 +53,28 @@ fn next(table: &Table<'_, '_>) -> Next {
     }
 }
 
-/// The secret that a text refers to, which stands there under `key`.
+/// The secret that a text refers to, which is the value of `key`.
 fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span)) -> Option<Vec<u8>> {
     let written = table.secret_at(key, text, span)?;
     let bytes = hex(written.trim_ascii());
     let what = match &bytes {
-        None => Some("the hashing secret is not written in hexadecimal digits".to_owned()),
+        None => Some("the hashing secret is not in hexadecimal digits".to_owned()),
         Some(bytes) => Secret::from_bytes(bytes).err().map(|error| error.to_string()),
     };
     if let Some(what) = what {
-        table.page.mistake(table.span_of(key).as_ref(), what, "make one with openssl rand -hex 32");
+        table.document.mistake(table.span_of(key).as_ref(), what, "make one with openssl rand -hex 32");
         return None;
     }
     bytes
 }
 
-/// `[clock]`, and what stood for it under `[sweep]` before there was one.
-pub(super) fn clock(table: &Table<'_, '_>, sweep: &Table<'_, '_>, keeping: &mut Keeping) {
-    let clock = &mut keeping.settings.clock;
+/// `[clock]`, and the older keys for it under `[sweep]`.
+pub(super) fn clock(table: &Table<'_, '_>, sweep: &Table<'_, '_>, storage: &mut StorageSettings) {
+    let clock = &mut storage.settings.clock;
     for before in [sweep, table] {
         if let Some(skew) = before.limit("skew") {
             clock.skew = skew;
-            keeping.skew_is_chosen = true;
+            storage.skew_is_chosen = true;
         }
         clock.steady_for = before.duration("steady_for").unwrap_or(clock.steady_for);
     }
@@ -81,28 +83,28 @@ pub(super) fn clock(table: &Table<'_, '_>, sweep: &Table<'_, '_>, keeping: &mut 
     clock.heartbeat = table.limit("heartbeat").unwrap_or(clock.heartbeat);
 }
 
-pub(super) fn sweep(table: &Table<'_, '_>, keeping: &mut Keeping) {
-    let sweep = &mut keeping.settings.sweep;
+pub(super) fn sweep(table: &Table<'_, '_>, storage: &mut StorageSettings) {
+    let sweep = &mut storage.settings.sweep;
     sweep.every = table.duration("every").unwrap_or(sweep.every);
     sweep.chunk = table.count("chunk", 1).unwrap_or(sweep.chunk);
     sweep.records_per_second_max =
         table.count("records_per_second_max", 1).unwrap_or(sweep.records_per_second_max);
-    keeping.archive = table.text("archive").map(|(path, _)| PathBuf::from(path));
+    storage.archive = table.text("archive").map(|(path, _)| PathBuf::from(path));
     if table.text("archive").is_some_and(|(path, _)| path.is_empty()) {
         let at = table.span_of("archive");
-        table.page.mistake(at.as_ref(), "`archive` is empty", "write the path of a file, or take it out");
+        table.document.mistake(at.as_ref(), "`archive` is empty", "write the path of a file, or remove it");
     }
 }
 
-/// What requests, responses and the cache may take together, unless somebody says otherwise.
+/// The default budget for requests, responses and the cache together.
 const MEMORY_BYTES: usize = 128 << 20;
 
-/// `[limits]`. What is not set by itself is a share of `memory`: of the bodies of requests half, of responses three eighths, and
-/// of the cache, unless `cache_is_chosen` under `[store]`, one eighth.
-pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, keeping: &mut Keeping) -> Limits {
+/// `[limits]`. A limit that is not set is a share of `memory`: half for request bodies, three eighths for responses,
+/// and one eighth for the cache, unless `cache_is_chosen` under `[store]`.
+pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, storage: &mut StorageSettings) -> Limits {
     let eighth = table.size("memory").unwrap_or(MEMORY_BYTES) / 8;
     if !cache_is_chosen {
-        keeping.settings.cache_bytes_max = eighth;
+        storage.settings.cache_bytes_max = eighth;
     }
     Limits {
         bodies_bytes_max: table.size("bodies_max").unwrap_or(eighth * 4),
@@ -111,14 +113,14 @@ pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, keeping: &mut
     }
 }
 
-/// A body that is allowed has to find room, were it the only one.
+/// A body of the allowed size must fit, at least alone.
 pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl Iterator<Item = &'t Terms>) {
     let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
-        let what = "a single body of the length that `request_max` allows would find no room in `bodies_max`, which is half of \
-                    `memory` unless it is set";
+        let what = "a body of `request_max` does not fit into `bodies_max`, which is half of `memory` \
+            unless it is set";
         let at = table.span_of("bodies_max").or_else(|| table.span_of("memory"));
-        table.page.mistake(at.as_ref(), what, "make bodies_max larger, or request_max smaller");
+        table.document.mistake(at.as_ref(), what, "make bodies_max larger, or request_max smaller");
     }
 }
 
@@ -126,7 +128,7 @@ pub(super) fn prefix(table: &Table<'_, '_>) -> String {
     table.parsed("prefix", published_at).unwrap_or_default()
 }
 
-/// What stands before the published paths: nothing, or a path.
+/// The prefix of the published paths: empty, or a path.
 pub(crate) fn published_at(text: &str) -> Result<String, String> {
     let is_segment = |segment: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -136,9 +138,7 @@ pub(crate) fn published_at(text: &str) -> Result<String, String> {
     if text.is_empty() || is_path {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "`{text}` is no path that could stand before others: write such as \"/payments\", or nothing"
-    ))
+    Err(format!("`{text}` cannot be a path prefix: write one like \"/payments\", or an empty string"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
-//! Who holds the places for connections, and whose goes when there is none for another.
-//!
-//! What lives here: the open connections of a socket, by the address that each came from. What must never: a connection that is
-//! ended while a request is being answered on it.
+//! Slots for connections, and which connection is closed if there is no slot for a new one. A connection on which a
+//! request is running is never closed for that.
 
 use crate::wire::Exchange;
 use std::collections::HashMap;
@@ -12,11 +10,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Between two looks for a connection that could go, while all were busy.
+/// The pause between two searches for an idle connection, while all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The places for connections on one socket.
-pub(super) struct Places {
+/// The slots for connections on one socket.
+pub(super) struct Slots {
     free: Arc<Semaphore>,
     open: Arc<Mutex<Open>>,
     total: usize,
@@ -29,40 +27,40 @@ struct Open {
     http2_max: usize,
 }
 
-/// Of so many places, one may be a connection of HTTP/2: what its client sends before anybody reads it takes far more memory.
+/// One slot in this many may be an HTTP/2 connection: unread data of its client needs far more memory.
 const HTTP2_SHARE: usize = 8;
 
-/// A connection that has a place.
+/// A connection with a slot.
 pub(super) struct Connection {
     /// Where it came from.
     network: IpAddr,
     exchange: Arc<Exchange>,
-    /// It may be told to go once: not twice, and not any more once it speaks another protocol.
+    /// It can be asked to end once, and no more after it has switched protocols.
     may_go: AtomicBool,
     is_http2: AtomicBool,
     go: Notify,
 }
 
-/// The open connections of a socket, for one of them.
-pub(super) struct Others(Arc<Mutex<Open>>);
+/// A connection's view of the other open connections.
+pub(super) struct OpenConnections(Arc<Mutex<Open>>);
 
-/// A connection's place, until it is dropped.
-pub(super) struct Place {
+/// A connection's slot, until it is dropped.
+pub(super) struct Slot {
     connection: Arc<Connection>,
     number: u64,
     open: Arc<Mutex<Open>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(total: usize) -> Self {
         let open = Open { http2_max: total.div_ceil(HTTP2_SHARE), ..Open::default() };
         Self { free: Arc::new(Semaphore::new(total)), open: Arc::new(Mutex::new(open)), total }
     }
 
-    /// A place for a connection from `address`, as soon as there is one. Where all are taken, a connection goes on which nothing is
-    /// being answered: of those whose network holds the most places, the one that was opened first.
-    pub(super) async fn take(&self, address: IpAddr) -> Place {
+    /// A slot for a connection from `address`, as soon as there is one. If all are taken, an idle connection is
+    /// closed: the oldest one of the network that has the most.
+    pub(super) async fn take(&self, address: IpAddr) -> Slot {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
                 break permit;
@@ -85,7 +83,7 @@ impl Places {
         open.opened += 1;
         open.connections.insert(number, Arc::clone(&connection));
         drop(open);
-        Place { connection, number, open: Arc::clone(&self.open), _permit: permit }
+        Slot { connection, number, open: Arc::clone(&self.open), _permit: permit }
     }
 
     fn make_room(&self) {
@@ -105,7 +103,8 @@ impl Places {
 }
 
 impl Open {
-    /// Has an idle connection go, of those that are `meant`: the oldest of the network that holds most places. Whether there was one.
+    /// Closes an idle connection among those that are `meant`: the oldest of the network with the most slots. Returns
+    /// whether there was one.
     fn end_one(&self, meant: impl Fn(&Connection) -> bool) -> bool {
         let mut held: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.connections.values() {
@@ -122,8 +121,8 @@ impl Open {
     }
 }
 
-impl Others {
-    /// `connection` speaks HTTP/2. Where as many do as may, an idle one of these goes; `false` where none is idle.
+impl OpenConnections {
+    /// `connection` uses HTTP/2. If too many do, an idle one of them is closed; `false` if none is idle.
     pub(super) fn admit_http2(&self, connection: &Connection) -> bool {
         let open = lock(&self.0);
         let is_http2 = |connection: &Connection| connection.is_http2.load(Ordering::Relaxed);
@@ -140,12 +139,12 @@ impl Connection {
         &self.exchange
     }
 
-    /// Resolves once it is to make room for another.
+    /// Resolves when it has to make room for another.
     pub(super) async fn told_to_go(&self) {
         self.go.notified().await;
     }
 
-    /// What follows on it are not requests.
+    /// What follows on it is not HTTP requests.
     pub(super) fn stay(&self) {
         self.may_go.store(false, Ordering::Release);
     }
@@ -155,29 +154,29 @@ impl Connection {
     }
 }
 
-impl Place {
+impl Slot {
     pub(super) fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.connection)
     }
 
-    /// The connections among which it has its place.
-    pub(super) fn others(&self) -> Others {
-        Others(Arc::clone(&self.open))
+    /// The connections that it shares the slots with.
+    pub(super) fn others(&self) -> OpenConnections {
+        OpenConnections(Arc::clone(&self.open))
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         lock(&self.open).connections.remove(&self.number);
     }
 }
 
 fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    // Every change is whole: a panic elsewhere leaves it usable.
+    // Every change is complete, so a panic elsewhere leaves it usable.
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address, or of IPv6 the network that is handed to one household.
+/// An address, or for IPv6 the network that a household gets.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -197,37 +196,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_the_idle_the_first_of_whoever_holds_most_goes() {
-        let places = Places::new(4);
-        let one = places.take(address("192.0.2.1")).await;
-        let busy = places.take(address("2001:db8::1")).await;
-        let second = places.take(address("2001:db8::2")).await;
-        let third = places.take(address("2001:db8::3")).await;
+    async fn the_oldest_idle_connection_of_the_largest_holder_is_closed() {
+        let slots = Slots::new(4);
+        let one = slots.take(address("192.0.2.1")).await;
+        let busy = slots.take(address("2001:db8::1")).await;
+        let second = slots.take(address("2001:db8::2")).await;
+        let third = slots.take(address("2001:db8::3")).await;
         let running = busy.connection().exchange().begin();
-        let wanted = places.take(address("192.0.2.9"));
+        let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
             second.connection().told_to_go().await;
             drop(second);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
-        // Now the next: of two that hold as many there is one idle, and the other has been there for longer.
+        // Next: of two with the same number, one is idle, and the other was opened earlier.
         drop(running);
-        let wanted = places.take(address("192.0.2.9"));
+        let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
             busy.connection().told_to_go().await;
             drop(busy);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
         assert!(one.connection().may_go() && third.connection().may_go());
-        assert_eq!(places.taken(), 4);
+        assert_eq!(slots.taken(), 4);
     }
 
     #[tokio::test]
     async fn an_eighth_of_the_places_may_speak_http2_and_idle_ones_make_room() {
-        let places = Places::new(16);
-        let first = places.take(address("192.0.2.1")).await;
-        let second = places.take(address("192.0.2.2")).await;
-        let third = places.take(address("192.0.2.3")).await;
+        let slots = Slots::new(16);
+        let first = slots.take(address("192.0.2.1")).await;
+        let second = slots.take(address("192.0.2.2")).await;
+        let third = slots.take(address("192.0.2.3")).await;
         let others = first.others();
         assert!(others.admit_http2(&first.connection()) && others.admit_http2(&second.connection()));
         let running = [first.connection().exchange().begin(), second.connection().exchange().begin()];

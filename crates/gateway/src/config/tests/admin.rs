@@ -4,7 +4,7 @@ use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
 use crate::admin::{Address, Role, TokenHash};
 use crate::config::{Overrides, read};
-use crate::identity::{Named, Source};
+use crate::identity::{CertificateName, Source};
 use crate::serve::Next;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -48,10 +48,10 @@ fn an_admin_address_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
+fn a_useless_or_unsafe_token_is_reported_and_never_repeated() {
     let read = "\"read\"";
     one_mistake(&token("ops", "", HASH), "3:1", &["has no role", "name at least one of"]);
-    one_mistake(&token("ops", "\"admin\"", HASH), "3:10", &["`admin` is no role", "\"operate\""]);
+    one_mistake(&token("ops", "\"admin\"", HASH), "3:10", &["`admin` is not a role", "\"operate\""]);
     one_mistake(&token("loopback", read, HASH), "2:1", &["cannot be a token's name"]);
     one_mistake(&token("", read, HASH), "2:1", &["cannot be a token's name"]);
     let twice = format!("{}{}", token("a", read, HASH), token("b", read, HASH));
@@ -64,11 +64,11 @@ fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
     for clear in ["semel_5ecret", &HASH[7..], "sha256:", "sha256:5ecret", "sha512:5ecret"] {
         let found = mistakes(&token("ops", read, clear));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("4:8: `hash` is no hash of a token"), "{found:?}");
+        assert!(found[0].starts_with("4:8: `hash` is not the hash of a token"), "{found:?}");
         assert!(!found[0].contains("5ecret"), "{found:?}");
     }
     one_mistake("[admin]\nwrong_tokens_max = \"10\"\n", "2:20", &["`10` is not a rate"]);
-    one_mistake("[admin]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone"]);
+    one_mistake("[admin]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["only `tls_cert` is set"]);
     one_mistake("[admin]\ntokens = []\n", "2:1", &["unknown key `tokens` in [admin]", "write `token`"]);
 }
 
@@ -78,11 +78,11 @@ fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for
     let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
     let config = parsed(&format!("[listen]\n{tls}{ca}[identity]\nsources = [\"mtls:uri\"]\n"));
     assert!(config.listen.clients.is_some_and(|clients| clients.is_required));
-    assert_eq!(config.identity.sources, [Source::Mtls(Named::Uri)]);
+    assert_eq!(config.identity.sources, [Source::Mtls(CertificateName::Uri)]);
     let optional = parsed(&format!("[listen]\n{tls}{ca}client_certs = \"optional\"\n"));
     assert!(optional.listen.clients.is_some_and(|clients| !clients.is_required));
-    one_mistake(&format!("[listen]\n{ca}"), "2:1", &["by TLS only", "tls_cert and tls_key"]);
-    one_mistake("[listen]\nclient_certs = \"optional\"\n", "2:1", &["there are none", "client_ca"]);
+    one_mistake(&format!("[listen]\n{ca}"), "2:1", &["client certificates need TLS", "tls_cert and tls_key"]);
+    one_mistake("[listen]\nclient_certs = \"optional\"\n", "2:1", &["which is not set", "client_ca"]);
     one_mistake(
         "[listen]\nclient_ca = \"/nowhere/ca.pem\"\n",
         "2:13",
@@ -95,7 +95,7 @@ fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for
             &["the listener asks for none", "client_ca"],
         );
     }
-    one_mistake("[identity]\nsources = [\"mtls:fingerprint\"]\n", "2:12", &["no caller can be told by"]);
+    one_mistake("[identity]\nsources = [\"mtls:fingerprint\"]\n", "2:12", &["unknown source of callers"]);
 }
 
 #[test]
@@ -105,17 +105,20 @@ fn certificates_that_cannot_be_used_are_told_before_anything_starts() {
     for table in ["[listen]\n", "[admin]\n"] {
         parsed(&format!("{table}{certificate}{key}"));
         let with_key = |file: &str| format!("{table}{certificate}{}", pem.line("tls_key", file));
-        one_mistake(&with_key("text.pem"), "3:1", &["text.pem: there is no private key", "PEM"]);
-        one_mistake(&with_key("cert.pem"), "3:1", &["cert.pem: there is no private key", "PEM"]);
-        one_mistake(&with_key("other.pem"), "3:1", &["other.pem: the key does not belong", "made for"]);
+        one_mistake(&with_key("text.pem"), "3:1", &["text.pem contains no private key", "PEM"]);
+        one_mistake(&with_key("cert.pem"), "3:1", &["cert.pem contains no private key", "PEM"]);
+        one_mistake(
+            &with_key("other.pem"),
+            "3:1",
+            &["other.pem: the key does not belong", "belongs to the certificate"],
+        );
         for (file, what) in
-            [("text.pem", "text.pem: there is no certificate"), ("damaged.pem", "damaged.pem: ")]
+            [("text.pem", "text.pem contains no certificate"), ("damaged.pem", "damaged.pem: ")]
         {
             one_mistake(&format!("{table}{}{key}", pem.line("tls_cert", file)), "2:1", &[what, "PEM"]);
         }
     }
-    for (file, what) in [("text.pem", "text.pem: there is no certificate"), ("damaged.pem", "damaged.pem: ")]
-    {
+    for (file, what) in [("text.pem", "text.pem contains no certificate"), ("damaged.pem", "damaged.pem: ")] {
         let text = format!("[listen]\n{certificate}{key}{}", pem.line("client_ca", file));
         one_mistake(&text, "4:1", &[what, "authorities' certificates"]);
     }
@@ -137,23 +140,23 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     let with = |text: &str| read(text, &Overrides::default(), &secrets);
     let both = "[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:NEXT\"\n";
     let config = with(both).expect("no mistake");
-    assert_eq!(config.keeping.hashing.secret, Some(vec![0xa1; 32]));
-    assert!(config.keeping.hashing.next == Next::Secret(vec![0xb2; 32]));
+    assert_eq!(config.storage.hashing.secret, Some(vec![0xa1; 32]));
+    assert!(config.storage.hashing.next == Next::Secret(vec![0xb2; 32]));
     assert!(format!("{config:?}").contains("Hashing(set, next set)"), "{config:?}");
     assert!(!format!("{config:?}").contains("161, 161"));
     let withdrawn = with("[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"withdraw\"\n");
-    assert!(withdrawn.expect("no mistake").keeping.hashing.next == Next::Withdrawn);
+    assert!(withdrawn.expect("no mistake").storage.hashing.next == Next::Withdrawn);
     for (text, what) in [
         ("hashing_secret = \"env:SHORT\"\n", "32"),
-        ("hashing_secret = \"env:WORDS\"\n", "not written in hexadecimal digits"),
-        ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, which holds `hashing_secret`, is not set"),
-        ("hashing_secret = \"a1a1\"\n", "does not say where the secret is"),
-        ("hashing_secret = \"withdraw\"\n", "does not say where the secret is"),
+        ("hashing_secret = \"env:WORDS\"\n", "not in hexadecimal digits"),
+        ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, named by `hashing_secret`, is not set"),
+        ("hashing_secret = \"a1a1\"\n", "must not contain the secret itself"),
+        ("hashing_secret = \"withdraw\"\n", "must not contain the secret itself"),
         (
             "hashing_secret_next = 7\n",
             "`hashing_secret_next`: expected a string in quotation marks, found a whole number",
         ),
-        ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "in use already"),
+        ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "already in use"),
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
         assert_eq!(found.len(), 1, "{found:?}");
@@ -171,7 +174,7 @@ fn when_the_clock_is_believed_is_set_under_clock() {
         "[sweep]\nskew = \"1s\"\nsteady_for = \"2m\"\n\
          [clock]\nskew = \"3s\"\nsettle = \"0s\"\ndowntime_max = \"30d\"\nheartbeat = \"1s\"\nsteady_for = \"4m\"\n",
     );
-    let clock = &config.keeping.settings.clock;
+    let clock = &config.storage.settings.clock;
     let seconds = Duration::from_secs;
     assert_eq!((clock.skew, clock.settle, clock.heartbeat), (seconds(3), Duration::ZERO, seconds(1)));
     assert_eq!((clock.downtime_max, clock.steady_for), (seconds(30 * 86_400), seconds(240)));
@@ -185,7 +188,7 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
          [limits]\nbodies_max = \"1GiB\"\nresponses_max = \"8MiB\"\nbody_time_max = \"10s\"\n[published]\nprefix = \"/pay\"\n\
          [upstream]\nforwarded_by = [\"10.1.0.0/16\"]\n",
     );
-    let settings = &config.keeping.settings;
+    let settings = &config.storage.settings;
     let seconds = Duration::from_secs;
     assert_eq!(
         (settings.store_timeout, settings.request_timeout, settings.finish_wait, settings.retry_after),
@@ -194,7 +197,7 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     assert_eq!((settings.cache_bytes_max, settings.sweep.every), (0, Duration::ZERO));
     assert_eq!((settings.sweep.chunk, settings.sweep.records_per_second_max), (7, 9));
     assert_eq!((settings.clock.skew, settings.clock.steady_for), (seconds(1), seconds(120)), "under [sweep]");
-    assert_eq!(config.keeping.archive.as_deref(), Some("a.jsonl".as_ref()));
+    assert_eq!(config.storage.archive.as_deref(), Some("a.jsonl".as_ref()));
     assert_eq!((config.limits.bodies_bytes_max, config.limits.body_time_max), (1 << 30, seconds(10)));
     assert_eq!(config.limits.responses_bytes_max, 8 << 20);
     assert_eq!(config.prefix, "/pay");
@@ -202,17 +205,17 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
 }
 
 #[test]
-fn how_many_connections_and_requests_there_may_be_is_as_the_file_says() {
+fn the_file_limits_connections_and_requests() {
     let listen = parsed("[listen]\nconnections_max = 3\nrequests_max = 5\nstreams_max = 7\n").listen;
     assert_eq!((listen.connections_max, listen.requests_max, listen.streams_max), (3, 5, 7));
-    one_mistake("[listen]\nrequests_max = 0\n", "2:16", &["out of range", "from 1 on"]);
+    one_mistake("[listen]\nrequests_max = 0\n", "2:16", &["out of range", "of 1 or more"]);
 }
 
 #[test]
-fn one_total_of_memory_is_divided_among_what_is_not_set_by_itself() {
+fn memory_is_divided_among_unset_limits() {
     let shares = |file: &str| {
         let config = parsed(file);
-        let (limits, cache) = (config.limits, config.keeping.settings.cache_bytes_max);
+        let (limits, cache) = (config.limits, config.storage.settings.cache_bytes_max);
         [limits.bodies_bytes_max, limits.responses_bytes_max, cache].map(|bytes| bytes >> 20)
     };
     assert_eq!(shares(""), [64, 48, 16]);
@@ -222,16 +225,24 @@ fn one_total_of_memory_is_divided_among_what_is_not_set_by_itself() {
 }
 
 #[test]
-fn settings_that_cannot_be_kept_are_told() {
-    one_mistake("[store]\ntimeout = \"60s\"\n", "2:1", &["longer than any write may be under way"]);
+fn impossible_settings_are_mistakes() {
+    one_mistake("[store]\ntimeout = \"60s\"\n", "2:1", &["longer than the longest write may take"]);
     one_mistake("[sweep]\nchunk = 0\n", "2:9", &["out of range"]);
     one_mistake("[sweep]\narchive = \"\"\n", "2:1", &["`archive` is empty"]);
     one_mistake(
         "[limits]\nbodies_max = \"1MiB\"\n",
         "2:1",
-        &["would find no room", "make bodies_max larger"],
+        &["does not fit into `bodies_max`", "make bodies_max larger"],
     );
-    one_mistake("[limits]\nmemory = \"16MiB\"\n", "2:1", &["would find no room", "half of `memory`"]);
-    one_mistake("[published]\nprefix = \"payments/\"\n", "2:10", &["is no path", "\"/payments\""]);
+    one_mistake(
+        "[limits]\nmemory = \"16MiB\"\n",
+        "2:1",
+        &["does not fit into `bodies_max`", "half of `memory`"],
+    );
+    one_mistake(
+        "[published]\nprefix = \"payments/\"\n",
+        "2:10",
+        &["cannot be a path prefix", "\"/payments\""],
+    );
     one_mistake("[upstream]\nforwarded_by = [\"0.0.0.0/0\"]\n", "2:17", &["wider than any private network"]);
 }

@@ -1,63 +1,61 @@
-//! How many requests may be under way at once.
-//!
-//! What lives here: the places, and shares of them that are kept free. What must never: a protected request that waits for
-//! others, which may last as long as they like; a client that takes every place from the others.
+//! Limits how many requests run at once. Some slots are reserved, so that protected requests do not wait for
+//! long-running unprotected ones, and no client can take every slot.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// The last of the places are for clients that have few.
+/// The last slots are for clients that have few.
 const RESERVED: usize = 8;
 const FEW: usize = 64;
 
-/// The places of HTTP/1 requests.
+/// The slots for HTTP/1 requests.
 #[derive(Debug)]
-pub(super) struct Places {
-    protected: Pair,
-    /// Those that unprotected requests may take, of all.
-    open: Pair,
+pub(super) struct Slots {
+    protected: SlotPair,
+    /// The slots that unprotected requests may take.
+    open: SlotPair,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
     few: usize,
 }
 
-/// Places, and those of them that clients may take who have more than a few.
+/// Slots, and those that clients with more than a few may take.
 #[derive(Debug)]
-struct Pair {
+struct SlotPair {
     all: Arc<Semaphore>,
     for_many: Arc<Semaphore>,
 }
 
-/// One of them. Dropped, it is free again.
+/// A slot, free again when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     _permits: Vec<OwnedSemaphorePermit>,
     _counted: Option<Counted>,
 }
 
-/// One that its client has.
+/// A slot counted for its client.
 #[derive(Debug)]
 struct Counted {
     client: IpAddr,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-impl Pair {
+impl SlotPair {
     fn new(max: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(max)), for_many: Arc::new(Semaphore::new(max - max / RESERVED)) }
     }
 }
 
-impl Places {
-    /// As many as `max`, of which a quarter is for protected requests alone.
+impl Slots {
+    /// `max` slots, a quarter of them reserved for protected requests.
     pub(super) fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
-        let (protected, open) = (Pair::new(max), Pair::new(max - max / 4));
+        let (protected, open) = (SlotPair::new(max), SlotPair::new(max - max / 4));
         Self { protected, open, counts: Arc::default(), few: (max / FEW).max(1) }
     }
 
-    /// What a request has to take: of places with a narrower purpose first.
+    /// The semaphores that a request needs, narrower ones first.
     fn wanted(&self, is_protected: bool, client: Option<IpAddr>) -> impl Iterator<Item = &Arc<Semaphore>> {
         let own = client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
         let has_many = own >= self.few;
@@ -74,11 +72,11 @@ impl Places {
     }
 
     /// One that is free now.
-    pub(super) fn at_hand(&self, is_protected: bool, client: Option<IpAddr>) -> Option<Place> {
+    pub(super) fn at_hand(&self, is_protected: bool, client: Option<IpAddr>) -> Option<Slot> {
         let permits =
-            self.wanted(is_protected, client).map(|places| Arc::clone(places).try_acquire_owned().ok());
+            self.wanted(is_protected, client).map(|slots| Arc::clone(slots).try_acquire_owned().ok());
         let permits = permits.collect::<Option<_>>()?;
-        Some(Place { _permits: permits, _counted: self.counted(client) })
+        Some(Slot { _permits: permits, _counted: self.counted(client) })
     }
 
     /// One, as soon as it is free.
@@ -86,12 +84,12 @@ impl Places {
         &self,
         is_protected: bool,
         client: Option<IpAddr>,
-    ) -> Result<Place, AcquireError> {
+    ) -> Result<Slot, AcquireError> {
         let mut permits = Vec::with_capacity(2);
-        for places in self.wanted(is_protected, client) {
-            permits.push(Arc::clone(places).acquire_owned().await?);
+        for slots in self.wanted(is_protected, client) {
+            permits.push(Arc::clone(slots).acquire_owned().await?);
         }
-        Ok(Place { _permits: permits, _counted: self.counted(client) })
+        Ok(Slot { _permits: permits, _counted: self.counted(client) })
     }
 }
 
@@ -119,29 +117,29 @@ mod tests {
     const ONE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
     const OTHER: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)));
 
-    fn take(places: &Places, is_protected: bool, client: Option<IpAddr>) -> Vec<Place> {
-        std::iter::from_fn(|| places.at_hand(is_protected, client)).collect()
+    fn take(slots: &Slots, is_protected: bool, client: Option<IpAddr>) -> Vec<Slot> {
+        std::iter::from_fn(|| slots.at_hand(is_protected, client)).collect()
     }
 
     #[test]
     fn one_client_leaves_places_for_those_that_have_few() {
-        let places = Places::new(128);
-        // 96 for unprotected requests; of these the last 12 are for clients with less than two, as this one is at first.
-        let unprotected = take(&places, false, ONE);
+        let slots = Slots::new(128);
+        // 96 for unprotected requests; the last 12 are for clients with fewer than two, as this one is at first.
+        let unprotected = take(&slots, false, ONE);
         assert_eq!(unprotected.len(), 86);
-        assert_eq!(take(&places, false, OTHER).len(), 2);
-        assert_eq!(take(&places, true, ONE).len(), 42, "what is left of 128");
+        assert_eq!(take(&slots, false, OTHER).len(), 2);
+        assert_eq!(take(&slots, true, ONE).len(), 42, "what is left of 128");
         drop(unprotected);
-        assert!(lock(&places.counts).is_empty(), "who has none is not remembered");
-        assert_eq!(take(&places, true, ONE).len(), 114, "two of which it had before it had a few");
+        assert!(lock(&slots.counts).is_empty(), "who has none is not remembered");
+        assert_eq!(take(&slots, true, ONE).len(), 114, "two of which it had before it had a few");
     }
 
     #[tokio::test]
     async fn who_waits_gets_the_place_that_another_gives_back() {
-        let places = Places::new(4);
-        let held = take(&places, false, None);
+        let slots = Slots::new(4);
+        let held = take(&slots, false, None);
         assert_eq!(held.len(), 3, "the last is for protected requests");
-        let (waited, ()) = tokio::join!(places.wait(false, ONE), async { drop(held) });
+        let (waited, ()) = tokio::join!(slots.wait(false, ONE), async { drop(held) });
         assert!(waited.is_ok());
     }
 }

@@ -1,7 +1,5 @@
-//! Asking the service aside, in the name of the client that waits.
-//!
-//! What lives here: one GET to the service, with what the client is known by and little else. What must never: a question to
-//! anybody else, the client's key or body, or a header that the operator did not mean to pass on.
+//! Requests to the service on behalf of a waiting client: one GET with the client's credentials and little else. They
+//! never contain the client's key or body.
 
 use super::read::{Read, read};
 use crate::forward::{self, Outbound};
@@ -18,35 +16,40 @@ use tower_service::Service as _;
 
 /// How the service is reached.
 #[derive(Debug, Clone)]
-pub struct Ways {
+pub struct ServiceClients {
     /// For the gateway's own questions.
     pub upstream: Upstream,
-    /// For questions in the name of a client: the same as its requests take.
+    /// For requests on behalf of a client: the same path as its own requests take.
     pub outbound: Outbound,
-    /// What clients are known by, besides `Authorization` and `Cookie`.
+    /// The headers that identify clients, besides `Authorization` and `Cookie`.
     pub credentials: Vec<HeaderName>,
-    /// What stands before the paths that are published, where problems are explained.
+    /// The prefix of the published paths, where problems are explained.
     pub prefix: String,
 }
 
-/// What goes along with every such question, where the client sent it.
+/// Client headers that are passed on with every such request.
 const PASSED: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, USER_AGENT, ACCEPT_LANGUAGE];
 
-/// Asks in the name of a client.
-pub(super) struct Aside {
+/// Sends requests on behalf of a client.
+pub(super) struct ClientRequests {
     outbound: Outbound,
     passed: Vec<HeaderName>,
     timeout: Duration,
     bytes_max: usize,
 }
 
-impl Aside {
-    pub(super) fn new(ways: &Ways, also: &[HeaderName], timeout: Duration, bytes_max: usize) -> Self {
-        let passed = PASSED.iter().chain(&ways.credentials).chain(also).cloned().collect();
-        Self { outbound: ways.outbound.clone(), passed, timeout, bytes_max }
+impl ClientRequests {
+    pub(super) fn new(
+        clients: &ServiceClients,
+        also: &[HeaderName],
+        timeout: Duration,
+        bytes_max: usize,
+    ) -> Self {
+        let passed = PASSED.iter().chain(&clients.credentials).chain(also).cloned().collect();
+        Self { outbound: clients.outbound.clone(), passed, timeout, bytes_max }
     }
 
-    /// Asks for `path`, in the name of whoever sent `retry`. Nothing where there is no answer in time.
+    /// Requests `path` on behalf of the client that sent `retry`. `None` if there is no response in time.
     pub(super) async fn get(
         &self,
         path: PathAndQuery,
@@ -61,21 +64,21 @@ impl Aside {
         }
         let headers = request.headers_mut();
         for (name, value) in &retry.headers {
-            // What a proxy told of where the client is stays so; the way there drops what is a stranger's word.
-            if self.passed.contains(name) || forward::is_told(name) {
+            // What a trusted proxy said about the client is passed on; other origin headers are dropped on the way.
+            if self.passed.contains(name) || forward::is_origin_header(name) {
                 headers.append(name, value.clone());
             }
         }
         headers.extend(told);
         let mut outbound = self.outbound.clone();
         let asked = async {
-            // The way there logs why there is no answer.
+            // The upstream logs why there is no response.
             let (head, body) = outbound.call(request).await.ok()?.into_parts();
             let body = read(body, self.bytes_max).await;
             Some((head, body))
         };
         tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| {
-            tracing::warn!("the service did not answer a question aside in time");
+            tracing::warn!("the service did not answer in time, when asked on behalf of a client");
             None
         })
     }

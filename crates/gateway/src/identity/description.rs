@@ -1,20 +1,17 @@
-//! What is said about a rule, to clients and to operators.
-//!
-//! What lives here: the ways in which a rule knows callers and tenants, as they are published and as refusals tell them. What must
-//! never: a word out of a request.
+//! How a rule identifies callers and tenants, in words for the published specification and for refusals.
 
 use super::{Identity, Source, Tenant};
 use semel_http::NotIdentified;
 
-/// Where a rule can be changed: in `[identity]`, or with the operation that has its own.
+/// Where a rule can be changed: in `[identity]`, or in the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum RuleOwner {
     Default,
     Operation,
 }
 
-impl Whose {
-    /// Where the sources stand in the configuration file.
+impl RuleOwner {
+    /// The setting of the sources.
     const fn setting(self) -> &'static str {
         match self {
             Self::Default => "`identity.sources`",
@@ -23,8 +20,8 @@ impl Whose {
     }
 }
 
-/// The same refusal, with the setting that helps an operator.
-pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
+/// The refusal, with the setting that an operator can change.
+pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentified {
     let setting = whose.setting();
     let named = |what: &str, fix: &str| format!("{what} (Service: {fix}.)").into();
     match why {
@@ -47,11 +44,11 @@ pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
     }
 }
 
-/// By what callers are told apart: what "the same caller" means to a client.
+/// How callers are distinguished: what "the same caller" means to a client.
 pub(super) fn description(identity: &Identity) -> String {
     match identity.sources[..] {
         [] => return "per access token".to_owned(),
-        [Source::Anonymous] => return "not at all: all are anonymous".to_owned(),
+        [Source::Anonymous] => return "not at all (all are anonymous)".to_owned(),
         _ => {}
     }
     let ways: Vec<_> = identity
@@ -70,8 +67,8 @@ pub(super) fn description(identity: &Identity) -> String {
     ways.join(", or ")
 }
 
-/// What is told where no source finds anything.
-pub(super) fn nobody(sources: &[Source], whose: Whose) -> String {
+/// The refusal if no source finds anything.
+pub(super) fn nobody(sources: &[Source], whose: RuleOwner) -> String {
     let ways: Vec<String> = sources
         .iter()
         .filter_map(|source| match source {
@@ -85,8 +82,8 @@ pub(super) fn nobody(sources: &[Source], whose: Whose) -> String {
         })
         .collect();
     let here = match whose {
-        Whose::Default => "This service",
-        Whose::Operation => "For this operation, this service",
+        RuleOwner::Default => "This service",
+        RuleOwner::Operation => "For this operation, this service",
     };
     let setting = whose.setting();
     format!(
@@ -96,8 +93,8 @@ pub(super) fn nobody(sources: &[Source], whose: Whose) -> String {
     )
 }
 
-/// What is told where the tenant cannot be told.
-pub(super) fn no_tenant(tenant: &Tenant, whose: Whose) -> String {
+/// The refusal if there is no tenant.
+pub(super) fn no_tenant(tenant: &Tenant, whose: RuleOwner) -> String {
     let way = match tenant {
         Tenant::None => "nothing".to_owned(),
         Tenant::Header(name) => format!("the header {name}, set by the service's own proxy"),
@@ -105,10 +102,10 @@ pub(super) fn no_tenant(tenant: &Tenant, whose: Whose) -> String {
         Tenant::Host(_) => "the host that it is sent to".to_owned(),
     };
     let setting = match whose {
-        Whose::Default => "`identity.tenant`",
-        Whose::Operation => "the operation's `tenant`",
+        RuleOwner::Default => "`identity.tenant`",
+        RuleOwner::Operation => "the operation's `tenant`",
     };
     format!(
-        "The request does not belong to a tenant that is known here; it is told by {way}. (Service: see {setting}.)"
+        "The request does not belong to a known tenant. The tenant comes from {way}. (Service: see {setting}.)"
     )
 }

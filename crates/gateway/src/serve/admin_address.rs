@@ -1,7 +1,4 @@
-//! The admin address, opened.
-//!
-//! What lives here: how [`admin`](crate::admin) gets its socket, its numbers and its peers, and how new tokens and certificates take
-//! effect. What must never: what it answers.
+//! Opens the admin address, and applies new tokens and certificates. [`admin`](crate::admin) answers its requests.
 
 use super::Admin as Plan;
 use crate::admin::{self, Admin};
@@ -19,10 +16,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long requests there may take to end once the process is asked to stop.
+/// How long running requests may take after the process was asked to stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Takes the address, before anything else is opened.
+/// Binds the address, before anything else is opened.
 pub(super) async fn bind(plan: &Plan) -> Result<Bound, String> {
     let address = plan.options.address;
     plan.options.check().map_err(|error| format!("the admin address {address} cannot be opened: {error}"))?;
@@ -30,22 +27,22 @@ pub(super) async fn bind(plan: &Plan) -> Result<Bound, String> {
     let options = listen::Options { address, tls, drain, ..listen::Options::default() };
     Bound::bind(&options).await.map_err(|error| match error {
         listen::Error::Address(_, why) if why.kind() == io::ErrorKind::AddrInUse => format!(
-            "the admin address {address} is taken, perhaps by another gateway on this machine. Choose another by --admin \
-             ADDRESS (or `address` under [admin]), or open none by --admin off"
+            "the admin address {address} is in use, perhaps by another gateway on this machine. Choose \
+                another one with --admin ADDRESS (or `address` under [admin]), or none with --admin off"
         ),
         other => format!("the admin address: {other}"),
     })
 }
 
 /// The admin address, bound and not served yet.
-pub(super) struct Desk {
+pub(super) struct AdminServer {
     bound: Bound,
-    seat: Seat,
+    admin_handle: AdminHandle,
 }
 
-/// Where a running admin address takes new tokens and certificates. Clones share it.
+/// Applies new tokens and certificates to a running admin address. Clones share it.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct AdminHandle {
     address: SocketAddr,
     engine: Engine,
     sources: admin::Sources,
@@ -53,7 +50,7 @@ pub(super) struct Seat {
     credentials: Option<Credentials>,
 }
 
-impl Desk {
+impl AdminServer {
     pub(super) fn open(
         bound: Bound,
         plan: &Plan,
@@ -76,46 +73,46 @@ impl Desk {
         let now = now.map_err(|error| error.to_string())?;
         let (address, engine) = (plan.options.address, engine.clone());
         let (now, credentials) = (Arc::new(RwLock::new(now)), bound.credentials());
-        Ok(Self { bound, seat: Seat { address, engine, sources, now, credentials } })
+        Ok(Self { bound, admin_handle: AdminHandle { address, engine, sources, now, credentials } })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.bound.address()
     }
 
-    pub(super) fn seat(&self) -> Seat {
-        self.seat.clone()
+    pub(super) fn admin_handle(&self) -> AdminHandle {
+        self.admin_handle.clone()
     }
 
     /// Serves until `stop`.
     pub(super) async fn run(self, stop: impl Future<Output = ()> + Send) {
-        self.bound.serve(Seated(self.seat.now), stop).await;
+        self.bound.serve(PeerService(self.admin_handle.now), stop).await;
     }
 }
 
-impl Seat {
-    /// What would be served under `options`, at the address that there is.
-    pub(super) fn made(&self, options: &admin::Options) -> Result<Admin, String> {
+impl AdminHandle {
+    /// The service with `options`, at the bound address.
+    pub(super) fn build(&self, options: &admin::Options) -> Result<Admin, String> {
         let options = admin::Options { address: self.address, ..options.clone() };
         admin::service(self.engine.clone(), options, self.sources.clone()).map_err(|error| error.to_string())
     }
 
-    /// What it shows by TLS, if it does.
+    /// Its TLS credentials, if it uses TLS.
     pub(super) fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 
-    /// Has every request from now on answered by `admin`.
+    /// Lets `admin` answer every request from now on.
     pub(super) fn replace(&self, admin: Admin) {
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = admin;
     }
 }
 
-/// Tells the admin service who is asking.
+/// Adds the peer's addresses to each request.
 #[derive(Clone)]
-struct Seated(Arc<RwLock<Admin>>);
+struct PeerService(Arc<RwLock<Admin>>);
 
-impl tower_service::Service<Request<listen::Body>> for Seated {
+impl tower_service::Service<Request<listen::Body>> for PeerService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = <Admin as tower_service::Service<Request<listen::Body>>>::Future;

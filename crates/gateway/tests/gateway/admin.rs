@@ -1,4 +1,4 @@
-//! The admin address: who gets in, and to what.
+//! The admin address: tokens and roles.
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
@@ -57,7 +57,7 @@ async fn what_a_worker_claimed_is_not_shown_to_clients_of_the_gateway() {
     );
     let stored = sent(Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome), admin).await;
     assert_eq!(stored.status, 200, "{stored:?}");
-    // Not even to whoever has no caller, as the claim has none, and knows its key.
+    // Not even to a client without a caller, like the claim, that knows its key.
     let path = format!("/operations/{id}");
     for ask in [Ask::get(&path), Ask::get(&path).key(KEY)] {
         let reply = sent(ask, gateway.address).await;
@@ -143,7 +143,7 @@ async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn guesses_are_limited_as_the_file_says() {
+async fn wrong_tokens_are_limited_as_configured() {
     let (token, lines) = minted("ops", &["read"]);
     let mut world =
         World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
@@ -214,7 +214,7 @@ async fn counted(admin: SocketAddr, line: &str) {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_store_is_counted_by_route_and_never_by_path() {
+async fn stored_records_are_counted_by_route() {
     let scratch = Scratch::new();
     let gate = Gate::closed();
     let held = gate.clone();

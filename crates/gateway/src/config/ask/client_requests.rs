@@ -1,7 +1,5 @@
-//! `authorize` and `rebuild`: what is asked of the service in the name of a client.
-//!
-//! What lives here: from these tables to questions. What must never: a header passed on that is about one connection, or
-//! Semel's own.
+//! `authorize` and `rebuild`: requests that the gateway sends to the service for a client. Hop-by-hop headers and
+//! Semel's own are never passed on.
 
 use crate::ask::{Authorize, Placeholder, Rebuild, Source, Template};
 use crate::config::table::Table;
@@ -11,8 +9,8 @@ use semel_http::names;
 pub(super) fn authorize(table: &Table<'_, '_>) -> Option<Authorize> {
     let path = table.parsed("path", |text| Template::parse(text, &[Placeholder::OperationId]));
     if !table.has("path") {
-        let mend = "write path = \"/session\" or the like";
-        table.page.mistake(table.span().as_ref(), "there is no path to ask before a replay", mend);
+        let fix = "write path = \"/session\" or the like";
+        table.document.mistake(table.span().as_ref(), "`authorize` has no path", fix);
     }
     let (headers, timeout) = (table.parsed_list("headers", header), table.limit("timeout"));
     let mut authorize = Authorize::new(path?);
@@ -28,13 +26,13 @@ pub(super) fn rebuild(table: &Table<'_, '_>) -> Option<Rebuild> {
             let path = Template::parse(text, &[Placeholder::OperationId])?;
             if !path.has(Placeholder::OperationId) {
                 return Err(format!(
-                    "`{text}` is the same for every operation: write {{operation_id}} in it"
+                    "`{text}` is the same for every operation: write {{operation_id}} into it"
                 ));
             }
             Ok(Source::Path(path))
         }
         _ => Err(format!(
-            "no response can be made anew from `{text}`: write \"location\", or a path of the service"
+            "responses cannot be rebuilt from `{text}`: write \"location\", or a path of the service"
         )),
     });
     let is_silent = !table.has("from");
@@ -45,7 +43,7 @@ pub(super) fn rebuild(table: &Table<'_, '_>) -> Option<Rebuild> {
     Some(rebuild)
 }
 
-/// What is hop-by-hop, or Semel's or the message's own to say.
+/// Hop-by-hop headers, and headers that Semel or the message itself sets.
 fn is_reserved(name: &HeaderName) -> bool {
     const RESERVED: &[&str] = &[
         "connection",
@@ -68,11 +66,9 @@ fn is_reserved(name: &HeaderName) -> bool {
 pub(super) fn header(text: &str) -> Result<HeaderName, String> {
     let lower = text.to_ascii_lowercase();
     let name: HeaderName =
-        lower.parse().map_err(|_| format!("`{text}` is no header: write a header's name"))?;
+        lower.parse().map_err(|_| format!("`{text}` is not a header name: write one such as \"x-user\""))?;
     if is_reserved(&name) {
-        return Err(format!(
-            "`{text}` is not for you to set or to pass on here: write another header's name"
-        ));
+        return Err(format!("`{text}` cannot be set or passed on: write another header's name"));
     }
     Ok(name)
 }

@@ -1,7 +1,4 @@
-//! Where a question of the gateway's own goes.
-//!
-//! What lives here: a path below the upstream, or an address of its own. What must never: an address that depends on what was
-//! asked for.
+//! Where the gateway sends a question: to a path below the upstream, or to its own URL. The host is fixed.
 
 use super::template::{Placeholder, Template};
 use crate::upstream::{Target, Transport};
@@ -10,22 +7,22 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Where a question goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The service that is asked; the upstream where none is named.
+pub struct Destination {
+    /// The service to ask; by default the upstream.
     pub target: Option<Target>,
-    /// The path that is asked for.
+    /// The path to request.
     pub path: Template,
 }
 
-impl Place {
-    /// Reads a path below the upstream, or a whole URL. The error says what mends it.
+impl Destination {
+    /// Reads a path below the upstream, or a whole URL. The error says how to fix it.
     pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self { target: None, path: Template::parse(text, known)? });
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains(['{', '}']) {
-            return Err(format!("the host of `{text}` is not always the same: write one without braces"));
+            return Err(format!("`{text}` has a placeholder in its host: write a fixed host"));
         }
         let target = Target::parse(&format!("{scheme}://{authority}"))
             .map_err(|error| format!("{error}: write https://HOST/PATH, or a path below the upstream"))?;
@@ -33,17 +30,17 @@ impl Place {
         Ok(Self { target: Some(target), path })
     }
 
-    /// Whether anybody on the way could read what is sent there, as far as the address tells.
+    /// Whether requests can be read on the network, as far as the address shows.
     pub fn is_open(&self) -> bool {
         self.target.as_ref().is_some_and(is_open)
     }
 
-    /// The same, where `upstream` is what a path is below.
+    /// The same, for a path below `upstream`.
     pub fn is_open_below(&self, upstream: &Target) -> bool {
         is_open(self.target.as_ref().unwrap_or(upstream))
     }
 
-    /// Whether it is the gateway itself that would be asked, which listens at `address`, as far as the address tells.
+    /// Whether it is the gateway itself, which listens on `address`, as far as the address shows.
     pub fn is_at(&self, address: SocketAddr) -> bool {
         let Some(target) = &self.target else { return false };
         let is_same = match target.host().parse::<IpAddr>() {
@@ -59,14 +56,14 @@ fn is_open(target: &Target) -> bool {
     target.transport() != Transport::Https && !is_here(target.host())
 }
 
-/// Whether a host is this machine, without asking anybody.
+/// Whether a host is this machine, without name resolution.
 fn is_here(host: &str) -> bool {
     let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
     host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
 }
 
 /// As it was written.
-impl fmt::Display for Place {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
             Some(target) => write!(f, "{target}{}", self.path),
@@ -81,14 +78,14 @@ mod tests {
 
     const ID: &[Placeholder] = &[Placeholder::OperationId];
 
-    fn place(text: &str) -> Place {
-        Place::parse(text, ID).expect("a place")
+    fn destination(text: &str) -> Destination {
+        Destination::parse(text, ID).expect("a place")
     }
 
     #[test]
-    fn a_question_goes_below_the_upstream_or_to_an_address_of_its_own() {
-        assert_eq!(place("/effects/{operation_id}").target, None);
-        let own = place("https://ledger.internal:8443/effects/{operation_id}?full=1");
+    fn a_question_goes_below_the_upstream_or_to_its_own_url() {
+        assert_eq!(destination("/effects/{operation_id}").target, None);
+        let own = destination("https://ledger.internal:8443/effects/{operation_id}?full=1");
         assert_eq!(
             own.target.as_ref().map(Target::to_string).as_deref(),
             Some("https://ledger.internal:8443")
@@ -96,33 +93,33 @@ mod tests {
         assert_eq!(own.to_string(), "https://ledger.internal:8443/effects/{operation_id}?full=1");
         for (text, word) in [
             ("ftp://ledger/x", "http://"),
-            ("https://{operation_id}.internal/x", "without braces"),
+            ("https://{operation_id}.internal/x", "a fixed host"),
             ("https://user:hunter2@ledger/x", "credentials"),
             ("https://ledger?x", "slash"),
             ("ledger.internal/x", "slash"),
         ] {
-            let told = Place::parse(text, ID).expect_err(text);
+            let told = Destination::parse(text, ID).expect_err(text);
             assert!(told.contains(word) && !told.contains("hunter2"), "{text}: {told}");
         }
     }
 
     #[test]
-    fn it_is_told_whether_others_can_read_along() {
-        assert!(place("http://ledger.internal/x").is_open());
-        assert!(place("h2c://10.0.0.1/x").is_open());
+    fn an_unencrypted_destination_is_recognised() {
+        assert!(destination("http://ledger.internal/x").is_open());
+        assert!(destination("h2c://10.0.0.1/x").is_open());
         for closed in
             ["https://ledger/x", "http://localhost:1/x", "http://127.0.0.2/x", "http://[::1]/x", "/x"]
         {
-            assert!(!place(closed).is_open(), "{closed}");
+            assert!(!destination(closed).is_open(), "{closed}");
         }
-        let below = |url: &str| place("/x").is_open_below(&Target::parse(url).expect("an upstream"));
+        let below = |url: &str| destination("/x").is_open_below(&Target::parse(url).expect("an upstream"));
         assert!(below("http://service.internal:80") && !below("https://service.internal"));
         assert!(!below("http://127.0.0.1:9"));
     }
 
     #[test]
     fn the_gateway_itself_is_recognised() {
-        let at = |url: &str, address: &str| place(url).is_at(address.parse().expect("an address"));
+        let at = |url: &str, address: &str| destination(url).is_at(address.parse().expect("an address"));
         assert!(at("http://127.0.0.1:8080/x", "127.0.0.1:8080"));
         assert!(at("http://localhost:8080/x", "127.0.0.1:8080"));
         assert!(at("http://localhost:8080/x", "0.0.0.0:8080"));
