@@ -114,6 +114,9 @@ impl Engine {
 
     /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. The record's history then has `who`,
     /// the verdict, and `why`: at most [`REASON_BYTES_MAX`] bytes, the rest is cut off.
+    ///
+    /// The verdict is about whichever attempt the record belongs to now. If an operator looked at it before, use
+    /// [`resolve_attempt`](Self::resolve_attempt).
     pub async fn resolve(
         &self,
         operation_id: OperationId,
@@ -122,9 +125,40 @@ impl Engine {
         why: &str,
     ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
+        let fence = looked.record.fence();
+        self.settle(looked, fence, verdict, who, why).await
+    }
+
+    /// Like [`resolve`](Self::resolve), about the attempt with this [fence](Record::fence) only. Refused with
+    /// [`Refusal::Superseded`] if another attempt has begun since: what was found out about one attempt says nothing about
+    /// the next.
+    pub async fn resolve_attempt(
+        &self,
+        operation_id: OperationId,
+        fence: u64,
+        verdict: Verdict,
+        who: &str,
+        why: &str,
+    ) -> Result<Record, OperatorError> {
+        let looked = self.look_up(operation_id).await?;
+        self.settle(looked, fence, verdict, who, why).await
+    }
+
+    async fn settle(
+        &self,
+        looked: FoundRecord,
+        fence: u64,
+        verdict: Verdict,
+        who: &str,
+        why: &str,
+    ) -> Result<Record, OperatorError> {
+        let operation_id = looked.record.operation_id();
         let why = format!("resolved as {}: {why}", verdict.name());
         let verdict = self.node.sealed_verdict(looked.id, verdict);
-        let settle = |record: &Record, stamp: Stamp<'_>| machine::resolve(record, verdict.clone(), stamp);
+        let settle = |record: &Record, stamp: Stamp<'_>| {
+            machine::expect_fence(record, fence)?;
+            machine::resolve(record, verdict.clone(), stamp)
+        };
         let record = self.by_hand(looked, who, &why, settle).await?;
         let (operation, state, by) = (record.operation(), record.state_name(), Resolver::Operator);
         self.node.observe(&Event::Reconciled { operation_id, operation, state, by });

@@ -27,7 +27,7 @@ impl Code {
                 "The request may have taken effect: never use a new key. If retryable is true, retry with this key; otherwise report the operation ID to the service's operators."
             }
             Self::Expired => {
-                "The request was processed long ago. Look up the result in the service's own data; a new key would run it again."
+                "The outcome expired or was erased. Look up the result in the service's own data; a new key would run the request again."
             }
             Self::NotRetained => {
                 "The request was processed, but its response was not retained. Look up the result in the service's own data; do not repeat the request."

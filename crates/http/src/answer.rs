@@ -63,8 +63,8 @@ impl Responder<'_> {
                 }
             }
             RequestOutcome::Expired => {
-                let detail = "The original request was processed, but its outcome has expired. \
-                              Nothing was run.";
+                let detail =
+                    "The original request has had its outcome, which expired or was erased. Nothing was run.";
                 Problem::new(Code::Expired, detail).about(id)
             }
             RequestOutcome::AttemptsExhausted => {

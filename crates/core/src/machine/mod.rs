@@ -47,8 +47,8 @@ pub use retention::{Due, due, expire, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
 pub use rules::Rule;
 pub use verdict::{
-    LAPSED, Verdict, denial_refused_until, lapse, may_release, may_resolve, plan_probe, postpone, reconcile,
-    reconcile_after, redate, release, resolve,
+    LAPSED, Verdict, denial_refused_until, expect_fence, lapse, may_release, may_resolve, plan_probe,
+    postpone, reconcile, reconcile_after, redate, release, resolve,
 };
 
 use crate::history;

@@ -187,6 +187,12 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
     settled(record, verdict, stamp)
 }
 
+/// Whether the record still belongs to the attempt with this fence. A verdict that was formed about one attempt says
+/// nothing about the next.
+pub fn expect_fence(record: &Record, fence: u64) -> Result<(), Refusal> {
+    if record.fence == fence { Ok(()) } else { Err(Refusal::Superseded) }
+}
+
 /// Whether an operator may [`resolve`] this record at `now`; otherwise the reason. A verdict that denies the effect
 /// may have to wait longer: see [`denial_refused_until`].
 pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {

@@ -170,7 +170,7 @@ pub(super) async fn renew(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(renewal): Json<RenewRequest>,
+    Json(renewal, _memory): Json<RenewRequest>,
 ) -> Result<Response, Problem> {
     let token = token(&renewal.token)?;
     let begin = renewal.begin.unwrap_or(false);
@@ -222,7 +222,7 @@ pub(super) async fn outcome(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(came): Json<OutcomeRequest>,
+    Json(came, _memory): Json<OutcomeRequest>,
 ) -> Result<Response, Problem> {
     let token = token(&came.token)?;
     let ending = ending(came.outcome, came.response)?;

@@ -27,6 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
+/// How many claims wait at once, of the 1,024 requests that the address serves at once: renewals, outcomes and health
+/// checks must not wait for those that wait.
+pub(super) const WAITING_MAX: usize = 512;
 /// The longest that a claim waits for a running duplicate.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// The shortest and the longest lease: it must be possible to renew it over a network, and a crash blocks a key for
@@ -127,7 +130,7 @@ pub(super) struct ClaimRequest {
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     dedup_window_ms: Option<u64>,
-    /// How long to wait for the outcome of a running attempt.
+    /// How long to wait for the outcome of a running attempt. While 512 other claims wait, the answer comes at once.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 0, maximum = 60_000)]
     wait_ms: Option<u64>,
@@ -183,7 +186,7 @@ pub(super) struct ReplayedClaim {
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "In progress (Retry-After), outcome unknown, or attempts used up", body = Document, content_type = "application/problem+json"),
-    (status = 410, description = "Done so long ago that the outcome is no longer kept", body = Document, content_type = "application/problem+json"),
+    (status = 410, description = "It has had its outcome, which expired or was erased", body = Document, content_type = "application/problem+json"),
     (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
     (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
     (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
@@ -194,7 +197,7 @@ pub(super) struct ReplayedClaim {
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
-    Json(wanted): Json<ClaimRequest>,
+    Json(wanted, _memory): Json<ClaimRequest>,
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
@@ -209,7 +212,10 @@ pub(super) async fn claim(
         Claimed::Answered(answer)
             if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
         {
-            engine.attend(&intent).await.map_err(|error| not_run(&error))?
+            match shared.waiting.try_acquire() {
+                Ok(_waiting) => engine.attend(&intent).await.map_err(|error| not_run(&error))?,
+                Err(_) => answer,
+            }
         }
         Claimed::Answered(answer) => answer,
     };
@@ -251,7 +257,8 @@ fn respond(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
             semel_http::Problem::new(Code::Mismatch, detail)
         }
         RequestOutcome::Expired => {
-            let detail = "It was done before, but its outcome is no longer stored. Nothing was claimed.";
+            let detail = "The key has had its outcome, which expired or was erased. Nothing was claimed; check for the effect before you \
+                repeat it with another key.";
             semel_http::Problem::new(Code::Expired, detail)
         }
         RequestOutcome::ClockNotTrusted { retry_after } => {

@@ -55,7 +55,7 @@ pub(super) struct ClockConfirmed {
 pub(super) async fn confirm(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
-    Json(confirm): Json<ConfirmClock>,
+    Json(confirm, _memory): Json<ConfirmClock>,
 ) -> Result<Response, Problem> {
     let reason = checked_reason(confirm.reason)?;
     let name = &*who.name;

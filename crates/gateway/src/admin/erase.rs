@@ -102,7 +102,7 @@ pub(super) async fn erase(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(request): Json<EraseRequest>,
+    Json(request, _memory): Json<EraseRequest>,
 ) -> Result<Response, Problem> {
     let (reason, action) = (checked_reason(request.reason)?, request.what.action());
     let name = &*who.name;

@@ -43,7 +43,10 @@ pub(super) struct Ready {
 pub(super) struct CachedReadiness(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
 
 /// Reports that the process is alive. Does not ask the store.
-#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Alive)))]
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses(
+    (status = 200, body = Alive),
+    (status = 503, description = "More than 1,024 requests are running at this address", body = Document, content_type = "application/problem+json"),
+))]
 pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, &Alive { alive: true })
 }

@@ -2,22 +2,74 @@
 
 use super::Shared;
 use super::problem::{Problem, Situation};
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use semel::core::id::OperationId;
+use semel_http::Code;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// The maximum length of a parser's message that is passed on.
 const WORDS_MAX: usize = 200;
 
-/// A body of `application/json`.
-pub(super) struct Json<T>(pub(super) T);
+/// The memory of all bodies at this address, in pieces of [`PIECE`]. Each body takes at least one, so this also limits
+/// how many are being read at once.
+const PIECES_MAX: usize = 256;
+const PIECE: usize = 256 << 10;
+/// How long a body waits for its next piece. Those that wait keep what they have, so they must not wait for each other
+/// for long.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Memory for the bodies that are being read or handled.
+pub(super) struct Bodies(Arc<Semaphore>);
+
+/// The memory of one body, until this is dropped.
+pub(super) struct BodyMemory(OwnedSemaphorePermit);
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(PIECES_MAX)))
+    }
+}
+
+impl Bodies {
+    async fn piece(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        match timeout(WAIT, Arc::clone(&self.0).acquire_owned()).await {
+            Ok(Ok(piece)) => Ok(piece),
+            _ => {
+                let detail = "The bodies of other requests take all the memory for them. Nothing was done.";
+                Err(semel_http::Problem::new(Code::Busy, detail).retryable_after(WAIT).into())
+            }
+        }
+    }
+
+    /// Reads `body`, and takes its memory as it arrives.
+    async fn read(&self, body: Body, limit: usize) -> Result<(Bytes, BodyMemory), Problem> {
+        let mut memory = self.piece().await?;
+        let (mut body, mut bytes) = (Limited::new(body, limit), BytesMut::new());
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|error| unread(&*error, limit))?.into_data() else { continue };
+            while bytes.len() + data.len() > memory.num_permits() * PIECE {
+                memory.merge(self.piece().await?);
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes.freeze(), BodyMemory(memory)))
+    }
+}
+
+/// A body of `application/json`, and its memory.
+pub(super) struct Json<T>(pub(super) T, pub(super) BodyMemory);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
     type Rejection = Problem;
@@ -28,9 +80,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
             return Err(Problem::new(Situation::MediaType, detail));
         }
         let limit = shared.options.body_bytes_max;
-        let body = Limited::new(request.into_body(), limit).collect().await;
-        let bytes = body.map_err(|error| unread(&*error, limit))?.to_bytes();
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| malformed(&error))
+        let (bytes, memory) = shared.bodies.read(request.into_body(), limit).await?;
+        serde_json::from_slice(&bytes).map(|value| Self(value, memory)).map_err(|error| malformed(&error))
     }
 }
 
@@ -107,6 +158,21 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Shared>> for Query<T> {
 mod tests {
     use super::*;
     use http::HeaderValue;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_bodies_together_are_bounded() {
+        let bodies = Bodies::default();
+        let large = || Body::from(vec![b'x'; 16 << 20]);
+        let mut kept = Vec::new();
+        for _ in 0..4 {
+            kept.push(bodies.read(large(), 16 << 20).await.unwrap_or_else(|_| panic!("64 MiB fit")));
+        }
+        assert!(bodies.read(Body::from("{}"), 10).await.is_err(), "not even a short one fits");
+        kept.pop();
+        let short = bodies.read(Body::from("{}"), 10).await;
+        assert_eq!(short.map(|(bytes, _)| bytes).ok(), Some(Bytes::from("{}")));
+        assert!(bodies.read(Body::from("too long"), 7).await.is_err());
+    }
 
     #[test]
     fn a_web_forms_body_is_not_accepted_as_json() {

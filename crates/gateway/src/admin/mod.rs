@@ -63,6 +63,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::sync::Semaphore;
 use tower_service::Service;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -107,6 +108,8 @@ struct Shared {
     failures: Limiter,
     writes: Limiter,
     ready: CachedReadiness,
+    bodies: input::Bodies,
+    waiting: Semaphore,
 }
 
 impl Shared {
@@ -134,8 +137,9 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let clock = Arc::clone(&sources.clock);
     let has_tokens = !options.tokens.is_empty();
     let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
-    let shared =
-        Shared { engine, options, sources, clock, failures, writes, ready: CachedReadiness::default() };
+    let (ready, bodies) = (CachedReadiness::default(), input::Bodies::default());
+    let waiting = Semaphore::new(claims::WAITING_MAX);
+    let shared = Shared { engine, options, sources, clock, failures, writes, ready, bodies, waiting };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
     let described = Bytes::from(description::whole(&api, has_tokens).to_string());

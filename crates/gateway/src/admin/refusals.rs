@@ -50,6 +50,10 @@ fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String
             "The record is {state}, and an earlier attempt may have taken effect. Nothing was changed. {}",
             allowed_in(state)
         ),
+        Refusal::Superseded => format!(
+            "Another attempt has begun since you looked: the record is {state} with another fence. Nothing was changed. Look at it \
+             again; what you found out about the earlier attempt says nothing about this one."
+        ),
         _ if action == "release" => format!(
             "The record is {state}. Nothing was changed. Release works on FAILED_NOT_REPLAYABLE, and on CLAIMED whose owner is gone. \
              {}",
@@ -93,6 +97,7 @@ mod tests {
             detail("resolve-failed", Refusal::WrongState, StateName::FailedNotReplayable, now),
             detail("resolve-applied", Refusal::WrongState, StateName::Claimed, now),
             detail("resolve-applied", Refusal::WrongState, StateName::Expired, now),
+            detail("resolve-not-applied", Refusal::Superseded, StateName::Unknown, now),
             detail("release", Refusal::WrongState, StateName::Unknown, now),
             detail("release", Refusal::InDoubt, StateName::Claimed, now),
             detail("release", Refusal::LeaseAlive(later(3_700)), StateName::Claimed, now),

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::answer::GivenResponse;
 use super::gate::Principal;
-use super::input::{Id, Json};
+use super::input::{Id, Json, whole};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem};
@@ -55,6 +55,11 @@ pub(super) struct ResolveRequest {
     outcome: ResolvedOutcome,
     /// The response to every later request with the key.
     response: Option<GivenResponse>,
+    /// The `fence` of the attempt that this is about, as the record showed it. If another attempt has begun since, nothing
+    /// is changed (409). Without it, the verdict is about the record's current attempt.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(value_type = Option<u64>)]
+    fence: Option<u64>,
     /// How this was found out, in at most 256 bytes. It is stored in the record's history.
     #[schema(
         min_length = 1,
@@ -100,12 +105,15 @@ pub(super) async fn resolve(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(resolution): Json<ResolveRequest>,
+    Json(resolution, _memory): Json<ResolveRequest>,
 ) -> Result<Response, Problem> {
     let reason = checked_reason(resolution.reason)?;
     let truth = resolution.outcome;
     let verdict = verdict(truth, resolution.response)?;
-    let settled = shared.engine.resolve(id, verdict, &who.name, &reason).await;
+    let settled = match resolution.fence {
+        Some(fence) => shared.engine.resolve_attempt(id, fence, verdict, &who.name, &reason).await,
+        None => shared.engine.resolve(id, verdict, &who.name, &reason).await,
+    };
     apply(&shared, &who, id, truth.name(), &reason, settled).await
 }
 
@@ -128,7 +136,7 @@ pub(super) async fn release(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(letting): Json<ReleaseRequest>,
+    Json(letting, _memory): Json<ReleaseRequest>,
 ) -> Result<Response, Problem> {
     let reason = checked_reason(letting.reason)?;
     let released = shared.engine.release(id, &who.name, &reason).await;

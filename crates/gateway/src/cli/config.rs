@@ -28,7 +28,7 @@ pub(super) enum Command {
         #[arg(default_value = "semel.toml")]
         file: PathBuf,
         /// The service to protect, by its URL
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = Target::parse)]
         upstream: Option<Target>,
     },
     /// Report every mistake in a configuration file, with its line and how to fix it
@@ -36,7 +36,7 @@ pub(super) enum Command {
         /// The file to check
         file: PathBuf,
         /// The service, if `semel serve` gets it by flag or variable and the file does not name it
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = Target::parse)]
         upstream: Option<Target>,
         /// Print JSON
         #[arg(long)]

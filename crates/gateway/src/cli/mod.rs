@@ -108,10 +108,17 @@ pub fn main() -> ExitCode {
         Command::Completions(arguments) => Ok(completions::completions(&arguments, Cli::command())),
         Command::Man(arguments) => completions::man(&arguments, Cli::command()),
     };
-    done.unwrap_or_else(|stop| {
-        eprintln!("error: {stop}");
-        stop.code()
-    })
+    match done {
+        Ok(_) if crate::serve::is_output_lost() => {
+            eprintln!("error: the output could not be written; it is incomplete");
+            ExitCode::FAILURE
+        }
+        Ok(code) => code,
+        Err(stop) => {
+            eprintln!("error: {stop}");
+            stop.code()
+        }
+    }
 }
 
 #[cfg(test)]

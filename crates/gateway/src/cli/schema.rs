@@ -15,7 +15,7 @@ pub(super) enum Command {
     #[command(after_help = EXIT_CODES)]
     Print {
         /// The store, such as sqlite:semel.db
-        #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
+        #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
         store: Url,
     },
     /// Bring a store's tables to this version; if they already are, nothing changes. `semel serve` does the same at
@@ -23,7 +23,7 @@ pub(super) enum Command {
     #[command(after_help = EXIT_CODES)]
     Apply {
         /// The store, such as sqlite:semel.db
-        #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
+        #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
         store: Url,
     },
 }

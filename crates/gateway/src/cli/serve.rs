@@ -16,6 +16,7 @@ use semel::core::policy::Class;
 use semel_http::KeyRule;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ const NOT_IN_A_DEMO: [&str; 25] = [
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
     /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
-    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
+    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
     /// The configuration file; flags and environment variables override it. `semel config default` prints one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
@@ -77,7 +78,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH", env = "SEMEL_PREFIX", value_parser = published_at)]
     prefix: Option<String>,
     /// Where records are stored: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to lose them at the end
-    #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
     store: Url,
 
     /// Refuse requests without an idempotency key that would be protected (same as --key required)
@@ -123,8 +124,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", env = "SEMEL_KEPT_MAX", default_value = "10MiB", value_parser = size::parse, help_heading = "Limits")]
     kept_max: usize,
     /// The maximum number of client connections
-    #[arg(long, value_name = "NUMBER", env = "SEMEL_CONNECTIONS_MAX", default_value_t = listen::Options::default().connections_max, help_heading = "Limits")]
-    connections_max: usize,
+    #[arg(long, value_name = "NUMBER", env = "SEMEL_CONNECTIONS_MAX", default_value_t = connections_max(), help_heading = "Limits")]
+    connections_max: NonZeroUsize,
     /// How long running requests may take after the process was asked to stop
     #[arg(long, value_name = "SPAN", env = "SEMEL_DRAIN", default_value = "30s", value_parser = span::parse, help_heading = "Limits")]
     drain: Duration,
@@ -140,10 +141,10 @@ pub(super) struct Args {
     upstream_ca: Option<PathBuf>,
 
     /// How long to wait for a connection to the upstream
-    #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = span::parse, help_heading = "Upstream")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = span::parse_limit, help_heading = "Upstream")]
     connect_timeout: Duration,
     /// How long to wait for its response: the whole response with a key, its head without
-    #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = span::parse, help_heading = "Upstream")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = span::parse_limit, help_heading = "Upstream")]
     response_timeout: Duration,
     /// Open a new connection for each protected request, so that none can meet one that is being closed
     #[arg(long, env = "SEMEL_FRESH_CONNECTIONS", help_heading = "Upstream")]
@@ -279,7 +280,7 @@ impl Args {
             target: self.upstream.clone(),
             listen: given.value("listen", self.listen),
             tls,
-            connections_max: given.value("connections_max", self.connections_max),
+            connections_max: given.value("connections_max", self.connections_max.get()),
             drain: given.value("drain", self.drain),
             connect_timeout: given.value("connect_timeout", self.connect_timeout),
             response_timeout: given.value("response_timeout", self.response_timeout),
@@ -295,6 +296,10 @@ impl Args {
             terms,
         })
     }
+}
+
+fn connections_max() -> NonZeroUsize {
+    NonZeroUsize::new(listen::Options::default().connections_max).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn authorities(file: &Path) -> Result<upstream::Tls, String> {

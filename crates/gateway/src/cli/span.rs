@@ -22,6 +22,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
 }
 
+/// Reads a duration within which something has to be done: not zero.
+pub(crate) fn parse_limit(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err("it must not be zero: nothing could be done within it".to_owned()),
+        span => Ok(span),
+    }
+}
+
 /// Prints a duration in the largest unit without a remainder.
 pub fn text(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);

@@ -117,8 +117,11 @@ fn table(
     }
     for (table, key, value, variable) in given.iter().filter(|(table, ..)| *table == name) {
         let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
-        let value =
-            if (*table, *key) == ("store", "url") { url(value.trim_matches('"')) } else { value.clone() };
+        let value = match (*table, *key) {
+            ("store", "url") => url(value.trim_matches('"')),
+            ("upstream", "url") if value.contains('@') => MASKED.to_owned(),
+            _ => value.clone(),
+        };
         let source = Source::Variable(variable);
         keys.insert(key, (at, Setting { table: label.clone(), key: (*key).to_owned(), value, source }));
     }
@@ -147,6 +150,8 @@ fn written(found: &mut Vec<Setting>, label: &str, entries: &DeTable<'_>, text: &
 fn setting(label: &str, table: &str, key: &str, value: &DeValue<'_>, source: Source) -> Setting {
     let value = match (table, key, value) {
         ("store", "url", DeValue::String(text)) => url(text),
+        // Refused at start; a password in it must not be shown here either.
+        ("upstream", "url", DeValue::String(text)) if text.contains('@') => MASKED.to_owned(),
         // The hash of a random token reveals nothing, but there is no need to show it.
         (_, "hash", DeValue::String(_)) => MASKED.to_owned(),
         (_, _, DeValue::String(text)) if is_secret(key) && !is_reference(text) => MASKED.to_owned(),
@@ -224,7 +229,8 @@ mod tests {
         let text = "[store]\nurl = \"postgres://app@db/semel?password=env:DATABASE\"\nhashing_secret = \"env:HASHING\"\n\
                     [[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\nhash = \"sha256:0abc\"\n\
                     [defaults.probe]\nheaders = { authorization = \"Bearer hunter2\", accept = \"env:X\" }\n";
-        let all: Vec<_> = settings(text, &[]).into_iter().map(|setting| setting.value).collect();
+        let given = [("upstream", "url", "\"http://u:hunter2@h\"".to_owned(), "SEMEL_UPSTREAM")];
+        let all: Vec<_> = settings(text, &given).into_iter().map(|setting| setting.value).collect();
         let all = all.join("\n");
         assert!(!all.contains("hunter2") && !all.contains("0abc"), "{all}");
         assert!(all.contains("env:HASHING") && all.contains("env:X") && all.contains("postgres://"), "{all}");

@@ -409,5 +409,20 @@ fn log_applied(operations: &[Operation], held: &[&str]) {
 /// Prints, and ignores a closed output.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    let printed =
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    // A reader that has seen enough, such as `head`, is no failure.
+    if let Err(error) = printed
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        OUTPUT_LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether something that was to be printed could not be.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that was to be printed could not be: the disk of a file may be full.
+pub(crate) fn is_output_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
 }

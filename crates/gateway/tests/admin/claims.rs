@@ -211,6 +211,31 @@ async fn a_claim_that_waits_gets_the_outcome_of_the_attempt_that_runs() {
     assert_eq!((reply.status, &reply.json()["response"]["body"]), (200, &json!("done")));
 }
 
+/// Renewals, outcomes and health checks share the address with those that wait.
+#[tokio::test]
+async fn claims_that_wait_are_bounded_and_the_next_is_answered_at_once() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "leaseMs": 60_000 })).await;
+    let wait = claim("order-1", &json!({ "waitMs": 30_000 }));
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..512 {
+        waiting.spawn(world.ask("POST", "/v1/claims").json(&wait).send());
+    }
+    let mut answered = None;
+    for _ in 0..60 {
+        // One that finds a place waits like the others.
+        let one = world.ask("POST", "/v1/claims").json(&wait).send();
+        answered = tokio::time::timeout(Duration::from_secs(1), one).await.ok();
+        if answered.is_some() {
+            break;
+        }
+    }
+    let reply = answered.expect("an answer, although nothing has happened");
+    assert_eq!(reply.problem(), (409, "IDEMPOTENCY_REQUEST_IN_PROGRESS".into()));
+    assert_eq!(world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.status, 200);
+    drop(waiting);
+}
+
 #[tokio::test]
 async fn a_claim_that_waits_begins_nothing_itself() {
     let world = World::new().await;

@@ -217,6 +217,22 @@ async fn after_a_silent_owner_denial_has_to_wait_and_confirmation_has_not() {
 }
 
 #[tokio::test]
+async fn a_verdict_about_one_attempt_does_not_settle_the_next() {
+    let world = World::new().await;
+    let service = Doubtful::on(&world).await;
+    let id = service.doubt().await;
+    let shown = world.get(&format!("/v1/records/{id}")).await.json()["fence"].clone();
+    let absent = json!({ "outcome": "not-applied", "reason": WHY, "fence": shown });
+    // Somebody else settles it first, and a retry is in doubt again.
+    assert_eq!(world.post(&resolve(&id), &absent).await.status, 200);
+    assert_eq!(service.doubt().await, id);
+    let late = world.post(&resolve(&id), &absent).await;
+    assert_eq!(late.problem(), (409, "RECORD_STATE_CONFLICT".into()));
+    assert!(late.text().contains("Another attempt has begun"), "{}", late.text());
+    assert_eq!((world.state(&id).await.as_str(), service.calls()), ("UNKNOWN", 2));
+}
+
+#[tokio::test]
 async fn a_resolved_record_is_not_resolved_again() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;

@@ -25,8 +25,13 @@ fn many_unknown_outcomes_are_resolved_the_same_way_and_each_is_reported() {
         assert_eq!(named["resolved"].as_array().map(Vec::len), Some(2));
         let rest = resolve(&["--operation", "POST /doubt", "--yes"]).exits(0).out;
         assert!(rest.contains(&format!("{} is SUCCEEDED", ids[2])) && !rest.contains(&ids[0]), "{rest}");
-        assert!(rest.ends_with("1 records were resolved\n"), "{rest}");
+        assert!(rest.ends_with("1 record was resolved\n"), "{rest}");
 
+        let stale = resolve(&[&ids[0], "--fence", "1"]).exits(4);
+        assert!(stale.err.contains("Another attempt has begun"), "{stale:?}");
+        assert!(
+            resolve(&[&ids[0], &ids[1], "--fence", "1", "--yes"]).exits(2).err.contains("one operation ID")
+        );
         let again = resolve(&[&ids[0], &ids[2], "--yes"]).exits(4);
         assert_eq!(again.out.matches("was not resolved").count(), 2, "{again:?}");
         assert!(again.err.contains("0 of 2 records were resolved; 2 were not"), "{again:?}");

@@ -140,6 +140,11 @@ fn lines(arguments: &Args, report: &Report) -> String {
     if report.found_there > 0 {
         lines.push(format!("{} had been copied before, by a copy that was interrupted", report.found_there));
     }
+    lines.push(
+        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters, natural keys). \
+         Copy those first, or their messages and references count as new"
+            .to_owned(),
+    );
     lines.push(format!(
         "start gateways with --store {to} now, and none on {from} again: what they did there would not be known here"
     ));

@@ -91,7 +91,10 @@ pub(super) async fn resolve(
     for record in found {
         let id: OperationId =
             record["operationId"].as_str().and_then(|id| id.parse().ok()).ok_or_else(foreign)?;
-        let Reply { status, document, .. } = sent(desk, id, word).await?;
+        // Only the attempt that was shown: another may have begun since.
+        let mut word = word.clone();
+        word["fence"] = record["fence"].clone();
+        let Reply { status, document, .. } = sent(desk, id, &word).await?;
         if (200..300).contains(&status) {
             if !is_json {
                 say(&told(id, "resolve", &document));
@@ -116,7 +119,10 @@ pub(super) async fn resolve(
         )));
     }
     if !is_json {
-        say(&format!("{done} records were resolved"));
+        say(&match done {
+            1 => "1 record was resolved".to_owned(),
+            _ => format!("{done} records were resolved"),
+        });
     }
     Ok(())
 }

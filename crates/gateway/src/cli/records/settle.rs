@@ -32,6 +32,9 @@ pub(super) struct Resolve {
     reason: String,
     #[command(flatten)]
     filters: Filters,
+    /// With one ID: only the attempt with this fence, as `semel records show` prints it. Refused if another attempt has begun
+    #[arg(long, value_name = "NUMBER")]
+    fence: Option<u64>,
     /// With filters: resolve at most this many records
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
@@ -90,6 +93,11 @@ impl Resolve {
             (false, false) => return Err(Stop::usage("give either operation IDs or filters, not both")),
             _ => {}
         }
+        if self.fence.is_some() && self.ids.len() != 1 {
+            return Err(Stop::usage(
+                "--fence goes with one operation ID; of several, only the attempts that are shown are resolved",
+            ));
+        }
         let has_response = self.response.is_some() || self.status.is_some();
         if self.outcome == Outcome::NotApplied && has_response {
             return Err(Stop::usage("not-applied takes no response: the next request with the key runs"));
@@ -124,6 +132,9 @@ impl Resolve {
             word["response"] = response;
         }
         if let [id] = &*self.ids {
+            if let Some(fence) = self.fence {
+                word["fence"] = fence.into();
+            }
             return tell(desk, super::whole(desk, id, is_json).await?, "resolve", &word, is_json).await;
         }
         let found = if self.ids.is_empty() {

@@ -48,7 +48,9 @@ impl Announcement {
         for (about, line) in &self.lines {
             match subjects.last_mut() {
                 Some((_, text)) if about.is_empty() => {
-                    text.push_str("; ");
+                    // A sentence may go on in the next line.
+                    let goes_on = text.ends_with(',') || text.ends_with(" and");
+                    text.push_str(if goes_on { " " } else { "; " });
                     text.push_str(line);
                 }
                 _ => subjects.push((about, line.clone())),
