@@ -8,7 +8,7 @@ use crate::place::{Failure, Place};
 use crate::plan::{Plan, millis};
 use crate::sabotage::Sabotage;
 use semel::core::policy::Class;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 /// By how much a stamp may be older than the write that bears it: as long as a question to the store took. Only where
@@ -88,8 +88,8 @@ pub(crate) struct Evidence {
     ledger: Tail,
     answers: Tail,
     pub(crate) trails: BTreeMap<String, Trail>,
-    /// When each process was killed.
-    pub(crate) killed: BTreeMap<String, u64>,
+    /// The processes that were killed.
+    pub(crate) killed: BTreeSet<String>,
     seed: u64,
     sabotage: Option<Sabotage>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
         let (ledger, answers) = (Tail::from_the_start(), Tail::from_the_start());
-        Self { ledger, answers, trails: BTreeMap::new(), killed: BTreeMap::new(), seed, sabotage }
+        Self { ledger, answers, trails: BTreeMap::new(), killed: BTreeSet::new(), seed, sabotage }
     }
 
     pub(crate) fn plan(&self, key: &str) -> Plan {

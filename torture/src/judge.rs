@@ -181,9 +181,9 @@ impl Judge {
         let story = format!("{} killed within {delay} ms {since}", name(two));
         for victim in &mut victims {
             std::thread::sleep(Duration::from_millis(delay));
-            if let Some(at) = victim.kill()? {
+            if victim.kill()? {
                 self.summary.kills += 1;
-                self.evidence.killed.insert(victim.run.clone(), at);
+                self.evidence.killed.insert(victim.run.clone());
             }
             delay = self.chance.within(5..120);
         }

@@ -2,7 +2,6 @@
 //!
 //! What lives here: how a worker is started, watched and killed. What must never: a worker that outlives its judge.
 
-use crate::clock;
 use crate::evidence::Violation;
 use crate::place::Failure;
 use crate::power::Power;
@@ -66,18 +65,17 @@ impl Victim {
         let _ = self.ready.recv_timeout(PATIENCE);
     }
 
-    /// Kills it; tells when, or `None` where it had ended by itself, as it may once its life is over.
-    pub(crate) fn kill(&mut self) -> Result<Option<u64>, Failure> {
+    /// Kills it. `false` where it had ended by itself, as it may when its life is over.
+    pub(crate) fn kill(&mut self) -> Result<bool, Failure> {
         if let Some(status) = self.child.try_wait()? {
             self.read_errors()?;
             let ended = format!("worker {} ended by itself: {status}", self.run);
-            return if status.success() { Ok(None) } else { Err(Violation::new(ended).into()) };
+            return if status.success() { Ok(false) } else { Err(Violation::new(ended).into()) };
         }
         self.child.kill()?;
         self.child.wait()?;
-        let at = clock::now();
         self.read_errors()?;
-        Ok(Some(at))
+        Ok(true)
     }
 
     /// Lets it end by itself.

@@ -2,10 +2,10 @@
 
 use crate::address::Address;
 use crate::hazards;
-use crate::layout::MARKER;
+use crate::layout::{Head, MARKER};
 use crate::resp::{self, Value};
 use crate::servers::Effect;
-use crate::shared::{Shared, text};
+use crate::shared::{Shared, Stored, text};
 use crate::store::capabilities;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -20,6 +20,8 @@ use semel_core::time::Time;
 
 /// How many findings a verification reports.
 const FINDINGS_MAX: usize = 100;
+/// How often a record is read that is written meanwhile.
+const LOOKS_MAX: u32 = 5;
 /// About how many keys one step of a verification reads.
 const STEP: &[u8] = b"500";
 
@@ -66,43 +68,60 @@ impl Inspected {
         let Ok(operation_id) = dashed(digits).parse::<OperationId>() else {
             return Ok(Some(format!("{key}: not a key of Semel's")));
         };
-        let stored = match self.shared.stored(operation_id).await {
-            Ok((_, stored)) => stored,
-            // Another type of value is there; the others are checked all the same.
-            Err(error) if error.kind() == Kind::Unfit => return Ok(Some(format!("{key}: {error}"))),
-            Err(error) => return Err(error),
-        };
-        let Some(stored) = stored else { return Ok(None) };
-        let Some(head) = stored.head else {
-            return Ok(Some(format!("operation {operation_id}: not a record of Semel's")));
-        };
-        if OperationId::of(&head.id) != operation_id {
-            return Ok(Some(format!(
-                "operation {operation_id}: another command's record stands under its key"
-            )));
+        let mut unlisted = None;
+        // One that is written between the two questions is in another list by then. Only one that stays as it was is missing.
+        for _ in 0..LOOKS_MAX {
+            let stored = match self.shared.stored(operation_id).await {
+                Ok((_, stored)) => stored,
+                // Something else than a record is there; the others are looked at all the same.
+                Err(error) if error.kind() == Kind::Unfit => return Ok(Some(format!("{key}: {error}"))),
+                Err(error) => return Err(error),
+            };
+            let Some(stored) = stored else { return Ok(None) };
+            let (head, created_at) = match sound(operation_id, stored) {
+                Ok(sound) => sound,
+                Err(what) => return Ok(Some(format!("operation {operation_id}: {what}"))),
+            };
+            if self.is_listed(operation_id, head.state, created_at).await? {
+                return Ok(None);
+            }
+            if unlisted.as_ref() == Some(&head) {
+                return Ok(Some(format!("operation {operation_id}: the list of its state does not have it")));
+            }
+            unlisted = Some(head);
         }
-        if !head.is_of(&stored.entry) {
-            return Ok(Some(format!("operation {operation_id}: its bytes are not those that were written")));
-        }
-        let created_at = match codec::decode(&stored.entry) {
-            Err(error) => return Ok(Some(format!("operation {operation_id}: {error}"))),
-            Ok(Entry::Record(record)) => record.created_at().as_millis(),
-            Ok(Entry::Moved) => 0,
-        };
+        Ok(None)
+    }
+
+    /// Whether the list of a state has a record. One that is somebody else's is a finding of its own.
+    async fn is_listed(&self, operation_id: OperationId, state: u8, created_at: Time) -> Result<bool, Error> {
         let bucket = self.shared.layout.bucket(operation_id);
-        let place = [&created_at.to_be_bytes()[..], operation_id.as_bytes()].concat();
-        let list = self.shared.layout.list(bucket, head.state);
+        let place = [&created_at.as_millis().to_be_bytes()[..], operation_id.as_bytes()].concat();
+        let list = self.shared.layout.list(bucket, state);
         let question = resp::command(&[b"ZSCORE", &list, &place]);
         let slot = self.shared.layout.slot(bucket);
         let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
-        let listed = match asked.map_err(|fault| fault.error("verifying the Redis store")) {
-            Ok(listed) => listed,
-            // The list has another type, which is a separate finding.
-            Err(error) if error.to_string().contains("WRONGTYPE") => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok((listed == Value::Nil)
-            .then(|| format!("operation {operation_id}: the list of its state does not have it (or it was written just now)")))
+        match asked.map_err(|fault| fault.error("verifying the Redis store")) {
+            Ok(listed) => Ok(listed != Value::Nil),
+            Err(error) if error.to_string().contains("WRONGTYPE") => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What stands in front of a sound entry, and when the record was created; otherwise what is wrong with it.
+fn sound(operation_id: OperationId, stored: Stored) -> Result<(Head, Time), String> {
+    let Some(head) = stored.head else { return Err("not a record of Semel's".to_owned()) };
+    if OperationId::of(&head.id) != operation_id {
+        return Err("another command's record stands under its key".to_owned());
+    }
+    if !head.is_of(&stored.entry) {
+        return Err("its bytes are not those that were written".to_owned());
+    }
+    match codec::decode(&stored.entry) {
+        Err(error) => Err(error.to_string()),
+        Ok(Entry::Record(record)) => Ok((head, record.created_at())),
+        Ok(Entry::Moved) => Ok((head, Time::from_millis(0))),
     }
 }
 

@@ -187,6 +187,9 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
     for name in series {
         assert!(rules.contains(name) && board.contains(name), "{name} has no alert, or no panel");
     }
+    for name in known.iter().filter(|name| name.starts_with("idempotency_inbox_")) {
+        assert!(names(&board).contains(name), "{name} has no panel");
+    }
     // Without a key: that leaves no outcome unknown, and is trouble all the same.
     for _ in 0..30 {
         let reply = Ask::get("/broken").send(gateway.address).await.expect("an answer");

@@ -22,5 +22,6 @@ mod tls;
 // The storms that the stores share use it.
 use semel as _;
 mod ttl;
+mod verification;
 mod waiters;
 mod world;

@@ -7,7 +7,7 @@ use super::dialect::fault_of;
 use super::error::{Fault, PatternError};
 use super::value::Bind;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, Error, Statement};
+use rusqlite::{Connection, Error, Row, Statement};
 
 /// The name that the store allows the work of a local command for a savepoint.
 const BEGIN: &str = "SAVEPOINT semel_pattern";
@@ -67,14 +67,36 @@ impl Statements<'_> {
 
     /// Runs a statement and answers with the first column of its first row, if it has one.
     pub(super) fn first<T: FromSql>(self, sql: &str, binds: &[Bind]) -> Result<Option<T>, PatternError> {
+        self.row(sql, binds, |row| row.get(0))
+    }
+
+    /// Runs a statement and answers with what `read` makes of its first row, if it has one.
+    pub(super) fn row<T>(
+        self,
+        sql: &str,
+        binds: &[Bind],
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, PatternError> {
         let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
         bind(&mut statement, binds).map_err(failed)?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
-        let value = row.get(0).map_err(failed)?;
+        let value = read(row).map_err(failed)?;
         // To its end: a change that yields rows is made whole.
         while rows.next().map_err(failed)?.is_some() {}
         Ok(Some(value))
+    }
+
+    /// Runs a statement and answers with what `read` makes of each of its rows.
+    pub(super) fn rows<T>(
+        self,
+        sql: &str,
+        binds: &[Bind],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, PatternError> {
+        let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
+        bind(&mut statement, binds).map_err(failed)?;
+        statement.raw_query().mapped(read).collect::<rusqlite::Result<_>>().map_err(failed)
     }
 }
 

@@ -12,8 +12,9 @@
 //! transaction that was opened with `sqlx` (`pool.begin()`, `connection.begin()`, the work of `postgres::transact`, or
 //! `sqlite::own::begin`). What they write is committed or rolled back together with the caller's own changes.
 //!
-//! The work of `sqlite::transact` has a `rusqlite` connection instead. For that there are [`Inbox::once_blocking`], [`Counter::add_blocking`] and
-//! [`BusinessReferences::bind_blocking`].
+//! The work of `sqlite::transact` has a `rusqlite` connection instead. For that, and for transactions of the application's own with `rusqlite`, there
+//! are calls whose names end in `_blocking`, such as [`Inbox::once_blocking`] and [`FenceGuard::run_blocking`]. Batches, compaction and purging have
+//! transactions of their own, and need a `sqlx` connection.
 //!
 //! Their tables are part of the store's schema: opening the store creates them, and so does `semel schema apply`. On PostgreSQL the role
 //! of the connection needs `USAGE` on that schema, `EXECUTE` on `now_ms`, and `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the tables it uses.

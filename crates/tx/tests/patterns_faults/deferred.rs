@@ -88,7 +88,8 @@ async fn beside_a_message_that_fails_by_itself_it_fails_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_work_may_go_on_to_defer_its_constraints() {
     let world = bank().await;
-    let batch = [message("a", "missing"), message("b", "new"), message("c", "7")];
-    assert_eq!(pay(&world, &batch).await, [false, true, true]);
-    assert_marked(&world, &["b", "c"]).await;
+    // After one that failed, and after one that passed the check.
+    let batch = [message("a", "missing"), message("b", "7"), message("c", "new"), message("d", "7")];
+    assert_eq!(pay(&world, &batch).await, [false, true, true, true]);
+    assert_marked(&world, &["b", "c", "d"]).await;
 }

@@ -2,6 +2,7 @@
 
 use crate::world::{World, message, process, with_effects};
 use semel_tx::patterns::{Inbox, InboxCounts, PatternError};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 on_both!(every_answer_and_every_purge_is_counted, a_batch_counts_each_message_after_its_commit);
@@ -12,6 +13,23 @@ fn assert_counted(counts: &InboxCounts, result: &str, expected: u64) {
         "inbox_messages_total{{group=\"billing\",topic=\"payments\",result=\"{result}\"}} {expected}\n"
     );
     assert!(text.contains(&line), "{line} is not in {text}");
+}
+
+/// A panel or a rule for a series that nobody reports would stay empty.
+#[test]
+fn dashboard_and_rules_ask_for_what_consumers_report() {
+    let reported = InboxCounts::default().text();
+    for asking in [
+        include_str!("../../../../docs/operations/grafana.json"),
+        include_str!("../../../../docs/operations/alerts.yml"),
+    ] {
+        let words = asking.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
+        let asked: BTreeSet<_> = words.filter(|word| word.starts_with("inbox_")).collect();
+        assert!(asked.contains("inbox_messages_total"), "{asked:?}");
+        for name in asked {
+            assert!(reported.contains(&format!("# TYPE {name} counter")), "nobody reports {name}");
+        }
+    }
 }
 
 async fn every_answer_and_every_purge_is_counted<W: World>() {

@@ -3,7 +3,9 @@
 use super::Counted;
 use super::operations::{Operation, Operations, settings};
 use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed};
+use crate::patterns::value::Bind;
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +31,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct BucketCounter {
-    operations: Operations,
+    pub(super) operations: Operations,
     width_ms: i64,
 }
 
@@ -81,11 +83,7 @@ impl BucketCounter {
         from: Time,
         until: Time,
     ) -> Result<Vec<(Time, i64)>, PatternError> {
-        let sums = self.operations.sums::<C>();
-        let sql = format!(
-            "SELECT bucket, value FROM {sums} WHERE counter = $1 AND bucket >= $2 AND bucket < $3 ORDER BY bucket"
-        );
-        let binds = vec![self.operations.name(), self.start(from).into(), milliseconds(until).into()];
+        let (sql, binds) = self.listing::<C>(from, until);
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
         let read = |row| -> Result<_, sqlx::Error> {
             let start = C::integer(row, 0)?.unwrap_or_default();
@@ -94,7 +92,16 @@ impl BucketCounter {
         rows.iter().map(|row| read(row).map_err(failed::<C>)).collect()
     }
 
-    fn start(&self, at: Time) -> i64 {
+    /// What yields the periods and their sums.
+    pub(super) fn listing<C: Dialect>(&self, from: Time, until: Time) -> (String, Vec<Bind>) {
+        let sums = self.operations.sums::<C>();
+        let sql = format!(
+            "SELECT bucket, value FROM {sums} WHERE counter = $1 AND bucket >= $2 AND bucket < $3 ORDER BY bucket"
+        );
+        (sql, vec![self.operations.name(), self.start(from).into(), milliseconds(until).into()])
+    }
+
+    pub(super) fn start(&self, at: Time) -> i64 {
         let at = milliseconds(at);
         at - at % self.width_ms
     }

@@ -3,7 +3,9 @@
 use super::exact::BUCKET;
 use super::operations::{Operation, Operations, first_integer, settings};
 use crate::patterns::connection::{PatternConnection, close, needs_none, savepoint};
+use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{Fault, PatternError, failed};
+use crate::patterns::value::Bind;
 use std::sync::Arc;
 
 /// A counter that many write at once: each operation is a row of its own, and the sum is made of them when it is asked for.
@@ -30,7 +32,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct EventCounter {
-    operations: Operations,
+    pub(super) operations: Operations,
 }
 
 settings!(EventCounter);
@@ -49,23 +51,33 @@ impl EventCounter {
         operation_id: &str,
         amount: i64,
     ) -> Result<bool, PatternError> {
-        let operation = Operation { id: operation_id, amount, bucket: BUCKET, is_folded: false };
+        let operation = Self::operation(operation_id, amount);
         let mut savepoint = savepoint(connection).await?;
         let entered = self.operations.enter(&mut *savepoint, operation).await;
         close::<C, _>(savepoint, entered).await
     }
 
+    /// An operation as it is entered: compaction adds it to the sum.
+    pub(super) fn operation(id: &str, amount: i64) -> Operation<'_> {
+        Operation { id, amount, bucket: BUCKET, is_folded: false }
+    }
+
     /// The sum of everything that was counted.
     pub async fn value<C: PatternConnection>(&self, connection: &mut C) -> Result<i64, PatternError> {
-        // One statement, so that a compaction in between is seen as a whole or not at all.
+        let (sql, binds) = self.summing::<C>();
+        let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
+        first_integer::<C>(&rows)
+    }
+
+    /// What yields the sum. One statement, so that a compaction in between is seen as a whole or not at all.
+    pub(super) fn summing<C: Dialect>(&self) -> (String, Vec<Bind>) {
         let sql = format!(
             "SELECT CAST(COALESCE((SELECT value FROM {} WHERE counter = $1 AND bucket = 0), 0) \
              + COALESCE((SELECT sum(amount) FROM {} WHERE counter = $1 AND NOT is_folded), 0) AS bigint)",
             self.operations.sums::<C>(),
             self.operations.operations::<C>()
         );
-        let rows = connection.rows(sql, vec![self.operations.name()]).await.map_err(failed::<C>)?;
-        first_integer::<C>(&rows)
+        (sql, vec![self.operations.name()])
     }
 
     /// Adds up to `chunk` operations to the stored sum, in a transaction of its own, and answers with how many. Fewer than `chunk` means that there

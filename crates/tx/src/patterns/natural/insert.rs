@@ -2,9 +2,10 @@
 
 use super::{NaturalTable, TRIES_MAX};
 use crate::patterns::connection::{PatternConnection, PatternRow, close, savepoint};
+use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
-use crate::patterns::value::{Value, placed};
+use crate::patterns::value::{Bind, Value, placed};
 
 /// What came of [`NaturalTable::insert_or_get`].
 #[derive(Debug)]
@@ -13,6 +14,16 @@ pub enum InsertOrGet<R> {
     Inserted(R),
     /// A row with that key was there, and is as it was.
     Existing(R),
+}
+
+/// The statements that insert a row or find it, and what is bound to them.
+pub(super) struct InsertStatements {
+    pub(super) insert: String,
+    pub(super) find: String,
+    /// For `insert`: the values.
+    pub(super) inserted: Vec<Bind>,
+    /// For `find`: the key.
+    pub(super) place: Vec<Bind>,
 }
 
 impl NaturalTable {
@@ -38,25 +49,35 @@ impl NaturalTable {
         values: &[(&str, Value)],
         key: &[(&str, Value)],
     ) -> Result<InsertOrGet<PatternRow<C>>, PatternError> {
-        let mut binds = Vec::new();
-        let insert = format!(
-            "{} ON CONFLICT ({}) DO NOTHING RETURNING *",
-            self.insert::<C>(&mut binds, values),
-            self.key.join(", ")
-        );
-        let mut key_binds = Vec::new();
-        let find = format!("SELECT * FROM {} WHERE {}", self.name, Self::is_at::<C>(&mut key_binds, key));
+        let InsertStatements { insert, find, inserted, place } = self.inserting::<C>(values, key);
         for _ in 0..TRIES_MAX {
-            let mut rows = connection.rows(insert.clone(), binds.clone()).await.map_err(failed::<C>)?;
+            let mut rows = connection.rows(insert.clone(), inserted.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
                 return Ok(InsertOrGet::Inserted(row));
             }
-            let mut rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
+            let mut rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
                 return Ok(InsertOrGet::Existing(row));
             }
         }
         Err(unsettled())
+    }
+
+    /// What inserts a row unless its key is there, and what finds the one that is.
+    pub(super) fn inserting<C: Dialect>(
+        &self,
+        values: &[(&str, Value)],
+        key: &[(&str, Value)],
+    ) -> InsertStatements {
+        let (mut inserted, mut place) = (Vec::new(), Vec::new());
+        let insert = self.insert::<C>(&mut inserted, values);
+        let at = Self::is_at::<C>(&mut place, key);
+        InsertStatements {
+            insert: format!("{insert} ON CONFLICT ({}) DO NOTHING RETURNING *", self.key.join(", ")),
+            find: format!("SELECT * FROM {} WHERE {at}", self.name),
+            inserted,
+            place,
+        }
     }
 
     /// Inserts a row, or gives the one that has its key these values. Repeated, it changes nothing more. The last writer wins: where that is
@@ -68,13 +89,7 @@ impl NaturalTable {
         connection: &mut C,
         values: &[(&str, Value)],
     ) -> Result<PatternRow<C>, PatternError> {
-        self.key_of(values)?;
-        let mut binds = Vec::new();
-        let insert = self.insert::<C>(&mut binds, values);
-        let columns = values.iter().map(|(column, _)| quoted(column));
-        let changes: Vec<String> = columns.map(|column| format!("{column} = excluded.{column}")).collect();
-        let (key, changes) = (self.key.join(", "), changes.join(", "));
-        let sql = format!("{insert} ON CONFLICT ({key}) DO UPDATE SET {changes} RETURNING *");
+        let (sql, binds) = self.upserting::<C>(values)?;
         let mut savepoint = savepoint(connection).await?;
         let rows = savepoint.rows(sql, binds).await.map_err(failed::<C>);
         let row = rows.and_then(|mut rows| {
@@ -83,18 +98,31 @@ impl NaturalTable {
         close::<C, _>(savepoint, row).await
     }
 
-    fn insert<C: PatternConnection>(
+    /// What inserts a row, or gives the one that has its key these values, and yields it.
+    pub(super) fn upserting<C: Dialect>(
         &self,
-        binds: &mut Vec<crate::patterns::value::Bind>,
         values: &[(&str, Value)],
-    ) -> String {
+    ) -> Result<(String, Vec<Bind>), PatternError> {
+        self.key_of(values)?;
+        let mut binds = Vec::new();
+        let insert = self.insert::<C>(&mut binds, values);
+        let columns = values.iter().map(|(column, _)| quoted(column));
+        let changes: Vec<String> = columns.map(|column| format!("{column} = excluded.{column}")).collect();
+        let (key, changes) = (self.key.join(", "), changes.join(", "));
+        Ok((format!("{insert} ON CONFLICT ({key}) DO UPDATE SET {changes} RETURNING *"), binds))
+    }
+
+    fn insert<C: Dialect>(&self, binds: &mut Vec<Bind>, values: &[(&str, Value)]) -> String {
         let columns: Vec<String> = values.iter().map(|(column, _)| quoted(column)).collect();
         let places: Vec<String> = values.iter().map(|(_, value)| placed::<C>(binds, value)).collect();
         format!("INSERT INTO {} ({}) VALUES ({})", self.name, columns.join(", "), places.join(", "))
     }
 
     /// The key's part of the values.
-    fn key_of<'v>(&self, values: &[(&'v str, Value)]) -> Result<Vec<(&'v str, Value)>, PatternError> {
+    pub(super) fn key_of<'v>(
+        &self,
+        values: &[(&'v str, Value)],
+    ) -> Result<Vec<(&'v str, Value)>, PatternError> {
         let of = |key: &String| {
             let found = values.iter().find(|(column, value)| quoted(column) == *key && *value != Value::Null);
             found.cloned().ok_or_else(|| {

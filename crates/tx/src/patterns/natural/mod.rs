@@ -1,5 +1,7 @@
 //! Rows of the caller's own tables, by their natural key, version or state.
 
+#[cfg(feature = "sqlite")]
+mod blocking;
 mod insert;
 mod transition;
 mod version;
@@ -8,7 +10,7 @@ pub use insert::InsertOrGet;
 pub use transition::{Transition, TransitionResult};
 pub use version::{CompareAndSet, Version};
 
-use super::connection::PatternConnection;
+use super::dialect::Dialect;
 use super::tables::quoted;
 use super::value::{Bind, Value, placed};
 
@@ -56,14 +58,14 @@ impl NaturalTable {
     }
 
     /// `column = $n AND …`
-    fn is_at<C: PatternConnection>(binds: &mut Vec<Bind>, key: &[(&str, Value)]) -> String {
+    fn is_at<C: Dialect>(binds: &mut Vec<Bind>, key: &[(&str, Value)]) -> String {
         let equals =
             |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
         key.iter().map(equals).collect::<Vec<_>>().join(" AND ")
     }
 
     /// `column = $n, …`
-    fn assigned<C: PatternConnection>(binds: &mut Vec<Bind>, changes: &[(&str, Value)]) -> Vec<String> {
+    fn assigned<C: Dialect>(binds: &mut Vec<Bind>, changes: &[(&str, Value)]) -> Vec<String> {
         let assign =
             |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
         changes.iter().map(assign).collect()

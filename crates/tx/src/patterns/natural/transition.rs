@@ -2,9 +2,10 @@
 
 use super::{NaturalTable, TRIES_MAX};
 use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
-use crate::patterns::value::{Value, placed};
+use crate::patterns::value::{Bind, Value, placed};
 
 /// A step from some states to another.
 #[derive(Debug, Clone)]
@@ -20,6 +21,30 @@ impl Transition {
         let from = from.iter().map(|state| (*state).to_owned()).collect();
         Self { column: quoted(column), from, to: to.to_owned() }
     }
+
+    /// From its own end, a step is not taken again.
+    fn allowed(&self) -> impl Iterator<Item = &str> {
+        self.from.iter().filter(|state| **state != self.to).map(String::as_str)
+    }
+
+    /// Why a row in that state did not take the step; `None` where it has come to an allowed state the moment after.
+    pub(super) fn objection(&self, state: String) -> Option<TransitionResult> {
+        if state == self.to {
+            return Some(TransitionResult::AlreadyThere);
+        }
+        let is_allowed = self.allowed().any(|allowed| allowed == state);
+        (!is_allowed).then_some(TransitionResult::Invalid { state })
+    }
+}
+
+/// The statements that take a step or find why not, and what is bound to them.
+pub(super) struct StepStatements {
+    pub(super) update: String,
+    pub(super) find: String,
+    /// For `update`: the changes, the key and the allowed states.
+    pub(super) changed: Vec<Bind>,
+    /// For `find`: the key.
+    pub(super) place: Vec<Bind>,
 }
 
 /// What came of [`NaturalTable::transition`].
@@ -80,35 +105,40 @@ impl NaturalTable {
         transition: &Transition,
         changes: &[(&str, Value)],
     ) -> Result<TransitionResult, PatternError> {
-        let Transition { column, from, to } = transition;
-        let mut binds = Vec::new();
-        let mut assigned = vec![format!("{column} = {}", placed::<C>(&mut binds, &to.as_str().into()))];
-        assigned.extend(Self::assigned::<C>(&mut binds, changes));
-        let at = Self::is_at::<C>(&mut binds, key);
-        let allowed: Vec<&String> = from.iter().filter(|state| *state != to).collect();
-        let states: Vec<String> =
-            allowed.iter().map(|state| placed::<C>(&mut binds, &state.as_str().into())).collect();
-        let states = if states.is_empty() { "NULL".to_owned() } else { states.join(", ") };
-        let update =
-            format!("UPDATE {} SET {} WHERE {at} AND {column} IN ({states})", self.name, assigned.join(", "));
-        let mut key_binds = Vec::new();
-        let at = Self::is_at::<C>(&mut key_binds, key);
-        let find = format!("SELECT CAST({column} AS text) FROM {} WHERE {at}", self.name);
+        let StepStatements { update, find, changed, place } = self.stepping::<C>(key, transition, changes);
         for _ in 0..TRIES_MAX {
-            if connection.run(update.clone(), binds.clone()).await.map_err(failed::<C>)? > 0 {
+            if connection.run(update.clone(), changed.clone()).await.map_err(failed::<C>)? > 0 {
                 return Ok(TransitionResult::Taken);
             }
-            let rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
             let Some(row) = rows.first() else { return Ok(TransitionResult::Missing) };
             let state = C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default();
-            if state == *to {
-                return Ok(TransitionResult::AlreadyThere);
-            }
-            // Otherwise it has come to an allowed state the moment after.
-            if !allowed.contains(&&state) {
-                return Ok(TransitionResult::Invalid { state });
+            if let Some(result) = transition.objection(state) {
+                return Ok(result);
             }
         }
         Err(unsettled())
+    }
+
+    /// What takes a step, and what finds the state of a row that did not take it.
+    pub(super) fn stepping<C: Dialect>(
+        &self,
+        key: &[(&str, Value)],
+        transition: &Transition,
+        changes: &[(&str, Value)],
+    ) -> StepStatements {
+        let Transition { column, to, .. } = transition;
+        let (mut changed, mut place) = (Vec::new(), Vec::new());
+        let mut assigned = vec![format!("{column} = {}", placed::<C>(&mut changed, &to.as_str().into()))];
+        assigned.extend(Self::assigned::<C>(&mut changed, changes));
+        let at = Self::is_at::<C>(&mut changed, key);
+        let states: Vec<String> =
+            transition.allowed().map(|state| placed::<C>(&mut changed, &state.into())).collect();
+        let states = if states.is_empty() { "NULL".to_owned() } else { states.join(", ") };
+        let update =
+            format!("UPDATE {} SET {} WHERE {at} AND {column} IN ({states})", self.name, assigned.join(", "));
+        let at = Self::is_at::<C>(&mut place, key);
+        let find = format!("SELECT CAST({column} AS text) FROM {} WHERE {at}", self.name);
+        StepStatements { update, find, changed, place }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{NaturalTable, TRIES_MAX};
 use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
 use crate::patterns::value::{Bind, Value, placed};
@@ -25,6 +26,20 @@ impl Version {
     #[must_use]
     pub fn by(self, column: &str, operation_id: impl Into<Value>) -> Self {
         Self { by: Some((quoted(column), operation_id.into())), ..self }
+    }
+
+    pub(super) fn applied(&self) -> CompareAndSet {
+        CompareAndSet::Applied { version: self.expected + 1 }
+    }
+
+    /// Why a row with that version was not changed; `None` where it has come back to the expected version the moment after.
+    pub(super) fn objection(&self, found: i64, is_ours: bool) -> Option<CompareAndSet> {
+        let is_next = found == self.expected + 1;
+        match (found == self.expected, is_ours && (is_next || self.by.is_some())) {
+            (true, _) => None,
+            (false, true) => Some(CompareAndSet::AlreadyApplied { version: found }),
+            (false, false) => Some(CompareAndSet::Changed { version: found }),
+        }
     }
 }
 
@@ -73,6 +88,30 @@ impl NaturalTable {
         version: &Version,
         changes: &[(&str, Value)],
     ) -> Result<CompareAndSet, PatternError> {
+        let (update, changed) = self.updating::<C>(key, version, changes);
+        let (find, place) = self.finding::<C>(key, version, changes);
+        for _ in 0..TRIES_MAX {
+            if connection.run(update.clone(), changed.clone()).await.map_err(failed::<C>)? > 0 {
+                return Ok(version.applied());
+            }
+            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let Some(row) = rows.first() else { return Ok(CompareAndSet::Missing) };
+            let found = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+            let is_ours = C::boolean(row, 1).map_err(failed::<C>)? == Some(true);
+            if let Some(result) = version.objection(found, is_ours) {
+                return Ok(result);
+            }
+        }
+        Err(unsettled())
+    }
+
+    /// What changes the row if it has the expected version.
+    pub(super) fn updating<C: Dialect>(
+        &self,
+        key: &[(&str, Value)],
+        version: &Version,
+        changes: &[(&str, Value)],
+    ) -> (String, Vec<Bind>) {
         let mut binds = Vec::new();
         let mut assigned = Self::assigned::<C>(&mut binds, changes);
         let column = &version.column;
@@ -82,38 +121,17 @@ impl NaturalTable {
         }
         let at = Self::is_at::<C>(&mut binds, key);
         binds.push(Bind::from(version.expected));
-        let update = format!(
-            "UPDATE {} SET {} WHERE {at} AND {column} = ${}",
-            self.name,
-            assigned.join(", "),
-            binds.len()
-        );
-        for _ in 0..TRIES_MAX {
-            if connection.run(update.clone(), binds.clone()).await.map_err(failed::<C>)? > 0 {
-                return Ok(CompareAndSet::Applied { version: version.expected + 1 });
-            }
-            let Some((found, is_ours)) = self.changed(connection, key, version, changes).await? else {
-                return Ok(CompareAndSet::Missing);
-            };
-            let is_next = found == version.expected + 1;
-            match (found == version.expected, is_ours && (is_next || version.by.is_some())) {
-                // It came back the moment after.
-                (true, _) => {}
-                (false, true) => return Ok(CompareAndSet::AlreadyApplied { version: found }),
-                (false, false) => return Ok(CompareAndSet::Changed { version: found }),
-            }
-        }
-        Err(unsettled())
+        let (assigned, last) = (assigned.join(", "), binds.len());
+        (format!("UPDATE {} SET {assigned} WHERE {at} AND {column} = ${last}", self.name), binds)
     }
 
-    /// The row's version, and whether it looks as if this change was the last.
-    async fn changed<C: PatternConnection>(
+    /// What yields the row's version, and whether it looks as if this change was the last.
+    pub(super) fn finding<C: Dialect>(
         &self,
-        connection: &mut C,
         key: &[(&str, Value)],
         version: &Version,
         changes: &[(&str, Value)],
-    ) -> Result<Option<(i64, bool)>, PatternError> {
+    ) -> (String, Vec<Bind>) {
         let mut binds = Vec::new();
         let mut same = |column: &str, value: &Value| {
             format!("{column} IS NOT DISTINCT FROM {}", placed::<C>(&mut binds, value))
@@ -129,9 +147,6 @@ impl NaturalTable {
         let ours = if ours.is_empty() { "TRUE".to_owned() } else { ours };
         let at = Self::is_at::<C>(&mut binds, key);
         let sql = format!("SELECT CAST({} AS bigint), {ours} FROM {} WHERE {at}", version.column, self.name);
-        let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let found = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
-        Ok(Some((found, C::boolean(row, 1).map_err(failed::<C>)? == Some(true))))
+        (sql, binds)
     }
 }

@@ -1,5 +1,9 @@
 //! The patterns on a `rusqlite` connection: in the work of `sqlite::transact`, and in a transaction of the application's own.
 
+mod counter;
+mod fence;
+mod natural;
+
 use crate::world::{Lite, RACERS, World, effects, message, process, with_effects};
 use semel::core::outcome::Outcome;
 use semel::{

@@ -1,6 +1,10 @@
 //! A service behind the gateway that refuses attempts which were overtaken.
 
+#[cfg(feature = "sqlite")]
+mod blocking;
+
 use super::connection::{PatternConnection, WorkFuture, close, remove_chunk, savepoint};
+use super::dialect::Dialect;
 use super::error::{PatternError, failed, unsettled};
 use super::tables::{Tables, text_of};
 use super::value::Bind;
@@ -61,6 +65,35 @@ pub enum Fenced {
 pub struct FencePass {
     operation_id: OperationId,
     fence: i64,
+}
+
+/// The statements that let an attempt in, and what is bound to them.
+struct EnterStatements {
+    insert: String,
+    find: String,
+    now: String,
+    /// For `insert`: the operation, the fence and the retention.
+    entered: Vec<Bind>,
+    /// For `find`: the operation.
+    place: Vec<Bind>,
+}
+
+/// The row of an operation that an attempt could not enter.
+struct Held {
+    is_done: bool,
+    fence: i64,
+    result: Vec<u8>,
+}
+
+impl Held {
+    /// Why an attempt with that fence could not enter; `None` where it now can.
+    fn objection(self, fence: i64) -> Option<Fenced> {
+        if self.is_done {
+            return Some(Fenced::AlreadyDone(self.result));
+        }
+        let newest = self.fence.unsigned_abs();
+        (self.fence > fence).then_some(Fenced::Refused(FenceRefusal::Stale { newest }))
+    }
 }
 
 /// Refuses attempts that were overtaken, and answers operations that are done with their first result, in the service's own transaction.
@@ -181,52 +214,66 @@ impl FenceGuard {
         operation_id: OperationId,
         fence: i64,
     ) -> Result<Fenced, PatternError> {
-        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
-        let insert = format!(
-            "INSERT INTO {fences} AS held (operation_id, fence, is_done, updated_at) SELECT $1, $2, FALSE, {now} \
-             WHERE $2 >= {now} - $3 \
-             ON CONFLICT (operation_id) DO UPDATE SET fence = excluded.fence, updated_at = excluded.updated_at \
-             WHERE NOT held.is_done AND held.fence <= excluded.fence"
-        );
+        let statements = self.entering::<C>(&operation_id, fence);
         for _ in 0..TRIES_MAX {
-            let binds = vec![text_of(&operation_id).into(), fence.into(), self.retention_ms().into()];
-            let entered = connection.insert_waiting(insert.clone(), binds, self.wait).await;
-            if entered.map_err(failed::<C>)? == 1 {
+            let (insert, binds) = (statements.insert.clone(), statements.entered.clone());
+            if connection.insert_waiting(insert, binds, self.wait).await.map_err(failed::<C>)? == 1 {
                 return Ok(Fenced::Run(FencePass { operation_id, fence }));
             }
-            if let Some(fenced) = self.look(connection, &operation_id, fence).await? {
+            if let Some(fenced) = self.look(connection, &statements, fence).await? {
                 return Ok(fenced);
             }
         }
         Err(unsettled())
     }
 
+    /// What lets an attempt in, and what shows why it was not.
+    fn entering<C: Dialect>(&self, operation_id: &OperationId, fence: i64) -> EnterStatements {
+        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let operation: Bind = text_of(operation_id).into();
+        EnterStatements {
+            insert: format!(
+                "INSERT INTO {fences} AS held (operation_id, fence, is_done, updated_at) SELECT $1, $2, FALSE, {now} \
+                 WHERE $2 >= {now} - $3 \
+                 ON CONFLICT (operation_id) DO UPDATE SET fence = excluded.fence, updated_at = excluded.updated_at \
+                 WHERE NOT held.is_done AND held.fence <= excluded.fence"
+            ),
+            find: format!("SELECT is_done, fence, result FROM {fences} WHERE operation_id = $1"),
+            now: format!("SELECT {now}"),
+            entered: vec![operation.clone(), fence.into(), self.retention_ms().into()],
+            place: vec![operation],
+        }
+    }
+
     /// Why an attempt could not enter; `None` where it now can.
     async fn look<C: PatternConnection>(
         &self,
         connection: &mut C,
-        operation_id: &OperationId,
+        statements: &EnterStatements,
         fence: i64,
     ) -> Result<Option<Fenced>, PatternError> {
-        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
-        let sql = format!("SELECT is_done, fence, result FROM {fences} WHERE operation_id = $1");
-        let rows = connection.rows(sql, vec![text_of(operation_id).into()]).await.map_err(failed::<C>)?;
-        if let Some(row) = rows.first() {
-            if C::boolean(row, 0).map_err(failed::<C>)? == Some(true) {
-                let result = C::bytes(row, 2).map_err(failed::<C>)?.unwrap_or_default();
-                return Ok(Some(Fenced::AlreadyDone(result)));
-            }
-            let newest = C::integer(row, 1).map_err(failed::<C>)?.unwrap_or_default();
-            if newest > fence {
-                let newest = newest.unsigned_abs();
-                return Ok(Some(Fenced::Refused(FenceRefusal::Stale { newest })));
-            }
+        let (find, place) = (statements.find.clone(), statements.place.clone());
+        let rows = connection.rows(find, place).await.map_err(failed::<C>)?;
+        let read = |row| -> Result<Held, sqlx::Error> {
+            Ok(Held {
+                is_done: C::boolean(row, 0)? == Some(true),
+                fence: C::integer(row, 1)?.unwrap_or_default(),
+                result: C::bytes(row, 2)?.unwrap_or_default(),
+            })
+        };
+        let held = rows.first().map(read).transpose().map_err(failed::<C>)?;
+        if let Some(objection) = held.and_then(|held| held.objection(fence)) {
+            return Ok(Some(objection));
         }
-        let sql = format!("SELECT {now}");
-        let rows = connection.rows(sql, Vec::new()).await.map_err(failed::<C>)?;
+        let rows = connection.rows(statements.now.clone(), Vec::new()).await.map_err(failed::<C>)?;
         let now = rows.first().and_then(|row| C::integer(row, 0).ok().flatten()).unwrap_or(i64::MAX);
+        Ok(self.refuse_old(fence, now))
+    }
+
+    /// A fence that is older than what the guard remembers is refused.
+    fn refuse_old(&self, fence: i64, now: i64) -> Option<Fenced> {
         let is_too_old = fence < now.saturating_sub(self.retention_ms());
-        Ok(is_too_old.then_some(Fenced::Refused(FenceRefusal::TooOld)))
+        is_too_old.then_some(Fenced::Refused(FenceRefusal::TooOld))
     }
 
     /// Keeps what the operation is answered with from now on. Where another attempt was faster, this is [`PatternError::Overtaken`]: roll back.
@@ -249,16 +296,21 @@ impl FenceGuard {
         pass: FencePass,
         result: &[u8],
     ) -> Result<(), PatternError> {
+        let (sql, binds) = self.finishing::<C>(&pass, result);
+        match connection.run_durably(sql, binds).await.map_err(failed::<C>)? {
+            1 => Ok(()),
+            _ => Err(PatternError::Overtaken),
+        }
+    }
+
+    /// What keeps an operation's result, unless another attempt was faster.
+    fn finishing<C: Dialect>(&self, pass: &FencePass, result: &[u8]) -> (String, Vec<Bind>) {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let sql = format!(
             "UPDATE {fences} SET is_done = TRUE, result = $3, updated_at = {now} \
              WHERE operation_id = $1 AND fence = $2 AND NOT is_done"
         );
-        let binds = vec![text_of(&pass.operation_id).into(), pass.fence.into(), result.into()];
-        match connection.run_durably(sql, binds).await.map_err(failed::<C>)? {
-            1 => Ok(()),
-            _ => Err(PatternError::Overtaken),
-        }
+        (sql, vec![text_of(&pass.operation_id).into(), pass.fence.into(), result.into()])
     }
 
     /// Forgets up to `chunk` operations that are older than the [retention](Self::retention), in a transaction of its own, and answers with how
