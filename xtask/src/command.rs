@@ -92,7 +92,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         arguments: "[name | store [args…] | http [args…]]",
-        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `transactions`: local commands on PostgreSQL; `http`: against nginx (`http --help`); `peers`: beside another library",
+        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `transactions`: local commands against the same transaction without Semel; `http`: against nginx (`http --help`); `peers`: beside another library",
         run: bench::run,
     },
 ];

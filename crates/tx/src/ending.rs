@@ -125,6 +125,8 @@ pub(crate) struct Written {
     pub(crate) command: LocalCommand,
     pub(crate) attempt: LocalAttempt,
     pub(crate) writes: LocalWrites,
+    /// The uptime at which its write began.
+    pub(crate) written_at: Duration,
 }
 
 impl Written {
@@ -156,6 +158,14 @@ impl Pending {
     pub fn committed(self) -> Answer {
         self.unanswered.answered();
         self.written.committed()
+    }
+
+    /// How much time is left for the commit. Past it the transaction must be rolled back: others may have moved on to another hashing
+    /// secret, under which they do not find this record.
+    pub fn time_left(&self) -> Duration {
+        let patience = self.written.command.patience();
+        let passed = patience.uptime().saturating_sub(self.written.written_at);
+        patience.store_timeout().saturating_sub(passed)
     }
 }
 

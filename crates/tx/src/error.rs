@@ -34,6 +34,9 @@ pub enum Error {
     TransactionEnded(OperationId),
     /// The work left a deferred foreign key violated, so that it could not be committed. It was rolled back.
     Violated,
+    /// A statement of the transaction failed and its error was ignored, after which PostgreSQL commits nothing. The transaction was
+    /// rolled back.
+    StatementFailed,
     /// The database did not do what it was asked to. The transaction was rolled back.
     Database(sqlx::Error),
     /// The database answered what makes no sense. The transaction was rolled back.
@@ -46,6 +49,9 @@ pub enum Error {
     Overtaken(OperationId),
     /// The clock is not trusted, so that an outcome cannot be dated. The transaction was rolled back.
     ClockNotTrusted,
+    /// The record was written too long ago: a commit now could come after a change of the hashing secret, and others would not find it.
+    /// The transaction was rolled back; run the command again.
+    CommitTooLate,
     /// Nobody can tell whether the transaction has committed, and the database could not be asked. A retry with the *same* key finds
     /// out; the work is not run again before it is known that it was rolled back.
     CommitInDoubt {
@@ -72,9 +78,11 @@ impl Error {
             | Self::Panicked
             | Self::Overran
             | Self::Closing
+            | Self::StatementFailed
             | Self::Database(_)
             | Self::StaleSnapshot
             | Self::ClockNotTrusted
+            | Self::CommitTooLate
             | Self::CommitInDoubt { .. } => true,
         }
     }
@@ -104,7 +112,8 @@ impl fmt::Display for Error {
             Self::TransactionLeft(operation_id) => write!(
                 f,
                 "the work of operation {operation_id} ended its transaction itself, or left a nested one open. What it committed \
-                 has no record and can happen again: do not run COMMIT or ROLLBACK in the work"
+                 has no record and can happen again: do not run COMMIT or ROLLBACK in the work (on SQLite, INSERT OR ROLLBACK and \
+                 RAISE(ROLLBACK) end it as well)"
             ),
             Self::TransactionEnded(operation_id) => write!(
                 f,
@@ -114,6 +123,10 @@ impl fmt::Display for Error {
             Self::Violated => f.write_str(
                 "nothing was committed: the work left a deferred foreign key violated. Insert the rows that it refers to in the \
                  same work",
+            ),
+            Self::StatementFailed => f.write_str(
+                "nothing was committed: a statement of the transaction failed and its error was ignored. Return the error, or run a \
+                 statement that may fail in a nested transaction",
             ),
             Self::Database(error) => write!(f, "the transaction was rolled back: {error}"),
             Self::Store(error) => write!(f, "the transaction was rolled back: {error}"),
@@ -129,6 +142,10 @@ impl fmt::Display for Error {
             Self::ClockNotTrusted => {
                 f.write_str("the transaction was rolled back, since the clock is not trusted; try again later")
             }
+            Self::CommitTooLate => f.write_str(
+                "the transaction was rolled back, since its record was written longer ago than the store's timeout allows; try again, \
+                 and commit right after the record is written",
+            ),
             Self::CommitInDoubt { operation_id, source } => write!(
                 f,
                 "nobody can tell yet whether the transaction of operation {operation_id} has committed: {source}. Try again with \

@@ -60,6 +60,8 @@ mod ending;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod hand;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod patterns;
 #[cfg(feature = "postgres")]
 pub mod postgres;

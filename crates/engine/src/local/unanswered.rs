@@ -1,9 +1,11 @@
 //! Commits without an answer.
 
 use super::{LocalCommand, LocalWrites, Patience};
+use crate::answer::Error;
 use crate::finishing::Finishing;
+use crate::observe::Call;
 use semel_core::id::CommandId;
-use semel_core::store::Store;
+use semel_core::store::{Reading, Store};
 use std::sync::Arc;
 
 /// A commit without an answer yet. If the waiter goes away or never gets an answer, the store knows that reads of the
@@ -50,6 +52,11 @@ impl Finishing {
 }
 
 impl Patience {
+    /// The entry under `id`, read through the store.
+    pub async fn read(&self, id: CommandId) -> Result<Reading, Error> {
+        Ok(self.node.bounded(Call::Get, self.node.store.get(id)).await?)
+    }
+
     /// Whether an entry that was read under `id` before this call is known to be durable.
     pub async fn has_confirmed(&self, id: CommandId) -> bool {
         !self.node.store.is_in_doubt(id) || self.node.get(id).await.is_ok()

@@ -24,7 +24,7 @@ const LOCK_WAIT: &str = "2000";
 pub struct TransactionStatements {
     /// `$1` lock (bigint), `$2` and `$3` operation ids (uuid, the second may be null). Tries the lock, then reads. One row:
     /// whether the lock was had, whether the server is a standby, its time in ms, command id and entry under `$2`, the same
-    /// under `$3`, the mark of the transaction (bigint), the server's timeline (text, null on a standby).
+    /// under `$3`, the mark of the transaction (bigint), the server's timeline (text, null on a standby), its process (integer).
     pub look: String,
     /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's mark.
     /// Changes one row, or fails; none if the transaction no longer has that mark.
@@ -57,7 +57,7 @@ impl TransactionStatements {
                 "WITH held AS MATERIALIZED (SELECT pg_catalog.pg_try_advisory_xact_lock($1) AS is_mine) \
                  SELECT held.is_mine, a.is_standby, a.at_ms, a.found_command_id, a.found_entry, b.found_command_id, \
                  b.found_entry, {MARK}, CASE WHEN NOT a.is_standby THEN pg_catalog.substr(pg_catalog.pg_walfile_name(\
-                 pg_catalog.pg_current_wal_lsn()), 1, 8) END FROM held \
+                 pg_catalog.pg_current_wal_lsn()), 1, 8) END, pg_catalog.pg_backend_pid() FROM held \
                  CROSS JOIN LATERAL semel.read(CASE WHEN held.is_mine IS NOT NULL THEN $2::uuid END) AS a \
                  CROSS JOIN LATERAL semel.read(CASE WHEN held.is_mine IS NOT NULL THEN $3::uuid END) AS b"
             )),
@@ -84,6 +84,11 @@ impl TransactionStatements {
 
     /// The default schema.
     pub const DEFAULT_SCHEMA: &'static str = SCHEMA;
+
+    /// `$1` a process of the server (integer), `$2` the mark of its transaction (bigint). Ends that session, with the statement that runs
+    /// in it, unless another transaction is open there by now.
+    pub const END_SESSION: &'static str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
+        WHERE pid = $1 AND (EXTRACT(epoch FROM xact_start) * 1000000)::bigint = $2";
 
     /// Identifies the server: one row with its system identifier (text), the same for all copies of one cluster.
     pub const SERVER: &'static str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";

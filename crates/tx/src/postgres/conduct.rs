@@ -4,19 +4,20 @@ use super::Work;
 use super::database::Database;
 use super::lent::Lent;
 use super::look::{Seen, look};
-use super::settle::settle;
-use super::write::{RecordWrite, Unwritten, server_error, write};
-use crate::ending::ended;
+use super::timed_out;
+use super::write::{RecordWrite, server_error, write};
+use crate::ending::{Written, ended};
 use crate::error::{BoxError, Error};
+use crate::hand::{Committed, Unwritten, commit};
 use futures_util::FutureExt as _;
 use semel::Answer;
 use semel::SPANS;
 use semel::local::{
-    Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Patience, Unanswered,
+    Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Patience,
 };
 use semel_core::outcome::Outcome;
-use semel_sql::postgres::transaction::ServerError;
-use sqlx::{Connection as _, Postgres, Transaction};
+use semel_sql::postgres::transaction::{ServerError, TransactionStatements};
+use sqlx::{Connection as _, PgPool, Postgres, Transaction};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tracing::Instrument as _;
@@ -37,7 +38,16 @@ enum Tried {
     /// Rolled back.
     Failed(Error),
     /// Nobody knows whether it committed.
-    InDoubt(LocalAttempt, LocalWrites, Seen, BoxError),
+    InDoubt(InDoubt),
+}
+
+/// A commit without an answer.
+struct InDoubt {
+    attempt: LocalAttempt,
+    writes: LocalWrites,
+    written_at: Duration,
+    seen: Seen,
+    cause: BoxError,
 }
 
 pub(super) async fn conduct(
@@ -63,8 +73,9 @@ pub(super) async fn conduct(
                 command.back_off().await;
             }
             Tried::Failed(error) => return Err(error),
-            Tried::InDoubt(attempt, writes, seen, cause) => {
-                return Box::pin(settle(command, &database, &seen, attempt, writes, cause)).await;
+            Tried::InDoubt(InDoubt { attempt, writes, written_at, seen, cause }) => {
+                let written = Written { command, attempt, writes, written_at };
+                return Box::pin(written.settle::<Postgres>(&database, &seen, cause)).await;
             }
         }
     }
@@ -92,7 +103,7 @@ async fn try_once(
     let mut transaction = match patience.bounded(begin).await {
         Some(Ok(transaction)) => transaction,
         Some(Err(error)) => return Tried::Failed(Error::Database(error)),
-        None => return Tried::Failed(Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
+        None => return Tried::Failed(timed_out()),
     };
     let claim = tracing::trace_span!(target: SPANS, "claim");
     let looked = look(&mut transaction, checked, command.ids(), &patience).instrument(claim).await;
@@ -124,7 +135,7 @@ async fn try_once(
         Ok(ending) => Ok(ending),
         Err(tried) => Err(tried),
     };
-    let ending_at = patience.uptime();
+    let written_at = patience.uptime();
     let writes = match ending {
         Ok(ending) => {
             let finish = tracing::trace_span!(target: SPANS, "finish");
@@ -134,7 +145,8 @@ async fn try_once(
     };
     match writes {
         Ok(writes) => {
-            match commit(&patience, command.committing(&writes), transaction.commit(), ending_at).await {
+            let unanswered = command.committing(&writes);
+            match commit::<Postgres>(&patience, unanswered, transaction.commit(), written_at).await {
                 // A nested transaction that the work left open was ended in the place of the whole. Closing rolls that back.
                 Committed::Yes if connection.get().is_in_transaction() => {
                     let operation_id = attempt.local().operation_id;
@@ -148,20 +160,33 @@ async fn try_once(
                 }
                 Committed::No(error) => {
                     command.rolled_back(attempt);
-                    match server_error(&error) {
-                        Some(ServerError::InTheWay) => Tried::Again(Error::Database(error)),
-                        _ => Tried::Failed(Error::Database(error)),
-                    }
+                    let is_in_the_way = match &error {
+                        Error::CommitTooLate => true,
+                        Error::Database(cause) => server_error(cause) == Some(ServerError::InTheWay),
+                        _ => false,
+                    };
+                    if is_in_the_way { Tried::Again(error) } else { Tried::Failed(error) }
                 }
                 // The connection is closed.
-                Committed::Unknown(cause) => Tried::InDoubt(attempt, writes, seen, cause),
+                Committed::Unknown(cause) => {
+                    Tried::InDoubt(InDoubt { attempt, writes, written_at, seen, cause })
+                }
             }
         }
         Err(tried) => {
             let is_idle = !matches!(&tried, Tried::Failed(Error::Overran | Error::Closing | Error::Panicked));
-            // A statement may still run on a connection whose work was given up: closing it rolls back.
-            if is_idle && roll_back(&patience, transaction).await {
+            let is_over = if is_idle {
+                roll_back(&patience, transaction).await
+            } else {
+                drop(transaction);
+                false
+            };
+            if is_over {
                 connection.keep();
+            } else {
+                // A statement may still run there. The server would notice a closed connection only after it.
+                drop(connection);
+                end_session(&database.pool, &seen, &patience).await;
             }
             command.rolled_back(attempt);
             tried
@@ -212,11 +237,10 @@ async fn end(
     seen: &Seen,
     ending: LocalEnding,
 ) -> Result<LocalWrites, Tried> {
-    let (writes, record) =
-        ended(command, attempt, ending, RecordWrite::of_local).map_err(|error| match error {
-            Error::StaleSnapshot => Tried::Again(error),
-            error => Tried::Failed(error),
-        })?;
+    let (writes, record) = ended(command, attempt, ending, row).map_err(|error| match error {
+        Error::StaleSnapshot => Tried::Again(error),
+        error => Tried::Failed(error),
+    })?;
     match command.patience().bounded(write(transaction, checked, seen, &writes, record)).await {
         Some(Ok(())) => Ok(writes),
         Some(Err(Unwritten::Conflict)) => Err(Tried::Again(Error::StaleSnapshot)),
@@ -225,40 +249,24 @@ async fn end(
             Err(Tried::Failed(Error::TransactionLeft(attempt.local().operation_id)))
         }
         Some(Err(Unwritten::Failed(error))) => Err(Tried::Failed(error)),
-        None => Err(Tried::Failed(Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))),
+        None => Err(Tried::Failed(timed_out())),
     }
 }
 
-pub(super) enum Committed {
-    Yes,
-    /// The server says that it was rolled back.
-    No(sqlx::Error),
-    Unknown(BoxError),
+fn row(writes: &LocalWrites) -> Result<RecordWrite, semel_core::store::Error> {
+    RecordWrite::of(writes.id, &writes.write)
 }
 
-/// What came of a commit. From `ending_at`, when the last write was begun, until its answer passes no more than the store's timeout:
-/// a change of the hashing secret waits for longer than that.
-pub(super) async fn commit<T>(
-    patience: &Patience,
-    unanswered: Unanswered,
-    committing: impl Future<Output = Result<T, sqlx::Error>>,
-    ending_at: Duration,
-) -> Committed {
-    let left = patience.store_timeout().saturating_sub(patience.uptime().saturating_sub(ending_at));
-    match patience.within(left, committing).await {
-        Some(Ok(_)) => {
-            unanswered.answered();
-            Committed::Yes
-        }
-        Some(Err(error)) => match server_error(&error) {
-            None | Some(ServerError::Ambiguous) => Committed::Unknown(error.into()),
-            Some(_) => {
-                unanswered.answered();
-                Committed::No(error)
-            }
-        },
-        None => Committed::Unknown("the server did not answer in time".into()),
-    }
+/// Ends the session whose transaction this was, from another connection. Best effort: it ends by itself after its statement.
+async fn end_session(pool: &PgPool, seen: &Seen, patience: &Patience) {
+    let ending = async {
+        let mut connection = Lent::from(pool).await?;
+        let ending = sqlx::query(TransactionStatements::END_SESSION).bind(seen.process).bind(seen.mark);
+        ending.execute(connection.get()).await.map_err(Error::Database)?;
+        connection.keep();
+        Ok::<_, Error>(())
+    };
+    drop(patience.bounded(ending).await);
 }
 
 /// Whether the transaction is known to be over, so that its connection can be used again.

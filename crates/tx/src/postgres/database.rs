@@ -5,7 +5,7 @@ use crate::error::Error;
 use semel::{Engine, StoreId};
 use semel_core::store::{self, Kind};
 use semel_sql::postgres::transaction::TransactionStatements;
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool, Row as _};
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -86,11 +86,26 @@ impl Database {
     /// Refuses a pool that leads to another database than the engine's store. The server is asked once.
     pub(super) async fn check(&self, engine: &Engine) -> Result<&Checked, Error> {
         let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
-        let checked = self.checked.get_or_try_init(|| self.ask(engines)).await?;
-        if checked.store == engines {
-            return Ok(checked);
-        }
-        Err(Error::OtherStore { engine: engines, pool: Some(checked.store) })
+        let asking = || async {
+            let mut connection = Lent::from(&self.pool).await?;
+            let checked = self.ask(connection.get(), engines).await?;
+            connection.keep();
+            Ok::<_, Error>(checked)
+        };
+        self.checked.get_or_try_init(asking).await?.of(engines)
+    }
+
+    /// The same for a caller that holds a connection of the pool, which may be the only one: asks on a connection of its own.
+    pub(super) async fn check_beside(&self, engine: &Engine) -> Result<&Checked, Error> {
+        let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
+        let asking = || async {
+            let options = self.pool.connect_options();
+            let mut connection = PgConnection::connect_with(&options).await.map_err(Error::Database)?;
+            let checked = self.ask(&mut connection, engines).await?;
+            drop(connection.close().await);
+            Ok::<_, Error>(checked)
+        };
+        self.checked.get_or_try_init(asking).await?.of(engines)
     }
 
     /// Known to have been asked.
@@ -99,26 +114,21 @@ impl Database {
         self.checked.get().ok_or_else(|| Error::Store(unfit()))
     }
 
-    async fn ask(&self, engine: StoreId) -> Result<Checked, Error> {
+    async fn ask(&self, connection: &mut PgConnection, engine: StoreId) -> Result<Checked, Error> {
         let statements = TransactionStatements::in_schema(&self.schema).map_err(|cause| {
             Error::Store(store::Error::new(Kind::Unfit, "naming the schema of the store").because(cause))
         })?;
-        let mut connection = Lent::from(&self.pool).await?;
         let setting = sqlx::query(AssertSqlSafe(statements.setting)).bind(StoreId::SETTING);
-        let pool = match setting.fetch_optional(connection.get()).await {
+        let pool = match setting.fetch_optional(&mut *connection).await {
             Ok(row) => row.and_then(|row| StoreId::from_setting(row.try_get(0).ok()?)),
             Err(sqlx::Error::Database(error)) if is_missing(&error.code().unwrap_or_default()) => None,
             Err(error) => return Err(Error::Database(error)),
         };
-        let Some(store) = pool.filter(|pool| *pool == engine) else {
-            connection.keep();
-            return Err(Error::OtherStore { engine, pool });
-        };
+        let store = pool.filter(|pool| *pool == engine).ok_or(Error::OtherStore { engine, pool })?;
         // A role that may not see it cannot tell a server from its promoted standby by this; the timeline is compared as well.
         let server =
-            sqlx::query(TransactionStatements::SERVER).fetch_optional(connection.get()).await.ok().flatten();
+            sqlx::query(TransactionStatements::SERVER).fetch_optional(connection).await.ok().flatten();
         let server = server.and_then(|row| row.try_get(0).ok());
-        connection.keep();
         let statements = Statements {
             look: statements.look.into(),
             insert: statements.insert.into(),
@@ -126,6 +136,14 @@ impl Database {
             remove: statements.remove.into(),
         };
         Ok(Checked { store, statements, server })
+    }
+}
+
+impl Checked {
+    /// Refuses another store than the engine's.
+    fn of(&self, engine: StoreId) -> Result<&Self, Error> {
+        let other = || Error::OtherStore { engine, pool: Some(self.store) };
+        (self.store == engine).then_some(self).ok_or_else(other)
     }
 }
 

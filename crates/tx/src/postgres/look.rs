@@ -1,6 +1,8 @@
 //! Tries the command's lock and reads its record, in one round trip.
 
 use super::database::Checked;
+use super::timed_out;
+use super::write::failed;
 use crate::error::Error;
 use semel::local::{LocalLook, Patience};
 use semel_core::id::CommandId;
@@ -14,11 +16,13 @@ const LOOKING: &str = "looking for a command in the application's transaction";
 
 /// What was seen of the transaction itself.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub struct Seen {
     /// Tells this transaction from the next one of its session.
     pub(super) mark: i64,
     /// The server's timeline: another one is another history.
     pub(super) timeline: Option<String>,
+    /// The server's process, in which a statement may still run.
+    pub(super) process: i32,
 }
 
 /// Tries the lock of the first id and reads what stands under both. The lock ends with the transaction.
@@ -33,9 +37,8 @@ pub(super) async fn look(
         .bind(lock_number(&arbiter))
         .bind(operation_uuid(&arbiter))
         .bind(moved_to.as_ref().map(operation_uuid));
-    let silent = || Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
     let answered = patience.bounded(query.fetch_one(connection)).await;
-    let row = answered.ok_or_else(silent)?.map_err(Error::Database)?;
+    let row = answered.ok_or_else(timed_out)?.map_err(failed)?;
     if row.try_get::<bool, _>(1).map_err(Error::Database)? {
         let cause = "the server that answered is a standby, which may lag behind";
         return Err(Error::Store(store::Error::new(Kind::ReadOnly, LOOKING).because(cause)));
@@ -50,7 +53,7 @@ pub(super) async fn look(
         moved_to: moved_to.as_ref().map(|id| read(id, 5)).transpose()?,
         asked,
     };
-    Ok((look, Seen { mark: column(&row, 7)?, timeline: column(&row, 8)? }))
+    Ok((look, Seen { mark: column(&row, 7)?, timeline: column(&row, 8)?, process: column(&row, 9)? }))
 }
 
 fn column<'r, T>(row: &'r PgRow, at: usize) -> Result<T, Error>

@@ -8,6 +8,7 @@
 
 mod conduct;
 mod database;
+mod dialect;
 mod finish;
 mod join;
 mod lent;
@@ -64,4 +65,9 @@ where
     database.check(engine).await?;
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
     conducted(engine, intent, move |command| conduct::conduct(command, database, work)).await
+}
+
+/// The server did not answer within the store's timeout.
+fn timed_out() -> Error {
+    Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))
 }

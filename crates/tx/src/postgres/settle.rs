@@ -7,9 +7,9 @@ use super::conduct::roll_back;
 use super::database::{Checked, Database, Isolation};
 use super::lent::Lent;
 use super::look::{Seen, look};
-use crate::error::{BoxError, Error};
-use semel::Answer;
-use semel::local::{LocalAttempt, LocalCommand, LocalWrites, Patience};
+use crate::error::Error;
+use crate::hand::Known;
+use semel::local::Patience;
 use semel_core::id::CommandId;
 use semel_core::machine::Found;
 use semel_core::store::Reading;
@@ -19,44 +19,9 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of the commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
-    Committed,
-    RolledBack,
-    /// Its own transaction still holds the lock, or the server does not answer.
-    NotYet,
-    /// Another server answers, whose history may be another.
-    Never,
-}
-
-/// Finds out, for as long as an answer of the database is waited for. The work is not run again.
-pub(super) async fn settle(
-    command: LocalCommand,
-    database: &Database,
-    seen: &Seen,
-    attempt: LocalAttempt,
-    writes: LocalWrites,
-    cause: BoxError,
-) -> Result<Answer, Error> {
-    let operation_id = attempt.local().operation_id;
-    let doubt = Doubt { patience: command.patience(), database, seen, ids: command.ids(), id: writes.id };
-    match doubt.settle(|found| writes.landed(found)).await {
-        Known::Committed => Ok(command.committed(attempt, writes)),
-        Known::RolledBack => {
-            command.rolled_back(attempt);
-            Err(Error::Database(sqlx::Error::Io(std::io::Error::other(cause))))
-        }
-        Known::NotYet | Known::Never => {
-            command.commit_in_doubt(&attempt);
-            Err(Error::CommitInDoubt { operation_id, source: cause })
-        }
-    }
-}
-
 /// A transaction of which nobody knows whether it committed.
 pub(super) struct Doubt<'a> {
-    pub(super) patience: Patience,
+    pub(super) patience: &'a Patience,
     pub(super) database: &'a Database,
     pub(super) seen: &'a Seen,
     /// What the transaction has the lock of, and what else is read.
@@ -71,37 +36,40 @@ impl Doubt<'_> {
         let asking = async {
             loop {
                 match self.ask(&landed).await {
-                    Ok(Known::NotYet) | Err(_) => tokio::time::sleep(PAUSE).await,
-                    Ok(known) => return known,
+                    Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
+                    Ok(Some(known)) => return known,
                 }
             }
         };
-        self.patience.bounded(asking).await.unwrap_or(Known::NotYet)
+        self.patience.bounded(asking).await.unwrap_or(Known::Nothing)
     }
 
-    async fn ask(&self, landed: impl Fn(Found<'_>) -> bool) -> Result<Known, Error> {
+    /// `None`: its own transaction still has the lock, or the server's standby may not have it.
+    async fn ask(&self, landed: &impl Fn(Found<'_>) -> bool) -> Result<Option<Known>, Error> {
         let checked = self.database.checked()?;
         let mut connection = Lent::from(&self.database.pool).await?;
         if !is_same_server(connection.get(), checked).await? {
-            return Ok(Known::Never);
+            // Its history may be another.
+            return Ok(Some(Known::Nothing));
         }
         let begin = connection.get().begin_with(Isolation::ReadCommitted.begin());
         let mut transaction = begin.await.map_err(Error::Database)?;
-        let (look, now) = look(&mut transaction, checked, self.ids, &self.patience).await?;
-        if roll_back(&self.patience, transaction).await {
+        let (look, now) = look(&mut transaction, checked, self.ids, self.patience).await?;
+        if roll_back(self.patience, transaction).await {
             connection.keep();
         }
         if now.timeline != self.seen.timeline {
-            return Ok(Known::Never);
+            // Its history may be another.
+            return Ok(Some(Known::Nothing));
         }
         let reading = if self.id == self.ids.0 { Some(&look.arbiter) } else { look.moved_to.as_ref() };
         Ok(match reading.map_or(Found::Nothing, Reading::found) {
             // Seen, it may still be unknown to the server's standby.
-            found if landed(found) && self.patience.has_confirmed(self.id).await => Known::Committed,
-            found if landed(found) => Known::NotYet,
-            Found::Unreadable => Known::Never,
-            _ if look.has_lock => Known::RolledBack,
-            _ => Known::NotYet,
+            found if landed(found) && self.patience.has_confirmed(self.id).await => Some(Known::Committed),
+            found if landed(found) => None,
+            Found::Unreadable => Some(Known::Nothing),
+            _ if look.has_lock => Some(Known::RolledBack),
+            _ => None,
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::database::Checked;
 use super::look::Seen;
 use crate::error::Error;
+use crate::hand::Unwritten;
 use semel::local::LocalWrites;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Unchanged, Write};
@@ -12,27 +13,17 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _};
 use std::sync::Arc;
 
-/// Why the write was not made. The transaction is to be rolled back.
-#[derive(Debug)]
-pub(super) enum Unwritten {
-    /// What it expects does not stand there any more.
-    Conflict,
-    /// The transaction is not the one that the command was looked for in.
-    Left,
-    Failed(Error),
-}
-
 impl From<sqlx::Error> for Unwritten {
     fn from(error: sqlx::Error) -> Self {
         match server_error(&error) {
             Some(ServerError::Exists | ServerError::InTheWay) => Self::Conflict,
-            _ => Self::Failed(Error::Database(error)),
+            _ => Self::Failed(failed(error)),
         }
     }
 }
 
 /// A record's row, and what must stand there. Made before anything is written: it may be too large.
-pub(super) struct RecordWrite {
+pub struct RecordWrite {
     columns: RecordColumns,
     expect: Expect,
 }
@@ -40,10 +31,6 @@ pub(super) struct RecordWrite {
 impl RecordWrite {
     pub(super) fn of(id: CommandId, write: &Write) -> Result<Self, semel_core::store::Error> {
         Ok(Self { columns: RecordColumns::of(id, &write.next)?, expect: write.expect })
-    }
-
-    pub(super) fn of_local(writes: &LocalWrites) -> Result<Self, semel_core::store::Error> {
-        Self::of(writes.id, &writes.write)
     }
 }
 
@@ -133,6 +120,14 @@ async fn one_row(connection: &mut PgConnection, seen: &Seen, rows: u64) -> Resul
     let mark = "SELECT (EXTRACT(epoch FROM pg_catalog.transaction_timestamp()) * 1000000)::bigint";
     let mark: i64 = sqlx::query(mark).fetch_one(connection).await?.try_get(0)?;
     Err(if mark == seen.mark { Unwritten::Conflict } else { Unwritten::Left })
+}
+
+/// The error of a statement of this crate's, which tells whether one of the application's has failed before it.
+pub(super) fn failed(error: sqlx::Error) -> Error {
+    match &error {
+        sqlx::Error::Database(cause) if cause.code().as_deref() == Some("25P02") => Error::StatementFailed,
+        _ => Error::Database(error),
+    }
 }
 
 /// What the server said about the transaction; `None` where the error is not the server's.

@@ -2,17 +2,16 @@
 //!
 //! `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few.
 
+use crate::process::{Process, acknowledge, distinct, rounds};
 use crate::world::{World, address_in, created, insert_order, intent, intent_with, url, work};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::{Attempt, Class, Ended, Engine, RequestOutcome};
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
 use semel_tx::LocalEnding;
-use semel_tx::postgres::{Database, finish_in, transact};
+use semel_tx::postgres::{Database, Joined, finish_in, join, transact};
 use sqlx::AssertSqlSafe;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use sqlx::postgres::PgPoolOptions;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -22,53 +21,14 @@ const ROUND: &str = "SEMEL_TX_TEST_ROUND";
 /// How many rounds, where nobody asks for more.
 const ROUNDS: u32 = 6;
 /// How many keys each round has; both nodes send every one of them.
-const KEYS: u32 = 40;
-
-/// A process at work. It is killed when this is dropped.
-struct Node(Child, Arc<Mutex<Vec<String>>>);
-
-impl Node {
-    fn start(world: &World, through: &str, round: u32) -> Self {
-        let program = std::env::current_exe().expect("this program has a file");
-        let mut process = Command::new(program)
-            .args(["--exact", "crash::child", "--ignored", "--nocapture"])
-            .env(SCHEMA, &world.schema)
-            .env(THROUGH, through)
-            .env(ROUND, round.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a process starts");
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (telling, lines) = (Arc::clone(&told), BufReader::new(process.stdout.take().expect("asked for")));
-        std::thread::spawn(move || {
-            for line in lines.lines().map_while(Result::ok) {
-                // A process that is killed in mid-line has not told anything.
-                if let Some(line) = line.strip_suffix(" .") {
-                    telling.lock().expect("whole").push(line.to_owned());
-                }
-            }
-        });
-        Self(process, told)
-    }
-
-    fn told(&self, word: &str) -> Vec<String> {
-        let told = self.1.lock().expect("whole");
-        told.iter().filter_map(|line| line.strip_prefix(word)).map(|rest| rest.trim().to_owned()).collect()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // SIGKILL.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
+const KEYS: u32 = 120;
+/// How much each process has acknowledged before it is killed.
+const ACKNOWLEDGED_MIN: usize = 40;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_nodes_leave_every_command_once_and_nothing_half() {
-    let rounds = std::env::var("SEMEL_TX_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let rounds = rounds(ROUNDS);
+    let seed = std::env::var("SEMEL_TX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(17);
     let world = World::new().await;
     let server = address_in(&url());
     let odds = Odds {
@@ -78,30 +38,30 @@ async fn killed_nodes_leave_every_command_once_and_nothing_half() {
         delay_max: Duration::from_millis(40),
         ..Odds::default()
     };
-    let proxy = FaultProxy::start(server, Protocol::Postgres, Seeded::new(17, odds)).await.expect("a port");
+    let plan = Seeded::new(seed, odds);
+    let proxy = FaultProxy::start(server, Protocol::Postgres, plan).await.expect("a port");
     let through = url().replace(&server.to_string(), &proxy.address().to_string());
-    let mut acknowledged = Vec::new();
+    let (mut acknowledged, mut fewest) = (Vec::new(), usize::MAX);
     for round in 0..rounds {
-        let nodes = [0, 1].map(|_| Node::start(&world, &through, round));
-        let is_begun = || nodes.iter().all(|node| !node.told("acknowledged").is_empty());
-        for _ in 0..600 {
-            if is_begun() {
+        let number = round.to_string();
+        let variables = [(SCHEMA, &*world.schema), (THROUGH, &*through), (ROUND, &*number)];
+        let nodes = [0, 1].map(|_| Process::start(&variables));
+        let is_busy = || nodes.iter().all(|node| node.acknowledged().len() >= ACKNOWLEDGED_MIN);
+        for _ in 0..1200 {
+            if is_busy() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+        assert!(is_busy(), "round {round}, seed {seed}: nobody did anything");
         // Another point each time.
         tokio::time::sleep(Duration::from_millis(u64::from(round * 37 % 190))).await;
-        let told: Vec<String> = nodes.iter().flat_map(|node| node.told("acknowledged")).collect();
+        let told: Vec<String> = nodes.iter().flat_map(Process::acknowledged).collect();
         drop(nodes);
+        fewest = fewest.min(distinct(&told));
         acknowledged.extend(told);
         audit(&world, &acknowledged, round).await;
     }
-    assert!(
-        acknowledged.len() > usize::try_from(rounds).expect("few"),
-        "{} were acknowledged",
-        acknowledged.len()
-    );
     // Whoever comes next finds every command done, or does it.
     let (engine, database) = (world.engine().await, world.database(4).await);
     for key in 0..rounds * KEYS {
@@ -109,8 +69,18 @@ async fn killed_nodes_leave_every_command_once_and_nothing_half() {
         assert!(told.is_some(), "order-{key} has no outcome");
     }
     audit(&world, &acknowledged, rounds).await;
-    let local = world.number("SELECT count(*) FROM {s}.orders WHERE item = 'book'").await;
-    assert_eq!(local, i64::from(rounds * KEYS));
+    let of = async |item: &str| {
+        world.number(&format!("SELECT count(*) FROM {{s}}.orders WHERE item = '{item}'")).await
+    };
+    assert_eq!((of("book").await, of("refused").await), (i64::from(rounds * KEYS), 0));
+    let paid = of("PAID").await;
+    assert!(paid > 0, "nobody was charged");
+    println!(
+        "{rounds} rounds, seed {seed}: {} commands acknowledged before a kill, at least {fewest} in a round; {} orders, {paid} of \
+         them charged",
+        distinct(&acknowledged),
+        world.orders().await,
+    );
 }
 
 /// Effects and records, one for one.
@@ -158,6 +128,38 @@ async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) ->
     None
 }
 
+/// The same in a transaction of its own.
+async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
+    let transaction = database.pool().begin().await.ok()?;
+    let mut mine = match join(engine, database, transaction, intent(key)).await.ok()? {
+        Joined::Mine(mine) => mine,
+        Joined::Answered { answer, .. } => {
+            return matches!(answer.outcome, RequestOutcome::Replayed(_))
+                .then(|| answer.operation_id.to_string());
+        }
+    };
+    let local = mine.local();
+    insert_order(mine.connection(), schema, local).await.ok()?;
+    let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await.ok()?;
+    recorded.commit().await.ok().map(|_| local.operation_id.to_string())
+}
+
+/// Work that writes an order and fails: no trace of it may be left.
+async fn fail(engine: &Engine, database: &Database, schema: &str, key: &str, step: u32) {
+    let schema = schema.to_owned();
+    let failing = work(move |tx, local| {
+        let schema = schema.clone();
+        Box::pin(async move {
+            insert_order(&mut *tx, &schema, local).await?;
+            let sql = format!("UPDATE {schema}.orders SET item = 'refused' WHERE id = $1");
+            sqlx::query(AssertSqlSafe(sql)).bind(local.operation_id.to_string()).execute(tx).await?;
+            assert!(!step.is_multiple_of(3), "a panic in the middle");
+            Err("refused".into())
+        })
+    });
+    drop(transact(engine, database, intent(key), failing).await);
+}
+
 /// Charges a card (which is all that happens outside), then stores that and the paid order together.
 async fn pay(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
     let (node, database, schema) = (engine.clone(), database.clone(), schema.to_owned());
@@ -196,20 +198,29 @@ async fn child() {
     let through = std::env::var(THROUGH).expect("set with the schema");
     let round: u32 = std::env::var(ROUND).expect("set with the schema").parse().expect("a number");
     let world = World::existing(schema.clone()).await;
-    let (engine, database) = (world.engine().await, world.database_at(&through, 6).await);
+    let engine = world.engine().await;
+    // Lazily: the proxy may cut off the first connection of all, which is no reason to give up.
+    let pool = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(20));
+    let pool = pool.connect_lazy_with(through.parse().expect("a URL"));
+    let database = Database::new(pool).schema(schema.clone());
     let mut tasks = JoinSet::new();
     for task in 0..8 {
         let (engine, database, schema) = (engine.clone(), database.clone(), schema.clone());
         tasks.spawn(async move {
             for step in 0..u32::MAX {
-                let number = (step * 7 + task * 5) % KEYS;
-                let key = round * KEYS + number;
-                let told = match number % 4 {
-                    3 if step % 2 == 0 => pay(&engine, &database, &schema, &format!("charge-{key}")).await,
-                    _ => order(&engine, &database, &schema, &format!("order-{key}")).await,
+                let key = round * KEYS + (step * 7 + task * 13) % KEYS;
+                let (order_key, charge_key) = (format!("order-{key}"), format!("charge-{key}"));
+                let told = match step % 6 {
+                    5 => pay(&engine, &database, &schema, &charge_key).await,
+                    3 => order_by_hand(&engine, &database, &schema, &order_key).await,
+                    4 => {
+                        fail(&engine, &database, &schema, &order_key, step).await;
+                        None
+                    }
+                    _ => order(&engine, &database, &schema, &order_key).await,
                 };
                 if let Some(operation_id) = told {
-                    drop(writeln!(std::io::stdout().lock(), "\nacknowledged {operation_id} ."));
+                    acknowledge(&operation_id);
                 }
             }
         });

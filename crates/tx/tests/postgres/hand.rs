@@ -6,6 +6,7 @@ use semel::core::record::StateName;
 use semel::{Answer, Engine, RequestOutcome};
 use semel_tx::Error;
 use semel_tx::postgres::{Database, Joined, Mine, join, transact};
+use sqlx::Connection as _;
 use std::time::Duration;
 
 async fn joined<'c>(engine: &Engine, database: &Database, key: &str) -> Joined<'c> {
@@ -142,4 +143,38 @@ async fn a_snapshot_that_is_too_old_is_a_retryable_error() {
         assert!(!ran(&answered(&engine, &database, "order-1").await));
         assert_eq!((world.orders().await, world.records().await), (1, 1), "{level}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(1).await);
+    let mut outer = database.pool().begin().await.expect("a transaction");
+    let insert = format!("INSERT INTO {}.orders (id) VALUES ('outer')", world.schema);
+    sqlx::raw_sql(sqlx::AssertSqlSafe(insert)).execute(&mut *outer).await.expect("written");
+    let inner = outer.begin().await.expect("a savepoint");
+    let nested = join(&engine, &database, inner, intent("order-1")).await;
+    assert!(
+        matches!(&nested, Err(error @ Error::Store(_)) if error.to_string().contains("nested")),
+        "{nested:?}"
+    );
+    drop(nested);
+    outer.commit().await.expect("the outer one is whole");
+    assert_eq!((world.orders().await, world.records().await), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_transaction_that_is_left_open_by_hand_commits_nothing() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(1).await);
+    let mut mine = mine(&engine, &database, "order-1").await;
+    let local = mine.local();
+    insert_order(mine.connection(), &world.schema, local).await.expect("written");
+    std::mem::forget(mine.connection().begin().await.expect("a savepoint"));
+    let left = mine.succeed(done()).await;
+    assert!(matches!(&left, Err(Error::TransactionLeft(_))), "{left:?}");
+    drop(left);
+    assert_eq!((world.orders().await, world.records().await), (0, 0));
+    let again = self::mine(&engine, &database, "order-1").await;
+    assert!(ran(&again.succeed(done()).await.expect("recorded").commit().await.expect("committed")));
 }

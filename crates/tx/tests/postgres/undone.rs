@@ -4,7 +4,7 @@ use crate::world::{Events, World, body, created, insert_order, intent, intent_wi
 use futures_util::future::BoxFuture;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel_tx::postgres::transact;
+use semel_tx::postgres::{Joined, join, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use sqlx::{Connection as _, PgConnection};
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn work_past_its_deadline_is_rolled_back_and_its_connection_closed() {
     let overran = transact(&engine, &database, hasty, sleeping).await;
     assert!(matches!(overran, Err(Error::Overran)), "{overran:?}");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    // The pool's only place is free again, although the server still sleeps on the connection that was closed.
+    // The pool's only place is free again.
     assert!(ran(&world.order(&engine, &database, "order-2").await.expect("it ran")));
 }
 
@@ -146,8 +146,26 @@ async fn an_error_that_the_work_hides_rolls_back_all_the_same() {
         })
     });
     let failed = transact(&engine, &database, intent("order-1"), hiding).await;
-    assert!(matches!(failed, Err(Error::Database(_))), "{failed:?}");
+    assert!(matches!(failed, Err(Error::StatementFailed)), "{failed:?}");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
+    // By hand the same, and the connection is fit for the next.
+    let database = world.database(1).await;
+    for expected in [true, false] {
+        let transaction = database.pool().begin().await.expect("a transaction");
+        let joined = join(&engine, &database, transaction, intent("order-1")).await.expect("joined");
+        let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
+        let local = mine.local();
+        insert_order(mine.connection(), &world.schema, local).await.expect("written");
+        if expected {
+            drop(sqlx::query("SELECT 1 / 0").execute(mine.connection()).await);
+        }
+        let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+        assert_eq!(matches!(recorded, Err(Error::StatementFailed)), expected, "{recorded:?}");
+        if let Ok(recorded) = recorded {
+            assert!(ran(&recorded.commit().await.expect("committed")));
+        }
+    }
+    assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,21 +1,19 @@
 //! One database, with the application's own table beside the store's.
 
+pub(crate) use crate::events::{Events, body, ran};
 use futures_util::future::BoxFuture;
-use semel::core::outcome::{Body, Outcome};
+use semel::core::outcome::Outcome;
 use semel::core::policy::PolicySettings;
 use semel::core::record::Record;
-use semel::{
-    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy, Scope,
-};
-use semel::{RequestOutcome, payload};
+use semel::{Answer, Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
 use semel_sql::postgres::{Options, Store};
 use semel_tx::postgres::{Database, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
@@ -195,47 +193,6 @@ pub(crate) fn intent_with(key: &str, body: &str, change: impl FnOnce(&mut Policy
     let scope = Scope::new(Identity::api_key("k-17"), Operation::named("order"));
     let policy = Policy::new(Class::Local).with(change).expect("a fit policy");
     Intent::new(scope, Key::from_source(key).expect("a key"), policy, payload::Raw::from(body.to_owned()))
-}
-
-/// Whether this call ran the command.
-pub(crate) fn ran(answer: &Answer) -> bool {
-    matches!(answer.outcome, RequestOutcome::Ran(_))
-}
-
-/// The body of the outcome that a caller was told.
-pub(crate) fn body(answer: &Answer) -> String {
-    use semel::core::classify::Ending;
-    let outcome = match &answer.outcome {
-        RequestOutcome::Ran(ran) => match &ran.ending {
-            Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
-            other => panic!("{other:?}"),
-        },
-        RequestOutcome::Replayed(replayed) => &replayed.outcome,
-        other => panic!("no outcome: {other:?}"),
-    };
-    match &outcome.body {
-        Body::Kept(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The names of the events that an engine told.
-#[derive(Clone, Default)]
-pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
-
-impl Events {
-    pub(crate) fn of(&self, name: &str) -> usize {
-        self.0.lock().expect("whole").iter().filter(|event| event.starts_with(name)).count()
-    }
-}
-
-impl Observer for Events {
-    fn observe(&self, event: &Event<'_>) {
-        let text = format!("{event:?}");
-        if !text.starts_with("Asked") {
-            self.0.lock().expect("whole").push(text);
-        }
-    }
 }
 
 /// Where the server of a URL listens.

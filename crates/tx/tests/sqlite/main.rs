@@ -1,7 +1,9 @@
 //! Local commands in the file of an SQLite store.
 
+mod closed;
 mod crash;
 mod hand;
+mod late;
 mod layer;
 mod neighbours;
 mod once;
@@ -10,3 +12,10 @@ mod own;
 mod paid;
 mod secret;
 mod world;
+
+#[path = "../shared/events.rs"]
+mod events;
+#[path = "../shared/process.rs"]
+mod process;
+#[path = "../shared/layer.rs"]
+mod routes;

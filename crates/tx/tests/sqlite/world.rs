@@ -1,19 +1,17 @@
 //! One file, with the application's own tables beside the store's.
 
+pub(crate) use crate::events::{Events, body, ran};
 use rusqlite::Connection;
-use semel::core::outcome::{Body, Outcome};
+use semel::core::outcome::Outcome;
 use semel::core::record::Record;
-use semel::{
-    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy,
-    RequestOutcome, Scope, payload,
-};
+use semel::{Answer, Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
 use semel_sql::sqlite::{Options, Store};
 use semel_test_support::ScratchDir;
 use semel_tx::sqlite::rusqlite::{self, params};
 use semel_tx::sqlite::{Database, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The application's tables. The last one refers to the first, and says so only at the commit.
 const TABLES: &str = "CREATE TABLE orders (id TEXT, item TEXT); \
@@ -132,42 +130,4 @@ pub(crate) fn intent_of(class: Class, key: &str, body: &str) -> Intent {
     let scope = Scope::new(Identity::api_key("k-17"), Operation::named("order"));
     let key = Key::from_source(key).expect("a key");
     Intent::new(scope, key, Policy::new(class), payload::Raw::from(body.to_owned()))
-}
-
-/// Whether this call ran the command.
-pub(crate) fn ran(answer: &Answer) -> bool {
-    matches!(answer.outcome, RequestOutcome::Ran(_))
-}
-
-/// The body of the outcome that a caller was told.
-pub(crate) fn body(answer: &Answer) -> String {
-    use semel::core::classify::Ending;
-    let outcome = match &answer.outcome {
-        RequestOutcome::Ran(ran) => match &ran.ending {
-            Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
-            other => panic!("{other:?}"),
-        },
-        RequestOutcome::Replayed(replayed) => &replayed.outcome,
-        other => panic!("no outcome: {other:?}"),
-    };
-    match &outcome.body {
-        Body::Kept(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The names of the events that an engine told.
-#[derive(Clone, Default)]
-pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
-
-impl Events {
-    pub(crate) fn of(&self, name: &str) -> usize {
-        self.0.lock().expect("whole").iter().filter(|event| event.starts_with(name)).count()
-    }
-}
-
-impl Observer for Events {
-    fn observe(&self, event: &Event<'_>) {
-        self.0.lock().expect("whole").push(format!("{event:?}"));
-    }
 }

@@ -2,11 +2,11 @@
 
 use super::rows::code;
 use crate::error::Error;
+use crate::hand::Open;
 use semel::{Engine, StoreId};
 use semel_core::store::{self, Kind};
 use semel_sql::sqlite::transaction as sql;
-use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection};
-use sqlx_core::transaction::TransactionManager as _;
+use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection, Transaction};
 
 fn unfit(cause: impl Into<String>) -> Error {
     const USING: &str = "using a connection to an SQLite file";
@@ -30,22 +30,25 @@ pub(super) async fn check_idle(engine: &Engine, connection: &mut SqliteConnectio
 ///
 /// The lock is what `BEGIN IMMEDIATE` has from its start. Another transaction gets it here, unless somebody else has written since it
 /// began to read.
-pub(super) async fn check_open(engine: &Engine, connection: &mut SqliteConnection) -> Result<(), Error> {
-    check(engine, connection).await?;
-    if <Sqlite as sqlx::Database>::TransactionManager::get_transaction_depth(connection) != 1 {
+pub(super) async fn check_open<'c>(
+    engine: &Engine,
+    transaction: Transaction<'c, Sqlite>,
+) -> Result<Open<'c, Sqlite>, Error> {
+    let mut open = Open::new(transaction);
+    if open.depth() != 1 {
+        // The outer one is left as it was.
+        drop(open.into_transaction());
         return Err(unfit(
             "the transaction is nested in another, whose end would decide instead of this one's",
         ));
     }
+    check(engine, &mut open).await?;
     // SQLite ends a transaction by itself on some errors, which sqlx does not notice. Inside of one, BEGIN is refused.
-    if sqlx::query("BEGIN").execute(&mut *connection).await.is_ok() {
-        drop(sqlx::query("ROLLBACK").execute(connection).await);
-        return Err(unfit(
-            "SQLite has rolled the transaction back after an error: close the connection and begin again",
-        ));
+    if sqlx::query("BEGIN").execute(&mut *open).await.is_ok() {
+        return Err(unfit("SQLite has rolled the transaction back after an error: begin again"));
     }
-    match sqlx::query(sql::TAKE_LOCK).execute(connection).await {
-        Ok(_) => Ok(()),
+    match sqlx::query(sql::TAKE_LOCK).execute(&mut *open).await {
+        Ok(_) => Ok(open),
         Err(sqlx::Error::Database(error)) if code(&*error) == BUSY_SNAPSHOT => Err(Error::StaleSnapshot),
         Err(error) => Err(Error::Database(error)),
     }

@@ -12,7 +12,7 @@
 //! Unlike the store, it does not check at each commit that the file is still the one that others find under its name.
 
 mod check;
-mod commit;
+mod dialect;
 mod finish;
 mod join;
 mod rows;

@@ -94,7 +94,7 @@ pub(super) async fn write_record(
 }
 
 /// A record's row, and what must stand there. Made before anything is written: it may be too large.
-pub(super) struct RecordWrite {
+pub struct RecordWrite {
     id: CommandId,
     columns: RecordColumns,
     expect: Expect,
@@ -103,10 +103,6 @@ pub(super) struct RecordWrite {
 impl RecordWrite {
     pub(super) fn of(id: CommandId, write: &Write) -> Result<Self, store::Error> {
         Ok(Self { id, columns: RecordColumns::of(id, &write.next)?, expect: write.expect })
-    }
-
-    pub(super) fn of_local(writes: &LocalWrites) -> Result<Self, store::Error> {
-        Self::of(writes.id, &writes.write)
     }
 }
 

@@ -1,0 +1,75 @@
+//! The commit, and what is known of it.
+
+use super::dialect::{Dialect, Known};
+use crate::ending::Written;
+use crate::error::{BoxError, Error};
+use semel::Answer;
+use semel::local::{Patience, Unanswered};
+use std::time::Duration;
+
+/// What is known of a commit.
+pub(crate) enum Committed {
+    Yes,
+    /// It was not made, and will not be.
+    No(Error),
+    Unknown(BoxError),
+}
+
+/// Waits for the answer to a commit, not longer than the store's timeout after `written_at`, when the last write began: a change of the
+/// hashing secret waits a little longer than that. Past it the commit is not even sent.
+pub(crate) async fn commit<D: Dialect>(
+    patience: &Patience,
+    unanswered: Unanswered,
+    committing: impl Future<Output = Result<(), sqlx::Error>>,
+    written_at: Duration,
+) -> Committed {
+    let left = patience.store_timeout().saturating_sub(patience.uptime().saturating_sub(written_at));
+    if left.is_zero() {
+        unanswered.answered();
+        return Committed::No(Error::CommitTooLate);
+    }
+    match patience.within(left, committing).await {
+        Some(Ok(())) => {
+            unanswered.answered();
+            Committed::Yes
+        }
+        Some(Err(error)) if D::is_rolled_back(&error) => {
+            unanswered.answered();
+            Committed::No(Error::Database(error))
+        }
+        Some(Err(error)) => Committed::Unknown(error.into()),
+        None => Committed::Unknown("the database did not answer in time".into()),
+    }
+}
+
+impl Written {
+    /// Finds out what became of a commit without an answer. The work is not run again.
+    pub(crate) async fn settle<D: Dialect>(
+        self,
+        target: &D::Target,
+        seen: &D::Seen,
+        cause: BoxError,
+    ) -> Result<Answer, Error> {
+        let (command, writes) = (&self.command, &self.writes);
+        let place = (command.ids(), writes.id);
+        let settling =
+            D::settle(target, seen, &command.patience(), place, |found| writes.landed(found)).await;
+        match settling {
+            Known::Committed => Ok(self.committed()),
+            Known::RolledBack => {
+                self.rolled_back();
+                Err(lost(cause))
+            }
+            Known::Nothing => {
+                command.commit_in_doubt(&self.attempt);
+                let operation_id = self.attempt.local().operation_id;
+                Err(Error::CommitInDoubt { operation_id, source: cause })
+            }
+        }
+    }
+}
+
+/// The commit never arrived.
+pub(super) fn lost(cause: BoxError) -> Error {
+    Error::Database(sqlx::Error::Io(std::io::Error::other(cause)))
+}

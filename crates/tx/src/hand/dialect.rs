@@ -1,0 +1,113 @@
+//! What each database does in its own way.
+
+use crate::error::Error;
+use semel::local::{LocalLook, LocalWrites, Patience};
+use semel_core::id::CommandId;
+use semel_core::machine::{Found, Write};
+use semel_core::store;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+/// The command's lock, and the other ID that it may be stored under.
+pub(crate) type Ids = (CommandId, Option<CommandId>);
+
+/// The statements of a database for commands by hand. Only this crate implements it.
+pub trait Dialect: sqlx::Database {
+    /// What the statements need to know of the database.
+    type Target: Clone + Send + Sync;
+    /// What was read before the work: the write depends on it.
+    type Seen: Send + Sync;
+    /// A record's row. Made before anything is written, because it may be too large.
+    type RecordRow: Send;
+
+    /// Takes the command's lock if it is free, and reads what is stored under its IDs.
+    fn look(
+        connection: &mut Self::Connection,
+        target: &Self::Target,
+        ids: Ids,
+        patience: &Patience,
+    ) -> impl Future<Output = Result<(LocalLook, Self::Seen), Error>> + Send;
+
+    /// Marks the transaction, where that is how [`write`](Self::write) recognises it.
+    fn mark(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Rolls back what the transaction has written, and begins it again.
+    fn restart(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// The row for a record.
+    fn row(id: CommandId, write: &Write) -> Result<Self::RecordRow, store::Error>;
+
+    /// Writes everything that a local command stores, if the transaction is still the marked one.
+    fn write(
+        connection: &mut Self::Connection,
+        target: &Self::Target,
+        seen: &Self::Seen,
+        writes: &LocalWrites,
+        row: Self::RecordRow,
+    ) -> impl Future<Output = Result<(), Unwritten>> + Send;
+
+    /// Writes one record, if what was read has not changed.
+    fn write_record(
+        connection: &mut Self::Connection,
+        target: &Self::Target,
+        seen: &Self::Seen,
+        row: Self::RecordRow,
+    ) -> impl Future<Output = Result<(), Unwritten>> + Send;
+
+    /// Commits. An answer leaves sqlx without an open transaction; until then its depth does not change.
+    fn commit(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
+    /// Whether this error of a commit proves that nothing was committed.
+    fn is_rolled_back(error: &sqlx::Error) -> bool;
+
+    /// Finds out what became of a commit without an answer. `landed` recognises its record: `place` is the
+    /// command's IDs, and the one that the record is stored under.
+    fn settle(
+        target: &Self::Target,
+        seen: &Self::Seen,
+        patience: &Patience,
+        place: (Ids, CommandId),
+        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
+    ) -> impl Future<Output = Known> + Send;
+
+    /// Called before sqlx rolls back: has it succeed also where the database has ended the transaction by itself.
+    fn before_rollback(connection: &mut Self::Connection);
+
+    /// Called before sqlx rolls back on a connection whose commit has no answer. Does not wait. What the next user gets from a pool is
+    /// never in the middle of that commit: the connection is made useless, or it finishes the commit first.
+    fn leave_commit(connection: &mut Self::Connection);
+
+    /// Closes such a connection at once, if that is possible. `false`: [leave](Self::leave_commit) it.
+    fn close(
+        connection: &mut Self::Connection,
+        target: &Self::Target,
+        patience: &Patience,
+    ) -> impl Future<Output = bool> + Send;
+}
+
+/// Why nothing was written. The transaction is to be rolled back.
+#[derive(Debug)]
+pub enum Unwritten {
+    /// What the write expects is not stored any more.
+    Conflict,
+    /// The transaction is not the one that the command was looked for in.
+    Left,
+    /// The database refused it.
+    Failed(Error),
+}
+
+/// What is known of a commit without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It was made.
+    Committed,
+    /// It was not made, and will not be.
+    RolledBack,
+    /// Nothing, yet or for good.
+    Nothing,
+}
+
+/// Starts `future` and drops it: what it sends at once is sent.
+pub(crate) fn poll_once(future: impl Future) {
+    let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+}

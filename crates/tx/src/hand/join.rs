@@ -1,0 +1,202 @@
+//! Local commands in a transaction that is already open.
+
+use super::commit::Committed;
+use super::dialect::{Dialect, Unwritten};
+use super::open::Open;
+use crate::ending::{Held, LOOKS_MAX, Pending, Written, ended};
+use crate::error::Error;
+use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
+use semel::{Answer, Engine, Intent};
+use semel_core::outcome::Outcome;
+use sqlx::Transaction;
+use std::fmt;
+
+/// The result of joining a transaction.
+#[derive(Debug)]
+pub enum Joined<'c, D: Dialect> {
+    /// The command is this transaction's to run.
+    Mine(Mine<'c, D>),
+    /// There is nothing to run: the command has an outcome, or runs elsewhere. The transaction holds nothing of it.
+    Answered {
+        /// The caller's transaction, as it was.
+        transaction: Transaction<'c, D>,
+        /// The answer for the command's caller.
+        answer: Answer,
+    },
+}
+
+/// A transaction that is to end with a local command's record.
+///
+/// It cannot be committed otherwise. Dropped, it is rolled back, and an alarm is raised: somebody forgot to end it.
+#[must_use = "dropped, the transaction is rolled back"]
+pub struct Mine<'c, D: Dialect> {
+    open: Open<'c, D>,
+    held: Held,
+    target: D::Target,
+    seen: D::Seen,
+}
+
+/// A transaction that holds a local command's record, ready to be committed.
+#[must_use = "nothing is durable before the commit"]
+pub struct Recorded<'c, D: Dialect> {
+    open: Open<'c, D>,
+    written: Written,
+    target: D::Target,
+    seen: D::Seen,
+}
+
+/// Joins an open transaction. Does not wait for twins.
+pub(crate) async fn join<'c, D: Dialect>(
+    engine: &Engine,
+    target: D::Target,
+    open: Open<'c, D>,
+    intent: Intent,
+) -> Result<Joined<'c, D>, Error> {
+    match engine.enter_local(intent, Waiting::Never).await? {
+        Entered::Answered(answer) => Ok(Joined::Answered { transaction: open.into_transaction(), answer }),
+        Entered::Mine(command) => look_and_join(target, open, command).await,
+    }
+}
+
+/// Looks whether the command is this transaction's to run.
+pub(crate) async fn look_and_join<'c, D: Dialect>(
+    target: D::Target,
+    mut open: Open<'c, D>,
+    mut command: LocalCommand,
+) -> Result<Joined<'c, D>, Error> {
+    for _ in 0..LOOKS_MAX {
+        let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
+        let answer = match command.judge(look).await? {
+            LocalJudgement::Run(attempt) => {
+                D::mark(&mut open).await?;
+                let held = Held::new(command, attempt);
+                return Ok(Joined::Mine(Mine { open, held, target, seen }));
+            }
+            LocalJudgement::Answered(answer) => answer,
+            LocalJudgement::Wait => command.in_progress(),
+            LocalJudgement::Again => continue,
+        };
+        return Ok(Joined::Answered { transaction: open.into_transaction(), answer });
+    }
+    Err(Error::StaleSnapshot)
+}
+
+impl<'c, D: Dialect> Mine<'c, D> {
+    /// What is known of the command.
+    pub fn local(&self) -> Local {
+        self.held.local()
+    }
+
+    /// The transaction's connection, for the command's own statements. Must not be committed or rolled back.
+    pub fn connection(&mut self) -> &mut D::Connection {
+        &mut self.open
+    }
+
+    /// The command took effect: writes its outcome into the transaction, which is still to be [committed](Recorded::commit).
+    pub async fn succeed(self, outcome: Outcome) -> Result<Recorded<'c, D>, Error> {
+        let Self { open, held, target, seen } = self;
+        record(open, (target, seen), held.into_parts(), LocalEnding::Succeeded(outcome)).await
+    }
+
+    /// The command is refused for good: undoes everything that the transaction has written, and writes the refusal, which is then
+    /// to be [committed](Recorded::commit) alone.
+    pub async fn refuse(self, outcome: Outcome) -> Result<Recorded<'c, D>, Error> {
+        let Self { mut open, held, target, .. } = self;
+        let (mut command, attempt) = held.into_parts();
+        command.rolled_back(attempt);
+        // Without the lock others may have been faster: look again.
+        D::restart(&mut open).await?;
+        let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
+        match command.judge(look).await? {
+            LocalJudgement::Run(attempt) => {
+                D::mark(&mut open).await?;
+                record(open, (target, seen), (command, attempt), LocalEnding::Refused(outcome)).await
+            }
+            _ => Err(Error::StaleSnapshot),
+        }
+    }
+
+    /// Gives the command up: rolls everything back, and nothing says that it ever ran.
+    pub async fn abandon(self) -> Result<(), Error> {
+        let (command, attempt) = self.held.into_parts();
+        command.rolled_back(attempt);
+        self.open.roll_back().await
+    }
+}
+
+/// Writes the ending into the transaction, or rolls it back.
+async fn record<'c, D: Dialect>(
+    mut open: Open<'c, D>,
+    (target, seen): (D::Target, D::Seen),
+    (command, attempt): (LocalCommand, LocalAttempt),
+    ending: LocalEnding,
+) -> Result<Recorded<'c, D>, Error> {
+    let written_at = command.patience().uptime();
+    let error = match ended(&command, &attempt, ending, |writes| D::row(writes.id, &writes.write)) {
+        Ok((writes, row)) => match D::write(&mut open, &target, &seen, &writes, row).await {
+            // A nested transaction was left open, and would be committed in the place of the whole.
+            Ok(()) if open.depth() != 1 => {
+                command.unfinished(&attempt, false);
+                Error::TransactionLeft(attempt.local().operation_id)
+            }
+            Ok(()) => {
+                let written = Written { command, attempt, writes, written_at };
+                return Ok(Recorded { open, written, target, seen });
+            }
+            Err(Unwritten::Conflict) => Error::StaleSnapshot,
+            Err(Unwritten::Left) => {
+                command.unfinished(&attempt, true);
+                Error::TransactionLeft(attempt.local().operation_id)
+            }
+            Err(Unwritten::Failed(error)) => error,
+        },
+        Err(error) => error,
+    };
+    command.rolled_back(attempt);
+    // Best effort: dropped, it is rolled back as well.
+    drop(open.roll_back().await);
+    Err(error)
+}
+
+impl<'c, D: Dialect> Recorded<'c, D> {
+    /// Commits, wakes those who wait for the command, and returns the answer for its caller.
+    ///
+    /// Call it right away: once the store's timeout (10 s by default) has passed since the record was written, nothing is committed and
+    /// the error is [`Error::CommitTooLate`].
+    ///
+    /// If the database does not answer the commit, its connection is closed and the record is looked for. [`Error::CommitInDoubt`] says
+    /// that this led to nothing.
+    pub async fn commit(self) -> Result<Answer, Error> {
+        let Self { open, written, target, seen } = self;
+        let patience = written.command.patience();
+        let unanswered = written.command.committing(&written.writes);
+        match open.commit(&target, &patience, unanswered, written.written_at).await {
+            Committed::Yes => Ok(written.committed()),
+            Committed::No(error) => {
+                written.rolled_back();
+                Err(error)
+            }
+            Committed::Unknown(cause) => Box::pin(written.settle::<D>(&target, &seen, cause)).await,
+        }
+    }
+
+    /// The transaction, for whoever commits it by other means, and what to call [afterwards](Pending::committed). Twins of this
+    /// process wait until then.
+    ///
+    /// Commit it while [`Pending::time_left`] is not zero, and roll it back after that.
+    pub fn into_parts(self) -> (Transaction<'c, D>, Pending) {
+        (self.open.into_transaction(), self.written.pending())
+    }
+}
+
+impl<D: Dialect> fmt::Debug for Mine<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mine").field("local", &self.local()).finish_non_exhaustive()
+    }
+}
+
+impl<D: Dialect> fmt::Debug for Recorded<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorded").field("local", &self.written.attempt.local()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! The transaction that the application has opened, and what becomes of its connection.
+
+use super::commit::{Committed, commit};
+use super::dialect::Dialect;
+use crate::error::Error;
+use semel::local::{Patience, Unanswered};
+use sqlx::Transaction;
+use sqlx_core::transaction::TransactionManager as _;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// An open transaction. Dropped, it is rolled back, and its connection is fit for the next user. What happens to its connection while a
+/// commit has no answer is said by [`Dialect::leave_commit`].
+pub(crate) struct Open<'c, D: Dialect> {
+    transaction: Option<Transaction<'c, D>>,
+    is_committing: bool,
+}
+
+impl<'c, D: Dialect> Open<'c, D> {
+    pub(crate) fn new(transaction: Transaction<'c, D>) -> Self {
+        Self { transaction: Some(transaction), is_committing: false }
+    }
+
+    /// The transaction, as its owner had it.
+    pub(crate) fn into_transaction(mut self) -> Transaction<'c, D> {
+        self.transaction.take().expect(WHOLE)
+    }
+
+    /// How many transactions are open, each nested in the one before.
+    pub(crate) fn depth(&self) -> usize {
+        D::TransactionManager::get_transaction_depth(self)
+    }
+
+    /// Rolls everything back, nested transactions included.
+    pub(crate) async fn roll_back(mut self) -> Result<(), Error> {
+        D::before_rollback(&mut self);
+        for _ in 0..self.depth() {
+            if let Err(error) = D::TransactionManager::rollback(&mut self).await {
+                self.is_committing = true;
+                return Err(Error::Database(error));
+            }
+        }
+        drop(self.into_transaction());
+        Ok(())
+    }
+
+    /// Commits, not later than the store's timeout after `written_at`, when the last write began. A connection without an answer is
+    /// closed if that is possible.
+    pub(crate) async fn commit(
+        mut self,
+        target: &D::Target,
+        patience: &Patience,
+        unanswered: Unanswered,
+        written_at: Duration,
+    ) -> Committed {
+        self.is_committing = true;
+        let committed = commit::<D>(patience, unanswered, D::commit(&mut self), written_at).await;
+        match &committed {
+            Committed::Yes => self.is_committing = self.depth() > 0,
+            Committed::No(_) => {
+                self.is_committing = false;
+                // Best effort: dropped, it is rolled back as well.
+                drop(patience.bounded(self.roll_back()).await);
+            }
+            Committed::Unknown(_) => self.is_committing = !D::close(&mut self, target, patience).await,
+        }
+        committed
+    }
+}
+
+const WHOLE: &str = "only drop and the last call take it out";
+
+impl<D: Dialect> Deref for Open<'_, D> {
+    type Target = D::Connection;
+
+    fn deref(&self) -> &D::Connection {
+        self.transaction.as_ref().expect(WHOLE)
+    }
+}
+
+impl<D: Dialect> DerefMut for Open<'_, D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.transaction.as_mut().expect(WHOLE)
+    }
+}
+
+impl<D: Dialect> Drop for Open<'_, D> {
+    fn drop(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if self.is_committing {
+            return D::leave_commit(transaction);
+        }
+        let depth = D::TransactionManager::get_transaction_depth(transaction);
+        // It is over: nothing may be begun for a rollback that sqlx leaves out.
+        if depth == 0 {
+            return;
+        }
+        D::before_rollback(transaction);
+        // sqlx rolls back the outermost one by itself.
+        for _ in 1..depth {
+            D::TransactionManager::start_rollback(transaction);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What PostgreSQL does for commands by hand.
+
+use super::database::Database;
+use super::look::{Seen, look};
+use super::settle::Doubt;
+use super::write::{RecordWrite, server_error, write, write_record};
+use crate::error::Error;
+use crate::hand::{Dialect, Ids, Known, Unwritten, poll_once};
+use semel::local::{LocalLook, LocalWrites, Patience};
+use semel_core::id::CommandId;
+use semel_core::machine::{Found, Write};
+use semel_core::store;
+use semel_sql::postgres::transaction::ServerError;
+use sqlx::{Connection as _, PgConnection, Postgres};
+use sqlx_core::transaction::TransactionManager as _;
+use std::time::Duration;
+
+type Transactions = <Postgres as sqlx::Database>::TransactionManager;
+
+/// How long a connection to put in the place of another one is waited for.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+impl Dialect for Postgres {
+    type Target = Database;
+    type Seen = Seen;
+    type RecordRow = RecordWrite;
+
+    async fn look(
+        connection: &mut PgConnection,
+        database: &Database,
+        ids: Ids,
+        patience: &Patience,
+    ) -> Result<(LocalLook, Seen), Error> {
+        look(connection, database.checked()?, ids, patience).await
+    }
+
+    async fn mark(_: &mut PgConnection) -> Result<(), Error> {
+        // A transaction has its mark from its start.
+        Ok(())
+    }
+
+    async fn restart(connection: &mut PgConnection) -> Result<(), Error> {
+        // At the same isolation level.
+        sqlx::query("ROLLBACK AND CHAIN").execute(connection).await.map(drop).map_err(Error::Database)
+    }
+
+    fn row(id: CommandId, write: &Write) -> Result<RecordWrite, store::Error> {
+        RecordWrite::of(id, write)
+    }
+
+    async fn write(
+        connection: &mut PgConnection,
+        database: &Database,
+        seen: &Seen,
+        writes: &LocalWrites,
+        row: RecordWrite,
+    ) -> Result<(), Unwritten> {
+        write(connection, database.checked().map_err(Unwritten::Failed)?, seen, writes, row).await
+    }
+
+    async fn write_record(
+        connection: &mut PgConnection,
+        database: &Database,
+        seen: &Seen,
+        row: RecordWrite,
+    ) -> Result<(), Unwritten> {
+        write_record(connection, database.checked().map_err(Unwritten::Failed)?, seen, row).await
+    }
+
+    async fn commit(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        Transactions::commit(connection).await
+    }
+
+    fn is_rolled_back(error: &sqlx::Error) -> bool {
+        !matches!(server_error(error), None | Some(ServerError::Ambiguous))
+    }
+
+    async fn settle(
+        database: &Database,
+        seen: &Seen,
+        patience: &Patience,
+        (ids, id): (Ids, CommandId),
+        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
+    ) -> Known {
+        Doubt { patience, database, seen, ids, id }.settle(landed).await
+    }
+
+    fn before_rollback(_: &mut PgConnection) {
+        // The server keeps a failed transaction open until it is rolled back.
+    }
+
+    fn leave_commit(connection: &mut PgConnection) {
+        // Queued behind the commit, after which a savepoint is an error: the pool tests a connection that comes back, and closes it.
+        poll_once(Transactions::begin(connection, None));
+    }
+
+    async fn close(connection: &mut PgConnection, database: &Database, patience: &Patience) -> bool {
+        // sqlx closes only what it can take, and a transaction gives nothing away. So a connection that has ended takes its place.
+        let options = database.pool.connect_options();
+        let replacing = async {
+            let mut ended = PgConnection::connect_with(&options).await.ok()?;
+            let ending = sqlx::query("SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())");
+            ending.execute(&mut ended).await.is_err().then_some(ended)
+        };
+        match patience.within(CLOSE_WAIT_MAX.min(patience.store_timeout()), replacing).await.flatten() {
+            Some(ended) => {
+                drop(std::mem::replace(connection, ended));
+                true
+            }
+            None => false,
+        }
+    }
+}

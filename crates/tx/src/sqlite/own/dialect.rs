@@ -1,0 +1,118 @@
+//! What SQLite does for commands by hand.
+
+use super::check::{is_marked, mark};
+use super::rows::{Entries, RecordWrite, code, look, write, write_record};
+use crate::error::Error;
+use crate::hand::{Dialect, Ids, Known, Unwritten, poll_once};
+use semel::local::{LocalLook, LocalWrites, Patience};
+use semel_core::id::CommandId;
+use semel_core::machine::{Found, Write};
+use semel_core::store;
+use sqlx::{Sqlite, SqliteConnection};
+use sqlx_core::transaction::TransactionManager as _;
+
+type Transactions = <Sqlite as sqlx::Database>::TransactionManager;
+
+impl Dialect for Sqlite {
+    type Target = ();
+    type Seen = Entries;
+    type RecordRow = RecordWrite;
+
+    async fn look(
+        connection: &mut SqliteConnection,
+        (): &(),
+        ids: Ids,
+        patience: &Patience,
+    ) -> Result<(LocalLook, Entries), Error> {
+        look(connection, ids, patience).await
+    }
+
+    async fn mark(connection: &mut SqliteConnection) -> Result<(), Error> {
+        mark(connection).await
+    }
+
+    async fn restart(connection: &mut SqliteConnection) -> Result<(), Error> {
+        // Refused if SQLite has rolled back by itself.
+        drop(sqlx::query("ROLLBACK").execute(&mut *connection).await);
+        sqlx::query("BEGIN IMMEDIATE").execute(connection).await.map(drop).map_err(Error::Database)
+    }
+
+    fn row(id: CommandId, write: &Write) -> Result<RecordWrite, store::Error> {
+        RecordWrite::of(id, write)
+    }
+
+    async fn write(
+        connection: &mut SqliteConnection,
+        (): &(),
+        seen: &Entries,
+        writes: &LocalWrites,
+        row: RecordWrite,
+    ) -> Result<(), Unwritten> {
+        if !is_marked(connection).await {
+            return Err(Unwritten::Left);
+        }
+        write(connection, writes, row, seen).await.map_err(unwritten)
+    }
+
+    async fn write_record(
+        connection: &mut SqliteConnection,
+        (): &(),
+        seen: &Entries,
+        row: RecordWrite,
+    ) -> Result<(), Unwritten> {
+        write_record(connection, row, seen).await.map_err(unwritten)
+    }
+
+    async fn commit(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        // Not by sqlx: if nobody waits for the answer any more, it would leave out the next rollback, which comes after our BEGIN.
+        sqlx::query("COMMIT").execute(&mut *connection).await?;
+        Self::before_rollback(connection);
+        drop(Transactions::rollback(connection).await);
+        Ok(())
+    }
+
+    /// A constraint, a lock that was not available, a full disk, or no transaction any more.
+    fn is_rolled_back(error: &sqlx::Error) -> bool {
+        const ERROR: i32 = 1;
+        const BUSY: i32 = 5;
+        const FULL: i32 = 13;
+        const CONSTRAINT: i32 = 19;
+        let sqlx::Error::Database(error) = error else { return false };
+        matches!(code(&**error) & 0xff, ERROR | BUSY | FULL | CONSTRAINT)
+    }
+
+    async fn settle(
+        (): &(),
+        _: &Entries,
+        patience: &Patience,
+        (_, id): (Ids, CommandId),
+        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
+    ) -> Known {
+        // If it is not there, that proves nothing: the log may have it, and a crash bring it back.
+        let has_landed = patience.read(id).await.is_ok_and(|reading| landed(reading.found()));
+        if has_landed { Known::Committed } else { Known::Nothing }
+    }
+
+    fn before_rollback(connection: &mut SqliteConnection) {
+        // SQLite rolls a transaction back by itself on some errors. sqlx would then fail to roll it back, and go on to count it as open. So
+        // there is one again; if there is still one, this is refused.
+        poll_once(sqlx::query("BEGIN").execute(connection));
+    }
+
+    fn leave_commit(connection: &mut SqliteConnection) {
+        // The connection's thread takes one request after the other. When this one's turn comes, the commit is over.
+        Self::before_rollback(connection);
+    }
+
+    async fn close(_: &mut SqliteConnection, (): &(), _: &Patience) -> bool {
+        // Its thread waits for the disk, and nobody can interrupt it.
+        false
+    }
+}
+
+fn unwritten(error: Error) -> Unwritten {
+    match error {
+        Error::StaleSnapshot => Unwritten::Conflict,
+        error => Unwritten::Failed(error),
+    }
+}

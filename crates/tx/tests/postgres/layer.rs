@@ -1,0 +1,117 @@
+//! A route of class `local` under the HTTP layer, on PostgreSQL.
+
+use crate::events::Events;
+use crate::routes::{KEY, Node, Shop, Work, header, route_tests, send};
+use crate::world::{World, created, insert_order, work};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Extension, Router};
+use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
+use semel::{Answer, Engine, Intent};
+use semel_http::{Joinable, Layer, Terms};
+use semel_tx::postgres::{Database, Joined, join, transact};
+use semel_tx::{Error, LocalEnding};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+route_tests!(World);
+
+/// An engine and the application's pool.
+#[derive(Clone)]
+pub(crate) struct Server {
+    engine: Engine,
+    database: Database,
+    schema: String,
+}
+
+impl Shop for World {
+    type Node = Server;
+
+    async fn open() -> Self {
+        Self::new().await
+    }
+
+    async fn node(&self, events: &Events) -> Server {
+        let engine = self.builder().await.observer(events.clone()).build().await.expect("an engine");
+        Server { engine, database: self.database(4).await, schema: self.schema.clone() }
+    }
+
+    async fn counts(&self) -> (i64, i64) {
+        (self.orders().await, self.records().await)
+    }
+}
+
+impl Node for Server {
+    fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
+    async fn run(&self, intent: Intent, ending: Work) -> Result<Answer, Error> {
+        let schema = self.schema.clone();
+        let work = work(move |tx, local| {
+            let schema = schema.clone();
+            Box::pin(async move {
+                insert_order(tx, &schema, local).await?;
+                match ending {
+                    Work::Create => Ok(created(local)),
+                    Work::Refuse => {
+                        Ok(LocalEnding::Refused(Outcome::http(422, [("x-why", "stock")], "sold out")))
+                    }
+                    Work::Fail => Err("the printer is out of paper".into()),
+                }
+            })
+        });
+        transact(&self.engine, &self.database, intent, work).await
+    }
+}
+
+/// A handler that joins by hand, and waits with its transaction open until it is let go.
+fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
+    let terms = Terms { policy: Policy::new(Class::Local), wait: Some(Duration::ZERO), ..Terms::default() };
+    let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
+    let server = server.clone();
+    let handler = move |Extension(command): Extension<Joinable>| async move {
+        let transaction = server.database.pool().begin().await.expect("a transaction");
+        match join(&server.engine, &server.database, transaction, command.intent()).await.expect("joined") {
+            // The client gets the answer, whatever this says.
+            Joined::Answered { .. } => StatusCode::OK,
+            Joined::Mine(mut mine) => {
+                let local = mine.local();
+                insert_order(mine.connection(), &server.schema, local).await.expect("inserted");
+                held.0.notify_one();
+                held.1.notified().await;
+                let outcome = Outcome::http(201, [("a", "b")], "by hand");
+                mine.succeed(outcome).await.expect("recorded").commit().await.expect("committed");
+                StatusCode::OK
+            }
+        }
+    };
+    Router::new().route("/orders", post(handler)).layer(layer)
+}
+
+/// The other node has no twin of its own: it finds the lock taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_one_node_has_the_transaction_open_the_other_answers_in_progress() {
+    let (world, events, held) = (World::new().await, Events::default(), Arc::default());
+    let here = by_hand(&world.node(&events).await, Arc::clone(&held));
+    let there = by_hand(&world.node(&events).await, Arc::default());
+    let first = tokio::spawn({
+        let here = here.clone();
+        async move { send(&here, "/orders", KEY, "book").await }
+    });
+    held.0.notified().await;
+    for app in [&here, &there] {
+        let twin = send(app, "/orders", KEY, "book").await;
+        assert_eq!(twin.0.as_u16(), 409, "{twin:?}");
+    }
+    held.1.notify_one();
+    let reply = first.await.expect("no panic");
+    assert_eq!((reply.0.as_u16(), reply.2.as_str()), (201, "by hand"), "{reply:?}");
+    for app in [&here, &there] {
+        let again = send(app, "/orders", KEY, "book").await;
+        assert_eq!((again.0.as_u16(), header(&again, "idempotency-replayed")), (201, Some("true")));
+    }
+    assert_eq!((world.orders().await, world.records().await, events.of("Unfinished")), (1, 1, 0));
+}
