@@ -9,39 +9,49 @@ use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
 use semel::{Random as _, SystemClock, SystemRandom};
+use serde_json::json;
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a random key: one for each intent, kept over all its retries.
+    /// Generate a random key: one per operation, kept over all its retries
     New {
         /// uuid4; or uuid7 or ulid, which sort by time
         #[arg(long, value_name = "FORM", default_value = "uuid4")]
         form: Form,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
-    /// Make the key that follows from what an intent is about: the same words, the same key.
+    /// Derive a key from what an operation is about: the same fields give the same key
     ///
-    /// For jobs that are run again without memory of their first run. Name everything that makes it this one intent: who, what,
-    /// and for which day or invoice.
+    /// For jobs that run again without memory of their first run. Name everything that makes it this one operation: who, what, and
+    /// for which day or invoice.
     Derive {
-        /// What the intent is about, in order.
+        /// What the operation is about, in order
         #[arg(required = true, value_name = "FIELD")]
         fields: Vec<String>,
-        /// A key that can be read, `order:1234:charge`, instead of a hash.
+        /// Make a readable key such as `order:1234:charge` instead of a hash
         #[arg(long)]
         readable: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
-    /// Make a token for the admin address.
+    /// Generate a token for the admin address
     ///
-    /// Prints the token, for its holder, and the lines for the configuration file, which hold its hash only. The token is kept
+    /// Prints the token, for its holder, and the lines for the configuration file, which hold only its hash. The token is stored
     /// nowhere.
     Token {
-        /// Who holds it; stands in histories and logs for what they do.
+        /// Who holds it. Histories and logs name what its holder does by this
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it is good for: read, operate, claim or bodies; may be given several times.
+        /// What it allows: read, operate, claim or bodies; may be given several times
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
         roles: Vec<Role>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -53,16 +63,21 @@ pub(super) enum Form {
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
-    let key = match command {
-        Command::New { form } => new(*form),
-        Command::Derive { fields, readable } => derive(fields, *readable)?,
-        Command::Token { name, roles } => {
-            crate::serve::say(&token(name, roles));
-            return Ok(ExitCode::SUCCESS);
+    let text = match command {
+        Command::New { form, json } => key_text(&new(*form), *json),
+        Command::Derive { fields, readable, json } => key_text(&derive(fields, *readable)?, *json),
+        Command::Token { name, roles, json } => {
+            let token = NewToken::new();
+            if *json { token.document(name, roles) } else { token.text(name, roles) }
         }
     };
-    crate::serve::say(&key.expose());
+    crate::serve::say(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+fn key_text(key: &Key, is_json: bool) -> String {
+    let key = key.expose();
+    if is_json { json!({ "key": key }).to_string() } else { key.into_owned() }
 }
 
 fn new(form: Form) -> Key {
@@ -90,15 +105,35 @@ fn role(text: &str) -> Result<Role, String> {
     role.ok_or_else(|| "there are read, operate, claim and bodies".to_owned())
 }
 
-/// A new token on a line of its own, and what the configuration file has to say of it.
-fn token(name: &str, roles: &[Role]) -> String {
-    let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
-    let hash = TokenHash::of(&token).digits();
-    let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
-    // A name with a quotation mark in it has to be one in the file too.
-    let name = name.replace('\\', "\\\\").replace('"', "\\\"");
-    let roles = roles.join(", ");
-    format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{KIND}{hash}\"")
+/// A token that nobody has yet.
+struct NewToken {
+    token: String,
+    /// As the configuration file has it.
+    hash: String,
+}
+
+impl NewToken {
+    fn new() -> Self {
+        let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
+        let hash = format!("{KIND}{}", TokenHash::of(&token).digits());
+        Self { token, hash }
+    }
+
+    /// The token on a line of its own, and what the configuration file has to say of it.
+    fn text(&self, name: &str, roles: &[Role]) -> String {
+        let Self { token, hash } = self;
+        let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
+        // A name with a quotation mark in it has to be one in the file too.
+        let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+        let roles = roles.join(", ");
+        format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{hash}\"")
+    }
+
+    /// The same for programs, under the keys of the file.
+    fn document(&self, name: &str, roles: &[Role]) -> String {
+        let roles: Vec<_> = roles.iter().map(|role| role.name()).collect();
+        json!({ "token": self.token, "name": name, "roles": roles, "hash": self.hash }).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_tokens_lines_are_what_the_file_takes_and_hold_the_token_itself_nowhere() {
-        let said = token("o\"ps", &[Role::Read, Role::Operate]);
+        let said = NewToken::new().text("o\"ps", &[Role::Read, Role::Operate]);
         let (token, lines) = said.split_once("\n\n").expect("two parts");
         assert_eq!(token.len(), "semel_".len() + 64);
         assert!(!lines.contains(&token[6..]), "{lines}");
