@@ -11,6 +11,8 @@ mod config;
 mod confirm;
 mod doctor;
 mod fingerprint;
+#[cfg(test)]
+mod help_texts;
 mod inbox;
 mod key;
 pub(crate) mod moment;
@@ -23,7 +25,7 @@ pub mod size;
 pub mod span;
 mod stop;
 mod store_url;
-mod table;
+pub(crate) mod table;
 mod variables;
 
 use crate::stores;
@@ -37,7 +39,7 @@ Start here:
   semel serve --demo                            see what Semel does
   semel serve --upstream http://127.0.0.1:3000  protect a service
   semel config init                             write a short configuration file
-  semel records list --state UNKNOWN            find requests whose outcome is unknown
+  semel records list --state UNKNOWN            find unknown outcomes
 
 `semel help COMMAND` explains each command and its flags.";
 
@@ -66,7 +68,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Summarise what shadow mode has seen, and what to enforce
     Shadow(shadow::Args),
-    /// What consumers have processed by an inbox.
+    /// Show what consumers have processed by an inbox
     #[command(subcommand)]
     Inbox(inbox::Command),
     /// Print a store's tables, or create and upgrade them
@@ -90,9 +92,20 @@ fn long_version() -> &'static str {
     &TOLD
 }
 
+/// The command line. Its help names environment variables but not what they hold: a store's URL may hold a password.
+fn command() -> clap::Command {
+    without_values(Cli::command())
+}
+
+fn without_values(command: clap::Command) -> clap::Command {
+    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| arg.hide_env_values(true));
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_values))
+}
+
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Serve(arguments) => {
@@ -107,8 +120,8 @@ pub fn main() -> ExitCode {
         Command::Schema(command) => schema::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
         Command::Key(command) => key::main(&command).map_err(Stop::from),
-        Command::Completions(arguments) => Ok(completions::completions(&arguments, Cli::command())),
-        Command::Man(arguments) => completions::man(&arguments, Cli::command()),
+        Command::Completions(arguments) => Ok(completions::completions(&arguments, command())),
+        Command::Man(arguments) => completions::man(&arguments, command()),
     };
     done.unwrap_or_else(|stop| {
         eprintln!("error: {stop}");
@@ -121,7 +134,7 @@ mod tests {
     use super::*;
 
     /// Every command and every flag of it, with the words that lead there.
-    fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
+    pub(super) fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
         tell(words, command);
         for sub in command.get_subcommands() {
             every(sub, &format!("{words} {}", sub.get_name()), tell);

@@ -24,6 +24,7 @@ pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
 
 use crate::ask::Directory;
+use crate::cli::table::Screen;
 use crate::config::Mistake;
 use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, Fresh};
@@ -177,7 +178,10 @@ impl Gateway {
         let hazards = store.hazards().await;
         let said = announce::announce(&self.plan, self.address(), desk, store.capabilities(), hazards);
         match self.plan.log {
-            Form::Text => say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION"))),
+            Form::Text => {
+                let said = said.text(Screen::of_stdout().width);
+                say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION")));
+            }
             Form::Json => said.log(),
         }
     }

@@ -8,6 +8,7 @@ mod whom;
 
 use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
+use crate::cli::table::wrapped;
 use promise::{asked, assumption, guarantee, protects, told};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
@@ -43,6 +44,22 @@ impl Announcement {
         }
     }
 
+    /// The text for people, in lines of at most so many columns as far as its words allow.
+    pub(super) fn text(&self, width: Option<usize>) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (about, line) in &self.lines {
+            lines.push(hanging(&format!("  {about:<10} {line}"), 13, width));
+        }
+        for warning in &self.warnings {
+            lines.push(String::new());
+            for (at, line) in format!("  {warning}").lines().enumerate() {
+                lines.push(hanging(line, if at == 0 { 4 } else { 9 }, width));
+            }
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
     /// The lines with their continuations in one.
     fn subjects(&self) -> Vec<(&'static str, String)> {
         let mut subjects: Vec<(&'static str, String)> = Vec::new();
@@ -61,11 +78,17 @@ impl Announcement {
 
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (about, line) in &self.lines {
-            writeln!(f, "  {about:<10} {line}")?;
-        }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "\n  {warning}"))
+        f.write_str(&self.text(None))
     }
+}
+
+/// A line in as many as it takes, the later ones indented by so many columns.
+fn hanging(line: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return line.to_owned() };
+    let head: String = line.chars().take(indent).collect();
+    let rest: String = line.chars().skip(indent).collect();
+    let lines = wrapped(&rest, width.saturating_sub(indent).max(20));
+    format!("{head}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
 /// What is said at start.
@@ -95,9 +118,7 @@ pub(super) fn announce(
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }
-        for (at, line) in assumption(&plan.terms).iter().enumerate() {
-            say(if at == 0 { "assumes" } else { "" }, line);
-        }
+        say("assumes", &assumption(&plan.terms));
     }
     if plan.is_any_protected() {
         say("callers", &callers(&plan.identity));
@@ -294,8 +315,10 @@ mod tests {
         let address = plan.listen.address;
         let desk = Some("0.0.0.0:9090".parse().expect("an address"));
         let said = announce(&plan, address, desk, durable, Ok(hazards));
-        let expected = include_str!("../../../tests/texts/start-up.txt");
-        crate::texts::assert_is("start-up", expected, &said.to_string());
+        crate::texts::assert_is("start-up", &said.to_string());
+        let narrow = said.text(Some(80));
+        crate::texts::assert_is("start-up-80", &narrow);
+        crate::texts::assert_fits("start-up-80", &narrow, 80);
         // As log lines, a continuation belongs to the line that it continues.
         let subjects = said.subjects();
         assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
