@@ -70,6 +70,8 @@ exercised! {
     Reconciled = "unknowns settled",
     NotApplied = "unknowns settled as not applied",
     Resolved = "unknowns settled by an operator",
+    ErasedResponse = "responses erased",
+    ErasedRecord = "records erased up to a tombstone",
     Barred = "operation ids barred by the provider",
     Tombstone = "outcomes that expired",
     Removed = "records removed",

@@ -87,7 +87,7 @@ fn damage(world: &Arc<World>) {
     }
 }
 
-fn id_of(world: &World, key: usize) -> CommandId {
+pub(crate) fn id_of(world: &World, key: usize) -> CommandId {
     world.secret.command_id(&world::scope(), &world::name(key))
 }
 

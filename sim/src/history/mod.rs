@@ -11,6 +11,7 @@ mod audit;
 pub mod batch;
 mod chance;
 mod client;
+mod erasing;
 mod executor;
 mod exercised;
 mod heard;

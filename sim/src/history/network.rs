@@ -15,7 +15,8 @@ use futures_util::FutureExt;
 use semel::core::codec;
 use semel::core::id::{CommandId, OperationId};
 use semel::core::machine::{Found, Unchanged, Write};
-use semel::core::record::{Record, StateName};
+use semel::core::outcome::Body;
+use semel::core::record::{Record, State, StateName};
 use semel::core::store::{
     Capabilities, Change, ClockSource, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
     Pending, Reading, Setting, Sharing, Store, Written,
@@ -220,7 +221,8 @@ where
     fn once(&self) -> Result<T, Error> {
         let world = &self.world;
         let Some(id) = self.id else { return (self.act)(&world.store) };
-        let before = world.is_sabotaged(Sabotage::StaleReads).then(|| standing(world, id));
+        let remembers = [Sabotage::StaleReads, Sabotage::ErasedShown].map(|fault| world.is_sabotaged(fault));
+        let before = remembers.contains(&true).then(|| standing(world, id));
         if self.is_write && world.is_sabotaged(Sabotage::LeaseAsTtl) {
             forget_dead(world, id);
         }
@@ -273,6 +275,25 @@ fn stale(world: &World, id: CommandId) -> Option<Reading> {
     let since = world.handle.now().saturating_sub(3_000_000_000);
     let past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
     past.get(&id)?.iter().find(|(at, _)| *at >= since).map(|(_, reading)| reading.clone())
+}
+
+/// What stood there before it was erased.
+fn unerased(world: &World, id: CommandId) -> Option<Reading> {
+    let outcome = |reading: &Reading| match reading.record().map(Record::state) {
+        Some(State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. }) => {
+            Some(outcome.body != Body::NotRetained)
+        }
+        _ => None,
+    };
+    let stands = standing(world, id);
+    if outcome(&stands) != Some(false) {
+        return None;
+    }
+    let is_it = |past: &&Reading| {
+        outcome(past) == Some(true) && past.record().map(Record::token) == stands.record().map(Record::token)
+    };
+    let past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
+    past.get(&id)?.iter().map(|(_, reading)| reading).rev().find(is_it).cloned()
 }
 
 fn forget_dead(world: &World, id: CommandId) {
@@ -346,6 +367,11 @@ impl Store for Network {
             let now = at_once(store.get(id))?.now;
             if world.is_sabotaged(Sabotage::BlankReads) && lost(id, now) {
                 return Ok(Reading::nothing(now));
+            }
+            if let Some(shown) =
+                world.is_sabotaged(Sabotage::ErasedShown).then(|| unerased(&world, id)).flatten()
+            {
+                return Ok(Reading { now, ..shown });
             }
             match world.is_sabotaged(Sabotage::StaleReads).then(|| stale(&world, id)).flatten() {
                 Some(stale) => Ok(Reading { now, ..stale }),

@@ -65,6 +65,9 @@ impl Misfortune {
 /// How long all nodes may be down before the clock is doubted.
 pub(crate) const DOWNTIME_MAX: Duration = Duration::from_mins(10);
 
+/// When every node has forgotten what was erased.
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+
 /// One key and its terms.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyPlan {
@@ -101,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) reconcilers: bool,
     /// Whether operators settle what is unknown.
     pub(crate) operators: bool,
+    /// Whether operators erase what is stored.
+    pub(crate) erases: bool,
     /// What every node limits.
     pub(crate) quotas: Quotas,
     pub(crate) sealing: Sealing,
@@ -146,6 +151,7 @@ impl Plan {
             settings: settings(chance, skew),
             reconcilers,
             operators: !reconcilers || chance.percent(30),
+            erases: false,
         }
     }
 }
@@ -166,6 +172,28 @@ impl Plan {
             }
         }
         self
+    }
+
+    /// The same with operators who erase. Drawn apart, likewise. Outcomes are kept for longer than any node may remember what was
+    /// erased, so that it would be noticed.
+    pub(crate) fn with_erasures(mut self, chance: &mut Chance) -> Self {
+        if !chance.percent(20) {
+            return self;
+        }
+        let longer = |policy: &Policy| {
+            let settings = PolicySettings { ttl: policy.ttl + 3 * FORGOTTEN_AFTER, ..policy.clone().into() };
+            Arc::new(Policy::try_from(settings).expect("fit for use"))
+        };
+        for key in &mut self.keys {
+            *key = KeyPlan { policy: longer(&key.policy), slower: longer(&key.slower) };
+        }
+        self.erases = true;
+        self
+    }
+
+    /// How long after an erasure a node may still answer with what was erased.
+    pub(crate) fn forgotten_after(&self) -> Duration {
+        if self.settings.cache_bytes_max == 0 { Duration::ZERO } else { FORGOTTEN_AFTER }
     }
 
     /// How many records there may be, if that is limited. There is one caller.
@@ -281,6 +309,7 @@ mod tests {
         for seed in 0..2_000 {
             let plan =
                 Plan::draw(&mut Chance::new(seed)).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
+            let plan = plan.with_erasures(&mut Chance::new(seed.rotate_left(8)));
             assert_eq!(plan.quotas.check(), Ok(()), "seed {seed}");
             for key in &plan.keys {
                 assert_eq!(key.policy.check(), Ok(()), "seed {seed}");

@@ -17,8 +17,10 @@ pub enum Promise {
     DurableBeforeTold,
     /// Once told, an outcome is the answer until it expires.
     SameAnswer,
-    /// What is stored as final changes only when its time is over.
+    /// What is stored as final changes only when its time is over, or where somebody asked to erase it.
     FinalIsFinal,
+    /// A minute after it was erased at the latest, and at once where no node keeps outcomes in memory, nobody is given it.
+    ErasedIsGone,
     /// Behind a success that was told stands an effect, behind a refusal none.
     TrueOutcome,
     /// Nobody is given the outcome of another payload.
@@ -58,7 +60,10 @@ impl Promise {
             Self::TruthfulRefusal => "whoever is told that nothing happened has caused nothing",
             Self::DurableBeforeTold => "an outcome is stored before anybody is told",
             Self::SameAnswer => "an outcome that was told is the answer until it expires",
-            Self::FinalIsFinal => "what is stored as final changes only when its time is over",
+            Self::FinalIsFinal => {
+                "what is stored as final changes only when its time is over or it is erased"
+            }
+            Self::ErasedIsGone => "what was erased is given to nobody, after a minute at most",
             Self::TrueOutcome => "behind a success that was told stands an effect, behind a refusal none",
             Self::OwnPayload => "nobody is given the outcome of another payload",
             Self::HonestMismatch => "a mismatch is told only where another payload is bound",

@@ -8,12 +8,12 @@ use super::chance::Chance;
 use super::executor::{Executor, Home, Stopped};
 use super::exercised::Tally;
 use super::heard::Heard;
-use super::plan::{Plan, Sealing, millis};
+use super::plan::{FORGOTTEN_AFTER, Plan, Sealing, millis};
 use super::promise::Promise;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
 use super::world::{SETTLING, World};
-use super::{client, host, misfortune, ring};
+use super::{client, erasing, host, misfortune, ring};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,7 @@ pub struct Report {
 pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     let mut chance = Chance::new(seed);
     let plan = Plan::draw(&mut chance).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
+    let plan = plan.with_erasures(&mut Chance::new(seed.rotate_left(8)));
     let mut executor = Executor::new(chance.bits());
     let world = World::new(plan, chance, Arc::clone(executor.handle()), sabotage);
     for node in 0..world.plan.nodes {
@@ -76,6 +77,9 @@ async fn direct(world: Arc<World>) {
     if world.plan.operators {
         world.spawn(Home::Outside, misfortune::operate(Arc::clone(&world)));
     }
+    if world.plan.erases {
+        world.spawn(Home::Outside, erasing::erase(Arc::clone(&world)));
+    }
     let clients: Vec<_> = (0..world.plan.clients)
         .map(|_| {
             let (done, when_done) = oneshot::channel();
@@ -95,6 +99,9 @@ async fn direct(world: Arc<World>) {
     for key in 0..world.plan.keys.len() {
         answer_at_last(&world, key).await;
     }
+    if world.plan.erases {
+        ask_for_what_was_erased(&world).await;
+    }
     let longest = world.plan.keys.iter().map(|key| key.policy.ttl + key.policy.tombstone).max();
     let sweeps = world.plan.settings.sweep.every * 6;
     world.sleep(longest.unwrap_or(Duration::ZERO) + sweeps + SETTLING).await;
@@ -104,6 +111,17 @@ async fn direct(world: Arc<World>) {
     }
     drop(audit);
     world.end();
+}
+
+/// Asks every node, more or less, once all of them have forgotten. What they answer is the audit's.
+async fn ask_for_what_was_erased(world: &Arc<World>) {
+    world.sleep(FORGOTTEN_AFTER).await;
+    for key in 0..world.plan.keys.len() {
+        for _ in 0..2 * world.plan.nodes {
+            let payload = world.audit().bound_payload(key).unwrap_or(0);
+            client::request(world, key, payload).await;
+        }
+    }
 }
 
 /// Asks until there is an answer that a client can live with.

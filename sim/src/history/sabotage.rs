@@ -46,11 +46,15 @@ pub enum Sabotage {
     SentByTheLate,
     /// What the application wrote is committed although its record was not: another one was there first.
     TornCommit,
+    /// Whoever is asked to erase a record deletes it.
+    DeletedNotErased,
+    /// The store answers reads with what stood there before it was erased.
+    ErasedShown,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::StoppedClock,
         Self::StaleReads,
         Self::BlindSwap,
@@ -70,6 +74,8 @@ impl Sabotage {
         Self::SentWhenRefused,
         Self::SentByTheLate,
         Self::TornCommit,
+        Self::DeletedNotErased,
+        Self::ErasedShown,
     ];
 
     /// The promise that it breaks.
@@ -86,7 +92,10 @@ impl Sabotage {
             Self::BlankReads => Promise::OnlyNewKeys,
             Self::Miscounted => Promise::CapHolds,
             Self::BlindSwap => Promise::FinalIsFinal,
-            Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent => Promise::NothingForgotten,
+            Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent | Self::DeletedNotErased => {
+                Promise::NothingForgotten
+            }
+            Self::ErasedShown => Promise::ErasedIsGone,
             Self::LostWrites => Promise::DurableBeforeTold,
             // The machine refuses a second attempt with the first one's token, and its record is answered as unreadable.
             Self::CancelledWithCaller | Self::RepeatedTokens => Promise::DoubtNeedsAFault,

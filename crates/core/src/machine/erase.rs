@@ -21,7 +21,8 @@ pub enum Erasure {
 
 /// Erases a record's stored response, or the whole record up to a tombstone. Nothing can run that could not have run before.
 ///
-/// Only where [`may_erase`] says so. Depends on no clock: every date that decides something stays as it was.
+/// Only where [`may_erase`] says so, and not while the clock is untrusted: the write could not be dated. Every date that decides
+/// something stays as it was.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, policy::*, time::Time};
@@ -49,6 +50,9 @@ pub enum Erasure {
 /// ```
 pub fn erase(record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     may_erase(record)?;
+    if !stamp.now.can_claim() {
+        return Err(Refusal::ClockNotTrusted);
+    }
     let state = match erasure {
         Erasure::Response => without_response(&record.state),
         Erasure::Record => State::Expired { until: record.gone_at().ok_or(Refusal::WrongState)? },

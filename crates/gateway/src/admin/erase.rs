@@ -7,6 +7,7 @@ use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
+use super::refusals;
 use super::settle::checked_reason;
 use super::view::FullRecord;
 use axum::Extension;
@@ -14,7 +15,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use semel::core::id::OperationId;
-use semel::core::machine::Erasure;
+use semel::core::machine::{Erasure, Refusal};
 use semel::core::record::StateName;
 use semel::core::store::Remnants;
 use semel::{Erased, OperatorError};
@@ -96,7 +97,7 @@ pub(super) struct EraseResponse {
     (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
     (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
     (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
-    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer, or the clock is not trusted", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn erase(
     State(shared): State<Arc<Shared>>,
@@ -124,7 +125,10 @@ pub(super) async fn erase(
         Err(OperatorError::Refused(refusal)) => {
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an erasure was refused");
             let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
-            Err(refused(looked.record.state_name(), id))
+            Err(match refusal {
+                Refusal::ClockNotTrusted => refusals::problem(action, refusal, &looked),
+                _ => refused(looked.record.state_name(), id),
+            })
         }
         Err(error) => Err(not_shown(&error, id)),
     }

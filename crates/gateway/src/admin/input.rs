@@ -34,7 +34,9 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(super) struct Bodies(Arc<Semaphore>);
 
 /// The memory of one body, until this is dropped.
-pub(super) struct BodyMemory(OwnedSemaphorePermit);
+pub(super) struct BodyMemory {
+    _pieces: OwnedSemaphorePermit,
+}
 
 impl Default for Bodies {
     fn default() -> Self {
@@ -64,7 +66,7 @@ impl Bodies {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes.freeze(), BodyMemory(memory)))
+        Ok((bytes.freeze(), BodyMemory { _pieces: memory }))
     }
 }
 

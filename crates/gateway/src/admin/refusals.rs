@@ -102,10 +102,6 @@ mod tests {
             detail("release", Refusal::InDoubt, StateName::Claimed, now),
             detail("release", Refusal::LeaseAlive(later(3_700)), StateName::Claimed, now),
         ];
-        crate::texts::assert_is(
-            "refusals",
-            include_str!("../../tests/texts/refusals.txt"),
-            &told.join("\n\n"),
-        );
+        crate::texts::assert_is("refusals", &told.join("\n\n"));
     }
 }

@@ -28,7 +28,7 @@ pub(super) enum Command {
         #[arg(default_value = "semel.toml")]
         file: PathBuf,
         /// The service to protect, by its URL
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
         upstream: Option<Target>,
     },
     /// Report every mistake in a configuration file, with its line and how to fix it
@@ -36,7 +36,7 @@ pub(super) enum Command {
         /// The file to check
         file: PathBuf,
         /// The service, if `semel serve` gets it by flag or variable and the file does not name it
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
         upstream: Option<Target>,
         /// Print JSON
         #[arg(long)]
@@ -207,6 +207,32 @@ mod tests {
         let all = all.replace("\n#path", "\npath").replace("\n#key", "\nkey");
         let config = config::read(&all, &Overrides::default(), &|_| None).expect("no mistakes");
         assert_eq!(config.operations.len(), 1);
+    }
+
+    /// A file with a setting of every kind that is shown in another way.
+    const SHOWN: &str = "[upstream]\nurl = \"http://127.0.0.1:3000\"\n\n[store]\nurl = \"postgres://app:s3cret@db/semel\"\n\n\
+        [[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
+        hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n\n\
+        [[operation]]\nname = \"charge\"\npath = \"/charges\"\nttl = \"7d\"\n";
+
+    #[test]
+    fn the_settings_are_printed_as_the_file_says() {
+        let given = [("listen", "address", "\":8081\"".to_owned(), "SEMEL_LISTEN")];
+        let settings = effective::settings(SHOWN, &given);
+        let shown = lines(&settings, Screen { width: Some(80), has_colour: false }).join("\n");
+        assert!(!shown.contains("s3cret") && !shown.contains("f717cc28"), "{shown}");
+        crate::texts::assert_is("config-show", &shown);
+        crate::texts::assert_fits("config-show", &shown, 80);
+    }
+
+    #[test]
+    fn mistakes_are_printed_as_the_file_says() {
+        let text = "[upstream]\nurl = \"ftp://127.0.0.1\"\n\n[listen]\naddress = 8080\nadress = \"x\"\n\n\
+            [defaults]\nkey = true\nttl = 30\nwait = \"2 seconds\"\nrequest_max = 10\nclass = \"local\"\n\n\
+            [quotas]\nnew_in_total = 100\n\n[[operation]]\npath = \"charges\"\ntll = \"7d\"\n";
+        let mistakes = config::read(text, &Overrides::default(), &|_| None).expect_err("mistakes");
+        assert!(mistakes.len() >= 8, "{mistakes:?}");
+        crate::texts::assert_is("config-check", &told(Path::new("semel.toml"), &mistakes));
     }
 
     #[test]

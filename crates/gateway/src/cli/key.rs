@@ -6,6 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
 use semel::{Random as _, SystemClock, SystemRandom};
+use serde_json::json;
 use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
@@ -15,6 +16,9 @@ pub(super) enum Command {
         /// uuid4; or uuid7 or ulid, which sort by time
         #[arg(long, value_name = "FORM", default_value = "uuid4")]
         form: Form,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Derive a key from what an operation is about: the same words give the same key
     ///
@@ -27,6 +31,9 @@ pub(super) enum Command {
         /// A readable key, `order:1234:charge`, instead of a hash
         #[arg(long)]
         readable: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Generate a token for the admin address
     ///
@@ -39,6 +46,9 @@ pub(super) enum Command {
         /// A role: read, operate, claim or bodies; can be given several times
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
         roles: Vec<Role>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -50,16 +60,21 @@ pub(super) enum Form {
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
-    let key = match command {
-        Command::New { form } => new(*form),
-        Command::Derive { fields, readable } => derive(fields, *readable)?,
-        Command::Token { name, roles } => {
-            crate::serve::say(&token(name, roles));
-            return Ok(ExitCode::SUCCESS);
+    let text = match command {
+        Command::New { form, json } => key_text(&new(*form), *json),
+        Command::Derive { fields, readable, json } => key_text(&derive(fields, *readable)?, *json),
+        Command::Token { name, roles, json } => {
+            let token = NewToken::new();
+            if *json { token.document(name, roles) } else { token.text(name, roles) }
         }
     };
-    crate::serve::say(&key.expose());
+    crate::serve::say(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+fn key_text(key: &Key, is_json: bool) -> String {
+    let key = key.expose();
+    if is_json { json!({ "key": key }).to_string() } else { key.into_owned() }
 }
 
 fn new(form: Form) -> Key {
@@ -87,15 +102,35 @@ fn role(text: &str) -> Result<Role, String> {
     role.ok_or_else(|| "expected read, operate, claim or bodies".to_owned())
 }
 
-/// A new token on its own line, and its lines for the configuration file.
-fn token(name: &str, roles: &[Role]) -> String {
-    let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
-    let hash = TokenHash::of(&token).digits();
-    let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
-    // A quotation mark in a name must be escaped in the file.
-    let name = name.replace('\\', "\\\\").replace('"', "\\\"");
-    let roles = roles.join(", ");
-    format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{KIND}{hash}\"")
+/// A token that nobody has yet.
+struct NewToken {
+    token: String,
+    /// As the configuration file has it.
+    hash: String,
+}
+
+impl NewToken {
+    fn new() -> Self {
+        let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
+        let hash = format!("{KIND}{}", TokenHash::of(&token).digits());
+        Self { token, hash }
+    }
+
+    /// The token on its own line, and its lines for the configuration file.
+    fn text(&self, name: &str, roles: &[Role]) -> String {
+        let Self { token, hash } = self;
+        let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
+        // A quotation mark in a name must be escaped in the file.
+        let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+        let roles = roles.join(", ");
+        format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{hash}\"")
+    }
+
+    /// The same for programs, under the keys of the file.
+    fn document(&self, name: &str, roles: &[Role]) -> String {
+        let roles: Vec<_> = roles.iter().map(|role| role.name()).collect();
+        json!({ "token": self.token, "name": name, "roles": roles, "hash": self.hash }).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_tokens_lines_fit_the_file_and_contain_only_its_hash() {
-        let said = token("o\"ps", &[Role::Read, Role::Operate]);
+        let said = NewToken::new().text("o\"ps", &[Role::Read, Role::Operate]);
         let (token, lines) = said.split_once("\n\n").expect("two parts");
         assert_eq!(token.len(), "semel_".len() + 64);
         assert!(!lines.contains(&token[6..]), "{lines}");

@@ -9,6 +9,8 @@ mod config;
 mod confirm;
 mod doctor;
 mod fingerprint;
+#[cfg(test)]
+mod help_texts;
 mod inbox;
 mod key;
 pub(crate) mod moment;
@@ -21,7 +23,7 @@ pub mod size;
 pub mod span;
 mod stop;
 mod store_url;
-mod table;
+pub(crate) mod table;
 mod variables;
 
 use crate::stores;
@@ -35,7 +37,7 @@ Start here:
   semel serve --demo                            see what Semel does
   semel serve --upstream http://127.0.0.1:3000  protect a service
   semel config init                             write a short configuration file
-  semel records list --state UNKNOWN            find requests whose outcome is unknown
+  semel records list --state UNKNOWN            find unknown outcomes
 
 `semel help COMMAND` explains each command and its flags.";
 
@@ -88,9 +90,20 @@ fn long_version() -> &'static str {
     &LONG_VERSION
 }
 
+/// The command line. Its help names environment variables but not what they hold: a store's URL may hold a password.
+fn command() -> clap::Command {
+    without_values(Cli::command())
+}
+
+fn without_values(command: clap::Command) -> clap::Command {
+    let names: Vec<_> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| arg.hide_env_values(true));
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_values))
+}
+
 /// Runs the command.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Serve(arguments) => {
@@ -105,8 +118,8 @@ pub fn main() -> ExitCode {
         Command::Schema(command) => schema::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
         Command::Key(command) => key::main(&command).map_err(Stop::from),
-        Command::Completions(arguments) => Ok(completions::completions(&arguments, Cli::command())),
-        Command::Man(arguments) => completions::man(&arguments, Cli::command()),
+        Command::Completions(arguments) => Ok(completions::completions(&arguments, command())),
+        Command::Man(arguments) => completions::man(&arguments, command()),
     };
     match done {
         Ok(_) if crate::serve::is_output_lost() => {
@@ -126,7 +139,7 @@ mod tests {
     use super::*;
 
     /// Every command and its flags, with the words of the command.
-    fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
+    pub(super) fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
         tell(words, command);
         for sub in command.get_subcommands() {
             every(sub, &format!("{words} {}", sub.get_name()), tell);

@@ -5,6 +5,7 @@ use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
 use semel::core::store::{self, SchemaVersion};
+use serde_json::json;
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, and nothing was changed; 2 the command line is wrong";
@@ -15,7 +16,7 @@ pub(super) enum Command {
     #[command(after_help = EXIT_CODES)]
     Print {
         /// The store, such as sqlite:semel.db
-        #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
+        #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
         store: Url,
     },
     /// Bring a store's tables to this version; if they already are, nothing changes. `semel serve` does the same at
@@ -23,8 +24,11 @@ pub(super) enum Command {
     #[command(after_help = EXIT_CODES)]
     Apply {
         /// The store, such as sqlite:semel.db
-        #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
+        #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
         store: Url,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -40,7 +44,7 @@ async fn run(command: &Command) -> Result<ExitCode, Stop> {
             steps(store)?;
             say(store.schema_script().trim_end());
         }
-        Command::Apply { store } => apply(store).await?,
+        Command::Apply { store, json } => apply(store, *json).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -50,13 +54,19 @@ fn steps(url: &Url) -> Result<&'static [&'static str], Stop> {
     if steps.is_empty() { Err(Stop::usage(format!("{url} has no tables"))) } else { Ok(steps) }
 }
 
-async fn apply(url: &Url) -> Result<(), Stop> {
+async fn apply(url: &Url, is_json: bool) -> Result<(), Stop> {
     let wanted = steps(url)?.len();
     let exists = url.exists().await.map_err(|error| unchanged(url, &error))?;
     let before = if exists { Some(version(url).await?.have) } else { None };
     // Opening also finds tables that were changed by hand.
     url.open().await?.close().await;
     let now = version(url).await?.have;
+    if is_json {
+        // A store that did not exist had schema 0.
+        let before = before.unwrap_or(0);
+        say(&json!({ "store": url.to_string(), "schemaBefore": before, "schema": now }).to_string());
+        return Ok(());
+    }
     say(&match before {
         Some(before) if before == wanted => format!("{url} has schema {wanted} already: nothing to do"),
         None | Some(0) => format!("{url}: created the tables of schema {now}"),

@@ -56,7 +56,7 @@ const NOT_IN_A_DEMO: [&str; 25] = [
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
     /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
-    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", hide_env_values = true, value_parser = upstream::Target::parse)]
+    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
     /// The configuration file; flags and environment variables override it. `semel config default` prints one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
@@ -78,7 +78,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH", env = "SEMEL_PREFIX", value_parser = published_at)]
     prefix: Option<String>,
     /// Where records are stored: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to lose them at the end
-    #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, default_value_t = Url::default())]
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
     store: Url,
 
     /// Refuse requests without an idempotency key that would be protected (same as --key required)

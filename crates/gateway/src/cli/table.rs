@@ -11,14 +11,14 @@ const CUT_MIN: usize = 12;
 
 /// The terminal that a table is printed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Screen {
+pub(crate) struct Screen {
     /// The width of a line; unlimited if it is not a terminal.
-    pub(super) width: Option<usize>,
+    pub(crate) width: Option<usize>,
     pub(super) has_colour: bool,
 }
 
 impl Screen {
-    pub(super) fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         Self { width: width(), has_colour: stdout_has_colour() }
     }
 
@@ -211,7 +211,7 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 /// A text in lines of at most this width, as far as its words allow.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let last = lines.len() - 1;

@@ -228,7 +228,8 @@ mod tests {
     fn nothing_secret_is_shown() {
         let text = "[store]\nurl = \"postgres://app@db/semel?password=env:DATABASE\"\nhashing_secret = \"env:HASHING\"\n\
                     [[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\nhash = \"sha256:0abc\"\n\
-                    [defaults.probe]\nheaders = { authorization = \"Bearer hunter2\", accept = \"env:X\" }\n";
+                    [defaults.probe]\nheaders = { authorization = \"Bearer hunter2\", accept = \"env:X\" }\n\
+                    [[otlp.header]]\nname = \"authorization\"\nvalue = \"Bearer hunter2\"\n";
         let given = [("upstream", "url", "\"http://u:hunter2@h\"".to_owned(), "SEMEL_UPSTREAM")];
         let all: Vec<_> = settings(text, &given).into_iter().map(|setting| setting.value).collect();
         let all = all.join("\n");

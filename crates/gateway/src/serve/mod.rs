@@ -21,6 +21,7 @@ pub use plan::{Admin, Operation, Plan};
 pub use storage::{Hashing, Limits, Next, StorageSettings};
 
 use crate::ask::Directory;
+use crate::cli::table::Screen;
 use crate::config::Mistake;
 use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, LoadedTls};
@@ -176,7 +177,10 @@ impl Gateway {
         let said =
             announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), hazards);
         match self.plan.log {
-            Form::Text => say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION"))),
+            Form::Text => {
+                let said = said.text(Screen::of_stdout().width);
+                say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION")));
+            }
             Form::Json => said.log(),
         }
     }

@@ -229,7 +229,7 @@ async fn a_verdict_about_one_attempt_does_not_settle_the_next() {
     let late = world.post(&resolve(&id), &absent).await;
     assert_eq!(late.problem(), (409, "RECORD_STATE_CONFLICT".into()));
     assert!(late.text().contains("Another attempt has begun"), "{}", late.text());
-    assert_eq!((world.state(&id).await.as_str(), service.calls()), ("UNKNOWN", 2));
+    assert_eq!((world.state(&id).await, service.calls()), ("UNKNOWN", 2));
 }
 
 #[tokio::test]

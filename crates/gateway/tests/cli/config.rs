@@ -41,6 +41,14 @@ fn settings_are_shown_with_where_they_come_from() {
 }
 
 #[test]
+fn settings_of_a_file_with_mistakes_are_not_shown() {
+    let scratch = Scratch::new();
+    let file = scratch.write("semel.toml", "[defaults]\ntll = \"7d\"\n");
+    let refused = semel(&["config", "show", &file]).exits(1);
+    assert!(refused.out.is_empty() && refused.err.contains("unknown key `tll`"), "{refused:?}");
+}
+
+#[test]
 fn a_check_finds_a_missing_upstream_and_conflicting_addresses() {
     let none = mistakes("[defaults]\nttl = \"7d\"\n");
     assert!(none.contains("no upstream is set") && none.contains("write `url` under [upstream]"), "{none}");

@@ -5,6 +5,7 @@ mod copy;
 mod database;
 mod doctor;
 mod erase;
+mod help;
 mod inbox;
 mod many;
 mod network;

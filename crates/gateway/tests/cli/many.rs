@@ -1,6 +1,7 @@
 //! Resolving many records, and watching records change.
 
-use crate::world::{World, command, key, semel, until};
+use crate::upstream::Upstream;
+use crate::world::{Scratch, World, command, key, semel, until};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -36,6 +37,37 @@ fn many_unknown_outcomes_are_resolved_the_same_way_and_each_is_reported() {
         assert_eq!(again.out.matches("was not resolved").count(), 2, "{again:?}");
         assert!(again.err.contains("0 of 2 records were resolved; 2 were not"), "{again:?}");
     }
+}
+
+#[test]
+fn no_more_records_are_resolved_than_the_limit() {
+    let world = World::new();
+    for number in 1..=3 {
+        world.post("/doubt", Some(&key(number)), "{}");
+    }
+    let resolve = ["records", "resolve", "--outcome", "applied", "--reason", "in the ledger", "--yes"];
+    let resolve = |limit: &str| {
+        world.at_admin(&[&resolve[..], &["--operation", "POST /doubt", "--limit", limit]].concat()).exits(0)
+    };
+    let first = resolve("2");
+    assert!(first.out.ends_with("2 records were resolved\n"), "{first:?}");
+    assert!(first.err.contains("there are more than 2"), "{first:?}");
+    let rest = resolve("2");
+    assert!(rest.out.ends_with("1 record was resolved\n") && rest.err.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn a_gateway_that_is_asked_too_fast_is_waited_for() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let file = scratch.write("semel.toml", "[admin]\nwrites_max = \"1/1s\"\n");
+    let gateway = World::gateway(&scratch, &upstream, &["--config", &file]);
+    let world = World { gateway, upstream, scratch };
+    for number in 1..=3 {
+        world.post("/doubt", Some(&key(number)), "{}");
+    }
+    let resolve = ["records", "resolve", "--operation", "POST /doubt", "--outcome", "applied"];
+    let resolved = world.at_admin(&[&resolve[..], &["--reason", "in the ledger", "--yes"]].concat()).exits(0);
+    assert!(resolved.out.ends_with("3 records were resolved\n"), "{resolved:?}");
 }
 
 #[test]

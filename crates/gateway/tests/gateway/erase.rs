@@ -3,8 +3,10 @@
 use crate::world::{Gateway, KEY, Scratch};
 use semel_test_support::client::Ask;
 use semel_test_support::upstream::{Act, Upstream, response};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::task::JoinSet;
 
 const SECRET: &str = "the-account-of-ada-lovelace";
 
@@ -47,4 +49,78 @@ async fn a_retry_after_an_erasure_does_not_run_and_gets_nothing_of_the_response(
         assert!(retry.text().contains(code) && !retry.text().contains(SECRET), "{}", retry.text());
         assert_eq!(calls.load(Ordering::SeqCst), 1, "{what}: it ran again");
     }
+}
+
+const ROUNDS: usize = 10;
+const KEYS: usize = 8;
+
+/// What an operator asks to erase of the key with this number.
+fn erasure_of(number: usize) -> &'static str {
+    if number.is_multiple_of(2) { "response" } else { "record" }
+}
+
+/// A gateway is killed with -9 while it erases. After its restart every record is whole or erased, whoever was told that it is
+/// erased was told the truth, and no key has run again.
+#[tokio::test]
+async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
+    let (scratch, calls) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&calls);
+    let upstream = Upstream::start(move |seen| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let key = seen.header("idempotency-key").unwrap_or_default();
+        Act::Say(response("201 Created", &[], &format!("{SECRET} {key}")))
+    })
+    .await;
+    let start = || Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
+    let (mut acknowledged, mut erased, mut whole) = (0, 0, 0);
+    let mut gateway = start();
+    for round in 0..ROUNDS {
+        let charge = |number: usize, at: SocketAddr| {
+            let ask = Ask::post("/charges").key(&format!("{KEY}-{round}-{number}"));
+            async move { ask.send(at).await.expect("an answer") }
+        };
+        let mut firsts = Vec::new();
+        for number in 0..KEYS {
+            firsts.push(charge(number, gateway.address).await);
+        }
+        let admin = gateway.admin();
+        let mut erasing = JoinSet::new();
+        for (number, first) in firsts.iter().enumerate() {
+            let id = first.header("operation-id").expect("an id").to_owned();
+            let body = format!("{{\"what\":\"{}\",\"reason\":\"asked to\"}}", erasure_of(number));
+            let ask = Ask::post(&format!("/v1/records/{id}/erase")).json(&body);
+            erasing.spawn(async move { (number, ask.send(admin).await.map(|reply| reply.status)) });
+        }
+        let mut is_acknowledged = [false; KEYS];
+        let mut note = |ended: Result<(usize, std::io::Result<u16>), _>| {
+            let (number, status) = ended.expect("no panic");
+            is_acknowledged[number] = status.is_ok_and(|status| status == 200);
+        };
+        // Each round a little later: before the first is erased, and so on until the last but one.
+        for _ in 0..round % KEYS {
+            note(erasing.join_next().await.expect("one is left"));
+        }
+        gateway.kill();
+        while let Some(ended) = erasing.join_next().await {
+            note(ended);
+        }
+        gateway = start();
+        for (number, first) in firsts.iter().enumerate() {
+            let retry = charge(number, gateway.address).await;
+            let is_whole = retry.status == 201 && retry.is_replay() && retry.text() == first.text();
+            let code = match erasure_of(number) {
+                "response" => "IDEMPOTENCY_RESPONSE_NOT_RETAINED",
+                _ => "IDEMPOTENCY_RECORD_EXPIRED",
+            };
+            let is_erased = retry.code().as_deref() == Some(code) && !retry.text().contains(SECRET);
+            assert!(is_erased || is_whole && !is_acknowledged[number], "{round}, {number}: {retry:?}");
+            acknowledged += usize::from(is_acknowledged[number]);
+            erased += usize::from(is_erased);
+            whole += usize::from(is_whole);
+        }
+        let count = u32::try_from((round + 1) * KEYS).expect("small");
+        assert_eq!(calls.load(Ordering::SeqCst), count, "a key ran again");
+    }
+    println!("{acknowledged} acknowledged, {erased} erased, {whole} whole after {ROUNDS} kills");
+    assert!(acknowledged > 0 && whole > 0, "no kill was in the middle: {acknowledged}, {erased}, {whole}");
 }

@@ -268,6 +268,8 @@ async fn the_request_log_has_one_line_for_each_request_and_nothing_secret() {
             (Ask::post("/charges?card=4111").json("{\"pan\":\"4111\"}"), 201),
             (Ask::get("/accounts/4711?token=s3cret").with("authorization", "Bearer s3cret"), 201),
             (refund("broken"), 502),
+            // Not protected: the gateway itself answers, and the layer has nothing to say.
+            (Ask::get("/x/refunds/broken"), 502),
         ] {
             assert_eq!(ask(request, address).await.status, status);
         }
@@ -291,6 +293,7 @@ async fn the_request_log_has_one_line_for_each_request_and_nothing_secret() {
             ("POST", "charge", 201, "unprotected"),
             ("GET", "other", 201, "passed"),
             ("POST", "refund", 502, "UPSTREAM_FAILED"),
+            ("GET", "other", 502, "UPSTREAM_FAILED"),
         ]
     );
     let ids: Vec<_> = served.iter().map(|line| line["operation_id"].as_str()).collect();

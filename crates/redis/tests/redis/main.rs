@@ -5,6 +5,7 @@ mod cluster;
 mod contract;
 mod damage;
 mod dedup;
+mod erase;
 mod faults;
 mod hazards;
 mod masters;

@@ -25,9 +25,13 @@ impl store::Store for Store {
     }
 
     fn scrub(&self) -> Pending<'_, Remnants> {
-        let remain = "in PostgreSQL's data files until VACUUM has cleaned semel_records, in its write-ahead log and archives of it, \
-                      and on standbys until they have replayed both";
-        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain.to_owned()))))
+        // VACUUM frees the room of dead rows, and leaves their bytes there until other rows need the room.
+        let remain = format!(
+            "in PostgreSQL's data files until other rows overwrite it (VACUUM FULL {}.records rewrites the table at once, and locks \
+             it meanwhile), in the write-ahead log and archives of it, and on standbys until they have replayed this",
+            self.scanner.schema
+        );
+        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain))))
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -4,6 +4,7 @@
 mod batches;
 mod confirmed;
 mod contract;
+mod erase;
 mod faults;
 mod locks;
 mod promotion;

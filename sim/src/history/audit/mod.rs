@@ -6,6 +6,7 @@
 //! about what is seen, so that a rule that is wrong there is not wrong here in the same way.
 
 mod effect;
+mod erased;
 mod stored;
 mod told;
 
@@ -16,6 +17,7 @@ use super::ring;
 use super::trace::Trace;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::CommandId;
+use semel::core::machine::Erasure;
 use semel::core::outcome::Outcome;
 use semel::core::policy::Policy;
 use semel::core::record::{Record, StateName};
@@ -48,12 +50,16 @@ struct Terminal {
     told: bool,
     /// The ring of sealing keys by which it was stored.
     ring: u64,
+    /// Since when it is erased.
+    erased_at: Option<u64>,
 }
 
 /// One retention period of a key: from its first claim until everything about it is forgotten.
 #[derive(Default)]
 struct Period {
     effects: Vec<Effect>,
+    /// Only a tombstone is left, because somebody asked for it.
+    is_erased: bool,
 }
 
 /// What the audit knows of one key.
@@ -62,6 +68,8 @@ struct KeyFile {
     /// What stands in the store.
     standing: Option<Record>,
     damaged: bool,
+    /// What operators have asked to erase at some time: a write may arrive late.
+    erasing: Vec<Erasure>,
     /// A fault has touched an attempt at this key.
     touched: bool,
     periods: Vec<Period>,
@@ -101,6 +109,8 @@ pub(crate) struct Audit {
     /// How many records there may be, where that is exact: one node counts them, and nothing fails.
     cap: Option<u64>,
     skew: Duration,
+    /// How long after an erasure a node may still answer with what was erased.
+    forgotten_after: Duration,
     ids: Vec<CommandId>,
     fingerprints: Vec<Fingerprint>,
     keys: Vec<KeyFile>,
@@ -114,6 +124,7 @@ impl Audit {
             policy: Arc::clone(policy),
             standing: None,
             damaged: false,
+            erasing: Vec::new(),
             touched: false,
             periods: Vec::new(),
             fences: BTreeMap::new(),
@@ -130,6 +141,7 @@ impl Audit {
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
             // Clocks here tell whole milliseconds.
             skew: plan.skew + Duration::from_millis(2),
+            forgotten_after: plan.forgotten_after(),
             ids,
             fingerprints,
             keys: plan.keys.iter().map(|key| file(&key.policy)).collect(),
@@ -182,6 +194,11 @@ impl Audit {
     pub(crate) fn damaged(&mut self, key: usize) {
         self.keys[key].damaged = true;
         self.tally.count(Exercised::Damage);
+    }
+
+    /// An operator asks to erase what is stored under a key.
+    pub(crate) fn erasing(&mut self, key: usize, what: Erasure) {
+        self.keys[key].erasing.push(what);
     }
 
     pub(crate) fn is_damaged(&self, key: usize) -> bool {

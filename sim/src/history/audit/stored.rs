@@ -2,9 +2,11 @@
 //!
 //! What lives here: the rules about one write after another. What must never: what anybody was told.
 
+use super::erased::{self, erasure};
 use super::{Audit, KeyFile, Period, Terminal};
 use crate::history::exercised::Exercised;
 use crate::history::promise::Promise;
+use semel::core::machine::Erasure;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::{Doubt, Record, State, StateName};
@@ -32,6 +34,7 @@ impl Audit {
             Err((promise, how)) => return self.broken(promise, Some(key), how),
         };
         self.exercise(key, next, period);
+        let erased = self.keys[key].standing.as_ref().zip(next).and_then(|(old, next)| erasure(old, next));
         let payload =
             next.and_then(|record| self.fingerprints.iter().position(|known| *known == record.fingerprint()));
         let outcome = match next.and_then(outcome_of).map(|outcome| self.opened(key, outcome)).transpose() {
@@ -42,15 +45,34 @@ impl Audit {
         if period == Some(Begins::Period) {
             file.periods.push(Period::default());
         }
+        if let Some(what) = erased {
+            file.is_erased(at, what);
+        }
         if let Some(record) = next {
             file.fences.entry(record.fence()).or_insert(file.periods.len() - 1);
             let state = record.state_name();
             let is_final = matches!(state, StateName::Succeeded | StateName::FailedReplayable);
             if let (Some(expires_at), Some(outcome), true) = (record.expires_at(), outcome, is_final) {
                 let (period, told) = (file.periods.len() - 1, false);
-                file.terminals.push(Terminal { period, payload, outcome, state, expires_at, told, ring });
+                let erased_at = None;
+                file.terminals.push(Terminal {
+                    period,
+                    payload,
+                    outcome,
+                    state,
+                    expires_at,
+                    told,
+                    ring,
+                    erased_at,
+                });
             }
         }
+        // A tombstone names no payload, and is none for another one.
+        let payload = if erased == Some(Erasure::Record) {
+            file.bound.last().and_then(|(_, bound)| *bound)
+        } else {
+            payload
+        };
         if file.bound.last().is_none_or(|(_, bound)| *bound != payload) {
             file.bound.push((at, payload));
         }
@@ -88,6 +110,11 @@ impl Audit {
         {
             tally.count(Exercised::TakeOver);
         }
+        match old.and_then(|old| erasure(old, record)) {
+            Some(Erasure::Response) => return tally.count(Exercised::ErasedResponse),
+            Some(Erasure::Record) => return tally.count(Exercised::ErasedRecord),
+            None => {}
+        }
         match (was, record.state()) {
             (Some(StateName::Claimed), State::Processing { .. }) => tally.count(Exercised::Reserved),
             (Some(StateName::Processing), State::Unknown { doubt: Doubt::Lapsed, .. }) => {
@@ -106,7 +133,7 @@ impl Audit {
     }
 }
 
-fn outcome_of(record: &Record) -> Option<&Outcome> {
+pub(super) fn outcome_of(record: &Record) -> Option<&Outcome> {
     match record.state() {
         State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
         State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
@@ -162,7 +189,11 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
         return Err((Promise::FinalIsFinal, format!("{} does not follow {}", line(next), line(old))));
     }
     if next.token() == old.token() {
-        return continues(old, next, now, skew).map(|()| None);
+        let continued = match erasure(old, next) {
+            Some(what) => erased::is_sound(file, what, old, next),
+            None => continues(old, next, now, skew),
+        };
+        return continued.map(|()| None);
     }
     grows(file, next)?;
     if next.attempt() == 1 {
@@ -208,7 +239,7 @@ fn grows(file: &KeyFile, next: &Record) -> Result<(), (Promise, String)> {
 }
 
 /// When everything about a record may be forgotten, by the terms of its key.
-fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
+pub(super) fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
     match record.state() {
         State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
             let refuses = policy.after_expiry == AfterExpiry::Refuse;
@@ -221,7 +252,7 @@ fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
 }
 
 /// A record in a line.
-fn line(record: &Record) -> String {
+pub(super) fn line(record: &Record) -> String {
     let (state, version, attempt) = (record.state_name(), record.version(), record.attempt());
     format!("{state} v{version} attempt {attempt} fence {} {:?}", record.fence(), record.token())
 }

@@ -2,7 +2,7 @@
 //!
 //! What lives here: each answer held against what is stored and what happened. What must never: trust in the answer.
 
-use super::{Audit, Call, Terminal};
+use super::{Audit, Call};
 use crate::history::exercised::Exercised;
 use crate::history::heard::{Heard, outcome_of};
 use crate::history::promise::Promise;
@@ -75,8 +75,10 @@ impl Audit {
         {
             let fine = match heard {
                 Heard::Replayed(replayed) => {
-                    replayed.outcome == known.outcome && known.payload == Some(payload)
+                    let is_told = replayed.outcome == known.outcome || file.has_erasure(known.period);
+                    is_told && known.payload == Some(payload)
                 }
+                Heard::Expired => file.periods[known.period].is_erased,
                 Heard::Mismatch => known.payload != Some(payload),
                 _ => false,
             };
@@ -104,8 +106,7 @@ impl Audit {
                 if other { Ok(()) } else { err(Promise::HonestMismatch, "no other payload was bound") }
             }
             Heard::Expired => {
-                let past = |terminal: &Terminal| terminal.expires_at <= now + self.skew;
-                if file.terminals.iter().any(past) {
+                if self.is_tombstone(key, now) {
                     Ok(())
                 } else {
                     err(Promise::HonestExpiry, "nothing is past its time")
@@ -138,10 +139,11 @@ impl Audit {
         outcome: Option<&Outcome>,
         stored: Stored,
     ) -> Result<(), (Promise, String)> {
-        let Call { key, payload, asked_at, .. } = self.calls[call];
+        let Call { key, payload, asked, asked_at, .. } = self.calls[call];
         // A node that started with a clock far behind knows only from when on it cannot be earlier.
         let late_max = if self.has_wrong_clock { DISTRUST_MAX } else { Duration::ZERO };
         let late_max = late_max + self.skew;
+        let forgotten_after = self.forgotten_after;
         let file = &mut self.keys[key];
         let err = |promise, how: String| Err((promise, how));
         let told = file.terminals.iter_mut().rev().find(|terminal| {
@@ -153,6 +155,9 @@ impl Audit {
             return err(Promise::DurableBeforeTold, "the store never held that".to_owned());
         };
         terminal.told = true;
+        if terminal.outcome.body != Body::NotRetained && terminal.is_forgotten(asked, forgotten_after) {
+            return err(Promise::ErasedIsGone, format!("it was erased at {:?}", terminal.erased_at));
+        }
         let is_old = terminal.ring < self.ring;
         if terminal.payload != Some(payload) {
             return err(Promise::OwnPayload, format!("it is the outcome of payload {:?}", terminal.payload));

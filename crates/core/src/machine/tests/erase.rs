@@ -71,12 +71,16 @@ fn an_erased_record_refuses_until_its_key_would_have_been_free() {
 }
 
 #[test]
-fn an_erasure_does_not_depend_on_the_clock() {
+fn an_erasure_waits_for_a_trusted_clock_and_moves_no_date_that_decides() {
     use crate::time::Trust;
-    let now = Now { trust: Trust::Untrusted, ..at(u64::MAX / 2).now };
-    for erasure in BOTH {
-        let erased = erase(&succeeded(), erasure, Stamp::new(now, "operator", "asked to")).unwrap().next;
-        assert_eq!(erased.gone_at(), succeeded().gone_at());
+    for (trust, is_refused) in [(Trust::Untrusted, true), (Trust::Starting, false)] {
+        let now = Now { trust, ..at(u64::MAX / 2).now };
+        for erasure in BOTH {
+            let erased = erase(&succeeded(), erasure, Stamp::new(now, "operator", "asked to"));
+            let gone_at = erased.map(|write| write.next.gone_at());
+            let expected = if is_refused { Err(Refusal::ClockNotTrusted) } else { Ok(succeeded().gone_at()) };
+            assert_eq!(gone_at, expected, "{trust:?}");
+        }
     }
 }
 

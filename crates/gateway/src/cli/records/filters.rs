@@ -4,9 +4,31 @@ use super::super::moment::parse;
 use super::super::stop::Stop;
 use crate::admin_client::encoded;
 use semel::archive::rfc3339;
+use semel::core::record::StateName;
 use semel::core::store::Callers;
 use semel::core::time::Time;
 use std::fmt::Write as _;
+
+/// The filters of what is listed or watched: a state besides the others.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct StateAndFilters {
+    /// Only records in this state
+    #[arg(long, value_name = "STATE", ignore_case = true, help_heading = "Filters", value_parser = StateName::ALL.map(StateName::as_str))]
+    state: Option<String>,
+    #[command(flatten)]
+    pub(super) others: Filters,
+}
+
+impl StateAndFilters {
+    /// As [`Filters::query`].
+    pub(super) fn query(&self, now: Time, since: Option<Time>) -> Result<String, Stop> {
+        let mut query = self.others.query(now, since)?;
+        if let Some(state) = &self.state {
+            push(&mut query, "state", &state.to_ascii_uppercase());
+        }
+        Ok(query)
+    }
+}
 
 /// Filters of the admin API. Everything named must hold.
 #[derive(Debug, Clone, clap::Args)]

@@ -4,33 +4,24 @@
 //! out because it cannot be read.
 
 use super::super::moment::age;
-use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
-use super::filters::{Filters, push};
+use super::filters::{StateAndFilters, push};
+use super::pages::{Page, page};
 use super::tone;
-use crate::admin_client::{Desk, encoded};
+use crate::admin_client::Desk;
 use crate::serve::say;
-use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::record::StateName;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-
-/// The most records of one page.
-const PAGE_MAX: usize = 500;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// Only records in this state
-    #[arg(long, value_name = "STATE", ignore_case = true, help_heading = "Filters", value_parser = StateName::ALL.map(StateName::as_str))]
-    state: Option<String>,
     #[command(flatten)]
-    filters: Filters,
+    filters: StateAndFilters,
     /// Show the newest records first. The oldest come first otherwise
     #[arg(long)]
     newest_first: bool,
@@ -54,25 +45,20 @@ impl Args {
         let mut after = self.after.clone();
         let mut callers = BTreeSet::new();
         loop {
-            let mut path = format!("/v1/records?limit={}{filter}", left.min(PAGE_MAX));
-            if let Some(cursor) = &after {
-                let _ = write!(path, "&after={}", encoded(cursor));
-            }
-            let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-            let records = taken(&mut page, "records").ok_or_else(foreign)?;
-            let unreadable = taken(&mut page, "unreadable").unwrap_or_default();
+            let Page { records, unreadable, next } =
+                page(desk, &filter, left, after.as_deref(), is_json).await?;
             left = left.saturating_sub(records.len());
-            after = page["next"].as_str().map(str::to_owned);
-            if self.filters.caller.is_some() {
+            after = next;
+            if self.filters.others.caller.is_some() {
                 let hashes = records.iter().filter_map(|record| record["callerHash"].as_str());
                 callers.extend(hashes.map(clean));
             }
-            out.take(records, unreadable);
+            print(&out.take(records, unreadable));
             if after.is_none() || left == 0 {
                 break;
             }
         }
-        out.end(after.as_deref());
+        print(&out.end(after.as_deref()));
         if callers.len() > 1 {
             let (count, callers) = (callers.len(), callers.into_iter().collect::<Vec<_>>().join("\n  "));
             eprintln!(
@@ -85,9 +71,6 @@ impl Args {
 
     fn filter(&self, now: Time) -> Result<String, Stop> {
         let mut query = self.filters.query(now, None)?;
-        if let Some(state) = &self.state {
-            push(&mut query, "state", &state.to_ascii_uppercase());
-        }
         if self.newest_first {
             push(&mut query, "newestFirst", "true");
         }
@@ -95,9 +78,10 @@ impl Args {
     }
 }
 
-/// Takes a list out of a page.
-pub(super) fn taken(page: &mut Value, name: &str) -> Option<Vec<Value>> {
-    page.get_mut(name)?.as_array_mut().map(std::mem::take)
+fn print(lines: &[String]) {
+    if !lines.is_empty() {
+        say(&lines.join("\n"));
+    }
 }
 
 /// Where records go as they come.
@@ -111,6 +95,7 @@ enum Out {
     Lines,
     Table {
         table: Table,
+        screen: Screen,
         now: Time,
         count: usize,
         unreadable: Vec<Value>,
@@ -124,43 +109,48 @@ impl Out {
             (true, true) => Self::Lines,
             (true, false) => Self::Document { records: Vec::new(), unreadable: Vec::new() },
             (false, _) => {
-                let table = records_table(Screen::of_stdout());
-                Self::Table { table, now, count: 0, unreadable: Vec::new(), resolvable: 0 }
+                let screen = Screen::of_stdout();
+                Self::table(screen, now)
             }
         }
     }
 
-    fn take(&mut self, came: Vec<Value>, cannot: Vec<Value>) {
+    fn table(screen: Screen, now: Time) -> Self {
+        let table = records_table(screen);
+        Self::Table { table, screen, now, count: 0, unreadable: Vec::new(), resolvable: 0 }
+    }
+
+    /// Takes the records of a page, and gives back what is printed of them.
+    fn take(&mut self, came: Vec<Value>, cannot: Vec<Value>) -> Vec<String> {
         match self {
             Self::Document { records, unreadable } => {
                 records.extend(came);
                 unreadable.extend(cannot);
+                Vec::new()
             }
             Self::Lines => {
-                for record in came {
-                    say(&record.to_string());
-                }
-                for item in cannot {
-                    say(&json!({ "operationId": item["operationId"], "unreadable": item["reason"] })
-                        .to_string());
-                }
+                let cannot = cannot
+                    .iter()
+                    .map(|item| json!({ "operationId": item["operationId"], "unreadable": item["reason"] }));
+                came.iter().map(Value::to_string).chain(cannot.map(|item| item.to_string())).collect()
             }
-            Self::Table { table, now, count, unreadable, resolvable } => {
+            Self::Table { table, screen, now, count, unreadable, resolvable } => {
                 *count += came.len();
                 *resolvable += came.iter().filter(|record| record["canResolve"] == true).count();
                 unreadable.extend(cannot);
-                if !came.is_empty() {
-                    let rows: Vec<_> =
-                        came.iter().map(|record| row(record, *now, Screen::of_stdout())).collect();
-                    say(&table.lines(&rows).join("\n"));
+                if came.is_empty() {
+                    return Vec::new();
                 }
+                let rows: Vec<_> = came.iter().map(|record| row(record, *now, *screen)).collect();
+                table.lines(&rows)
             }
         }
     }
 
-    fn end(self, next: Option<&str>) {
+    /// What is printed after the last page.
+    fn end(self, next: Option<&str>) -> Vec<String> {
         match self {
-            Self::Lines => {}
+            Self::Lines => Vec::new(),
             Self::Document { records, unreadable } => {
                 let mut document = json!({ "records": records });
                 if !unreadable.is_empty() {
@@ -169,16 +159,17 @@ impl Out {
                 if let Some(next) = next {
                     document["next"] = next.into();
                 }
-                say(&document.to_string());
+                vec![document.to_string()]
             }
-            Self::Table { count, unreadable, resolvable, .. } => {
+            Self::Table { screen, count, unreadable, resolvable, .. } => {
+                let mut lines = Vec::new();
                 if count == 0 && unreadable.is_empty() {
-                    say("no records");
+                    lines.push("no records".to_owned());
                 }
                 for item in &unreadable {
                     let text = |name: &str| clean(item[name].as_str().unwrap_or_default());
-                    let id = Screen::of_stdout().tinted(&text("operationId"), Tone::Bad);
-                    say(&format!("{id}  {}", text("reason")));
+                    let id = screen.tinted(&text("operationId"), Tone::Bad);
+                    lines.push(format!("{id}  {}", text("reason")));
                 }
                 let mut notes = Vec::new();
                 if resolvable > 0 {
@@ -193,9 +184,10 @@ impl Out {
                     notes.push(format!("there are more records: use --after {next}, --limit or --all"));
                 }
                 if !notes.is_empty() {
-                    say("");
-                    say(&notes.join("\n"));
+                    lines.push(String::new());
+                    lines.extend(notes);
                 }
+                lines
             }
         }
     }
@@ -249,5 +241,59 @@ fn reason(doubt: &Value) -> &str {
         (_, Some("owner")) => "the attempt could not tell",
         (_, Some(_)) => "the worker went silent",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records as the admin API has them: one of each kind that a table shows in another way.
+    fn records() -> Vec<Value> {
+        let record = |id: &str, operation: &str, state: &str, minutes: u64| {
+            let updated = Time::from_millis(1_794_916_800_000 - minutes * 60_000);
+            json!({
+                "operationId": format!("{id}-5a4e-8d2b-b1c5-3a7d5e6f7a8b"), "operation": operation, "state": state,
+                "attempt": 1, "updatedAt": rfc3339::text(updated), "keyHash": "5f0c9d6e".repeat(8),
+                "callerHash": "a1b2c3d4".repeat(8),
+            })
+        };
+        let mut silent = record("0190c1de", "charge", "UNKNOWN", 29);
+        silent["doubt"] = json!({"how": "lapsed", "since": "2026-11-17T11:31:00.000Z"});
+        silent["canResolve"] = true.into();
+        let mut broken = record("7a3f9b02", "POST /accounts/4711/charges", "UNKNOWN", 3);
+        broken["doubt"] = json!({
+            "how": "owner", "since": "2026-11-17T11:57:00.000Z",
+            "reason": "the connection closed, or the response was not valid HTTP",
+        });
+        broken["canResolve"] = true.into();
+        let mut again = record("c4d1e8f7", "refund", "FAILED_NOT_REPLAYABLE", 61);
+        again["attempt"] = 12.into();
+        vec![record("51e8c2aa", "charge", "SUCCEEDED", 3_000), silent, broken, again]
+    }
+
+    fn listed(width: Option<usize>) -> String {
+        let now = Time::from_millis(1_794_916_800_000);
+        let mut out = Out::table(Screen { width, has_colour: false }, now);
+        let unreadable = json!({
+            "operationId": "e9b7a6c5-5a4e-8d2b-b1c5-3a7d5e6f7a8b", "reason": "the record is damaged",
+        });
+        let mut lines = out.take(records(), vec![unreadable]);
+        lines.extend(out.end(Some("eyJpZCI6NDJ9")));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_list_is_what_its_file_says_on_a_terminal_and_in_a_pipe() {
+        let narrow = listed(Some(80));
+        crate::texts::assert_is("list-80", &narrow);
+        crate::texts::assert_fits("list-80", &narrow, 80);
+        crate::texts::assert_is("list", &listed(None));
+    }
+
+    #[test]
+    fn an_empty_list_says_so() {
+        let out = Out::table(Screen { width: Some(80), has_colour: false }, Time::from_millis(0));
+        assert_eq!(out.end(None), ["no records"]);
     }
 }

@@ -8,7 +8,8 @@ use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::{Screen, clean};
 use super::filters::{Filters, push};
-use super::list::{records_table, row, taken};
+use super::list::{records_table, row};
+use super::pages::{Page, page};
 use super::settle::told;
 use crate::admin_client::{Desk, Reply};
 use crate::serve::say;
@@ -19,8 +20,6 @@ use semel::core::store::Clock as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How many records one page has.
-const PAGE: usize = 500;
 /// How long a gateway that is asked too fast is given, and how often.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const TRIES: usize = 5;
@@ -36,13 +35,10 @@ pub(super) async fn matching(
     push(&mut query, "state", "UNKNOWN");
     let (mut found, mut after) = (Vec::new(), None::<String>);
     while found.len() < limit {
-        let mut path = format!("/v1/records?limit={}{query}", (limit - found.len()).min(PAGE));
-        if let Some(after) = &after {
-            push(&mut path, "after", after);
-        }
-        let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-        found.extend(taken(&mut page, "records").ok_or_else(foreign)?);
-        after = page["next"].as_str().map(str::to_owned);
+        let Page { records, next, .. } =
+            page(desk, &query, limit - found.len(), after.as_deref(), is_json).await?;
+        found.extend(records);
+        after = next;
         if after.is_none() {
             break;
         }

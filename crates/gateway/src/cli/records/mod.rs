@@ -7,16 +7,17 @@ mod erase;
 mod filters;
 mod list;
 mod many;
+mod pages;
 mod settle;
 mod show;
 mod watch;
 
-use super::place::{Place, ask};
+use super::place::Place;
 use super::stop::{EXIT_CODES, Stop};
 use super::table::Tone;
-use crate::admin_client::{Desk, encoded};
+use crate::admin_client::Desk;
 use clap::Subcommand;
-use http::Method;
+use pages::{Page, page};
 use semel::core::id::OperationId;
 use semel::core::store::OperationIds;
 use std::process::ExitCode;
@@ -116,17 +117,15 @@ async fn whole(desk: &Desk, beginning: &str, is_json: bool) -> Result<OperationI
     if let Ok(id) = beginning.parse() {
         return Ok(id);
     }
-    let path = format!("/v1/records?limit={SHOWN_MAX}&id={beginning}");
+    let query = format!("&id={beginning}");
     let (mut found, mut after) = (Vec::new(), None::<String>);
     // A page may be empty and have a next one.
     while found.len() < SHOWN_MAX {
-        let next = after.as_ref().map_or(String::new(), |after| format!("&after={}", encoded(after)));
-        let page = ask(desk, Method::GET, &format!("{path}{next}"), None, is_json).await?;
-        for name in ["records", "unreadable"] {
-            let items = page[name].as_array().into_iter().flatten();
-            found.extend(items.filter_map(|item| item["operationId"].as_str()?.parse::<OperationId>().ok()));
-        }
-        after = page["next"].as_str().map(str::to_owned);
+        let Page { records, unreadable, next } =
+            page(desk, &query, SHOWN_MAX, after.as_deref(), is_json).await?;
+        let items = records.iter().chain(&unreadable);
+        found.extend(items.filter_map(|item| item["operationId"].as_str()?.parse::<OperationId>().ok()));
+        after = next;
         if after.is_none() {
             break;
         }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Resolve {
     /// The operation ID, or enough of its first digits that no other ID starts with them. Give several, or none and a filter, to
     /// resolve many records the same way
-    #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
+    #[arg(value_name = "ID", value_parser = super::beginning)]
     ids: Vec<String>,
     /// What you found out
     #[arg(long, value_name = "WHAT")]

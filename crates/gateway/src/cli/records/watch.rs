@@ -3,36 +3,30 @@
 //! What lives here: looking again and again for records that changed. What must never: more than so many pages in one look, however
 //! many records there are, or a change that is shown twice.
 
-use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::Screen;
-use super::filters::{Filters, push};
-use super::list::{records_table, row, taken};
+use super::filters::StateAndFilters;
+use super::list::{records_table, row};
+use super::pages::{PAGE_MAX, Page, page};
 use crate::admin_client::Desk;
 use crate::serve::say;
-use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::record::StateName;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How many records one page has, and how many pages one look reads. What is left is read by the next look.
-const PAGE: usize = 500;
+/// How many pages one look reads. What is left is read by the next look.
 const PAGES_PER_LOOK: usize = 10;
 /// Writes that were dated earlier can become visible later by about this much.
 const OVERLAP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// Only records that change into this state
-    #[arg(long, value_name = "STATE", ignore_case = true, help_heading = "Filters", value_parser = StateName::ALL.map(StateName::as_str))]
-    state: Option<String>,
     #[command(flatten)]
-    filters: Filters,
+    filters: StateAndFilters,
     /// How long to wait between two looks
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     interval: Duration,
@@ -50,7 +44,7 @@ impl Args {
         let now = SystemClock.now();
         // Checked before anything is shown.
         self.filters.query(now, None)?;
-        let from = match &self.filters.since {
+        let from = match &self.filters.others.since {
             Some(text) => super::super::moment::parse(text, now).map_err(Stop::usage)?,
             None => now,
         };
@@ -87,20 +81,13 @@ impl Args {
 
     /// Reads so many pages, and gives back what changed.
     async fn look(&self, desk: &Desk, changes: &mut Changes, is_json: bool) -> Result<Vec<Value>, Stop> {
-        let mut query = self.filters.query(SystemClock.now(), Some(changes.from))?;
-        if let Some(state) = &self.state {
-            push(&mut query, "state", &state.to_ascii_uppercase());
-        }
+        let query = self.filters.query(SystemClock.now(), Some(changes.from))?;
         let mut new = Vec::new();
         for _ in 0..PAGES_PER_LOOK {
-            let mut path = format!("/v1/records?limit={PAGE}{query}");
-            if let Some(after) = &changes.after {
-                push(&mut path, "after", after);
-            }
-            let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-            let records = taken(&mut page, "records").ok_or_else(foreign)?;
+            let Page { records, next, .. } =
+                page(desk, &query, PAGE_MAX, changes.after.as_deref(), is_json).await?;
             new.extend(records.into_iter().filter(|record| changes.is_new(record)));
-            changes.after = page["next"].as_str().map(str::to_owned);
+            changes.after = next;
             if changes.after.is_none() {
                 changes.begin_again();
                 break;

@@ -7,6 +7,7 @@ mod whom;
 
 use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
+use crate::cli::table::wrapped;
 use promise::{asked, assumption, describe, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
@@ -42,15 +43,29 @@ impl Announcement {
         }
     }
 
+    /// The text for people, in lines of at most so many columns as far as its words allow.
+    pub(super) fn text(&self, width: Option<usize>) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (about, line) in &self.lines {
+            lines.push(hanging(&format!("  {about:<10} {line}"), 13, width));
+        }
+        for warning in &self.warnings {
+            lines.push(String::new());
+            for (at, line) in format!("  {warning}").lines().enumerate() {
+                lines.push(hanging(line, if at == 0 { 4 } else { 9 }, width));
+            }
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
     /// The lines, joined with their continuations.
     fn subjects(&self) -> Vec<(&'static str, String)> {
         let mut subjects: Vec<(&'static str, String)> = Vec::new();
         for (about, line) in &self.lines {
             match subjects.last_mut() {
                 Some((_, text)) if about.is_empty() => {
-                    // A sentence may go on in the next line.
-                    let goes_on = text.ends_with(',') || text.ends_with(" and");
-                    text.push_str(if goes_on { " " } else { "; " });
+                    text.push_str("; ");
                     text.push_str(line);
                 }
                 _ => subjects.push((about, line.clone())),
@@ -62,11 +77,17 @@ impl Announcement {
 
 impl fmt::Display for Announcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (about, line) in &self.lines {
-            writeln!(f, "  {about:<10} {line}")?;
-        }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "\n  {warning}"))
+        f.write_str(&self.text(None))
     }
+}
+
+/// A line in as many as it takes, the later ones indented by so many columns.
+fn hanging(line: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return line.to_owned() };
+    let head: String = line.chars().take(indent).collect();
+    let rest: String = line.chars().skip(indent).collect();
+    let lines = wrapped(&rest, width.saturating_sub(indent).max(20));
+    format!("{head}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
 /// The start-up text.
@@ -96,9 +117,7 @@ pub(super) fn announce(
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }
-        for (at, line) in assumption(&plan.terms).iter().enumerate() {
-            say(if at == 0 { "assumes" } else { "" }, line);
-        }
+        say("assumes", &assumption(&plan.terms));
     }
     if plan.is_any_protected() {
         say("callers", &callers(&plan.identity));
@@ -295,9 +314,11 @@ mod tests {
         let address = plan.listen.address;
         let admin_address = Some("0.0.0.0:9090".parse().expect("an address"));
         let said = announce(&plan, address, admin_address, durable, Ok(hazards));
-        let expected = include_str!("../../../tests/texts/start-up.txt");
-        crate::texts::assert_is("start-up", expected, &said.to_string());
-        // As log lines, a continuation is part of the line before.
+        crate::texts::assert_is("start-up", &said.to_string());
+        let narrow = said.text(Some(80));
+        crate::texts::assert_is("start-up-80", &narrow);
+        crate::texts::assert_fits("start-up-80", &narrow, 80);
+        // As log lines, a continuation belongs to the line that it continues.
         let subjects = said.subjects();
         assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
         let operation = subjects.iter().find(|(about, _)| *about == "operation").expect("an operation");

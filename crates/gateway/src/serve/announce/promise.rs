@@ -80,7 +80,7 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
     };
     lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
-        lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
+        lines.push(format!("assumes {}", assumption(terms)));
     }
     lines.extend(asked(questions, terms));
     lines.extend(limited(rates));
@@ -148,11 +148,9 @@ pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
     }
 }
 
-pub(super) fn assumption(terms: &Terms) -> Vec<String> {
+pub(super) fn assumption(terms: &Terms) -> String {
     if terms.policy.class == Class::Downstream {
-        return vec![
-            "the upstream answers a repeated Operation-Id or key with the first response".to_owned(),
-        ];
+        return "the upstream answers a repeated Operation-Id or key with the first response".to_owned();
     }
     let (mut http, mut grpc) = (Vec::new(), Vec::new());
     for status in &terms.rules.not_applied {
@@ -165,14 +163,11 @@ pub(super) fn assumption(terms: &Terms) -> Vec<String> {
     }
     let (http, grpc) = (http.join(", "), grpc.join(" and "));
     match (http.is_empty(), grpc.is_empty()) {
-        (true, true) => vec!["of no status that nothing took effect".to_owned()],
-        (false, true) => vec![format!("the upstream answers {http} only when nothing took effect")],
-        (true, false) => vec![format!("the upstream answers gRPC {grpc} only when nothing took effect")],
+        (true, true) => "of no status that nothing took effect".to_owned(),
+        (false, true) => format!("the upstream answers {http} only when nothing took effect"),
+        (true, false) => format!("the upstream answers gRPC {grpc} only when nothing took effect"),
         (false, false) => {
-            vec![
-                format!("the upstream answers {http}, and"),
-                format!("gRPC {grpc}, only when nothing took effect"),
-            ]
+            format!("the upstream answers {http}, and gRPC {grpc}, only when nothing took effect")
         }
     }
 }

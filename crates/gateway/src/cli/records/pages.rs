@@ -1,0 +1,40 @@
+//! Records, a page at a time.
+
+use super::super::place::{ask, foreign};
+use super::super::stop::Stop;
+use super::filters::push;
+use crate::admin_client::Desk;
+use http::Method;
+use serde_json::Value;
+
+/// The most records that one page has.
+pub(super) const PAGE_MAX: usize = 500;
+
+/// A page of the admin API.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) records: Vec<Value>,
+    /// Records of which only the operation ID and the reason are known.
+    pub(super) unreadable: Vec<Value>,
+    /// Where the next page begins, if there is one. A page may be empty and have a next one.
+    pub(super) next: Option<String>,
+}
+
+/// Asks for a page of at most `limit` records. `query` is one of [`filters`](super::filters).
+pub(super) async fn page(
+    desk: &Desk,
+    query: &str,
+    limit: usize,
+    after: Option<&str>,
+    is_json: bool,
+) -> Result<Page, Stop> {
+    let mut path = format!("/v1/records?limit={}{query}", limit.min(PAGE_MAX));
+    if let Some(after) = after {
+        push(&mut path, "after", after);
+    }
+    let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
+    let mut taken = |name: &str| page.get_mut(name)?.as_array_mut().map(std::mem::take);
+    let records = taken("records").ok_or_else(foreign)?;
+    let unreadable = taken("unreadable").unwrap_or_default();
+    Ok(Page { records, unreadable, next: page["next"].as_str().map(str::to_owned) })
+}
