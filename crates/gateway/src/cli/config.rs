@@ -232,7 +232,7 @@ mod tests {
             [quotas]\nnew_in_total = 100\n\n[[operation]]\npath = \"charges\"\ntll = \"7d\"\n";
         let mistakes = config::read(text, &Overrides::default(), &|_| None).expect_err("mistakes");
         assert!(mistakes.len() >= 8, "{mistakes:?}");
-        crate::texts::assert_is("config-check", &told(Path::new("semel.toml"), &mistakes));
+        crate::texts::assert_is("config-check", &render_mistakes(Path::new("semel.toml"), &mistakes));
     }
 
     #[test]
