@@ -126,7 +126,7 @@ pub(crate) struct Written {
     pub(crate) attempt: LocalAttempt,
     pub(crate) writes: LocalWrites,
     /// The uptime at which its write began.
-    pub(crate) written_at: Duration,
+    pub(crate) since: Duration,
 }
 
 impl Written {
@@ -164,7 +164,7 @@ impl Pending {
     /// secret, under which they do not find this record.
     pub fn time_left(&self) -> Duration {
         let patience = self.written.command.patience();
-        let passed = patience.uptime().saturating_sub(self.written.written_at);
+        let passed = patience.uptime().saturating_sub(self.written.since);
         patience.store_timeout().saturating_sub(passed)
     }
 }

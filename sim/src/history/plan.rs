@@ -88,6 +88,7 @@ pub(crate) enum Sealing {
 
 /// What a history is like.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices of a history")]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
     pub(crate) clients: usize,

@@ -46,13 +46,11 @@ impl Default for Bodies {
 
 impl Bodies {
     async fn piece(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        match timeout(WAIT, Arc::clone(&self.0).acquire_owned()).await {
-            Ok(Ok(piece)) => Ok(piece),
-            _ => {
-                let detail = "The bodies of other requests take all the memory for them. Nothing was done.";
-                Err(semel_http::Problem::new(Code::Busy, detail).retryable_after(WAIT).into())
-            }
-        }
+        let piece = timeout(WAIT, Arc::clone(&self.0).acquire_owned()).await;
+        piece.ok().and_then(Result::ok).ok_or_else(|| {
+            let detail = "The bodies of other requests take all the memory for them. Nothing was done.";
+            semel_http::Problem::new(Code::Busy, detail).retryable_after(WAIT).into()
+        })
     }
 
     /// Reads `body`, and takes its memory as it arrives.

@@ -240,6 +240,18 @@ fn set_upstream(upstream: &mut upstream::Options, over: &Overrides) {
     }
 }
 
+/// Reads a table that nothing else depends on.
+fn read_table<T>(
+    top: &Table<'_, '_>,
+    (name, label): (&'static str, &'static str),
+    read: impl FnOnce(&Table<'_, '_>) -> T,
+) -> T {
+    let table = top.table(name, label);
+    let found = read(&table);
+    table.end();
+    found
+}
+
 fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let over = over.clone();
     let listen = listening(top, &over);
@@ -274,16 +286,12 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let skew = storage.settings.clock.skew;
     let unswept = storage.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
     sweep_table.end();
-    let published_table = top.table("published", "[published]");
-    let prefix = storage::prefix(&published_table);
-    published_table.end();
+    let prefix = read_table(top, ("published", "[published]"), storage::prefix);
     let log_table = top.table("log", "[log]");
     let (log, log_level, log_requests) = service::log(&log_table);
     log_table.end();
 
-    let sealing_table = top.table("sealing", "[sealing]");
-    let sealing = records::sealing(&sealing_table);
-    sealing_table.end();
+    let sealing = read_table(top, ("sealing", "[sealing]"), records::sealing);
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
@@ -319,17 +327,13 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     }
     defaults_table.end();
 
-    let quotas_table = top.table("quotas", "[quotas]");
-    let quotas = records::quotas(&quotas_table);
-    quotas_table.end();
+    let quotas = read_table(top, ("quotas", "[quotas]"), records::quotas);
     let limits_table = top.table("limits", "[limits]");
     let limits = storage::limits(&limits_table, cache_is_chosen, &mut storage);
     let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
     storage::check_room(&limits_table, limits, all);
     limits_table.end();
-    let otlp_table = top.table("otlp", "[otlp]");
-    let tracer = otlp::read(&otlp_table);
-    otlp_table.end();
+    let tracer = read_table(top, ("otlp", "[otlp]"), otlp::read);
     Some(Config {
         target,
         listen,

@@ -45,6 +45,7 @@ pub enum Unsafe {
 }
 
 impl fmt::Display for Unsafe {
+    #[expect(clippy::too_many_lines, reason = "one text for each case, and nothing else")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HeaderWithoutTrust(name) => write!(

@@ -1,4 +1,4 @@
-//! The OpenAPI description.
+//! The description at `/openapi.json`.
 
 use super::world::{World, token};
 use semel_gateway::admin::Role;

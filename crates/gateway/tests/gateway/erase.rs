@@ -68,7 +68,7 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
     let upstream = Upstream::start(move |seen| {
         counted.fetch_add(1, Ordering::SeqCst);
         let key = seen.header("idempotency-key").unwrap_or_default();
-        Act::Say(response("201 Created", &[], &format!("{SECRET} {key}")))
+        Act::Say(response("201 Created", &[], format!("{SECRET} {key}")))
     })
     .await;
     let start = || Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);

@@ -59,11 +59,11 @@ pub(crate) async fn join<'c, D: Dialect>(
 }
 
 /// Looks whether the command is this transaction's to run.
-pub(crate) async fn look_and_join<'c, D: Dialect>(
+pub(crate) async fn look_and_join<D: Dialect>(
     target: D::Target,
-    mut open: Open<'c, D>,
+    mut open: Open<'_, D>,
     mut command: LocalCommand,
-) -> Result<Joined<'c, D>, Error> {
+) -> Result<Joined<'_, D>, Error> {
     for _ in 0..LOOKS_MAX {
         let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
         let answer = match command.judge(look).await? {
@@ -125,12 +125,12 @@ impl<'c, D: Dialect> Mine<'c, D> {
 }
 
 /// Writes the ending into the transaction, or rolls it back.
-async fn record<'c, D: Dialect>(
-    mut open: Open<'c, D>,
+async fn record<D: Dialect>(
+    mut open: Open<'_, D>,
     (target, seen): (D::Target, D::Seen),
     (command, attempt): (LocalCommand, LocalAttempt),
     ending: LocalEnding,
-) -> Result<Recorded<'c, D>, Error> {
+) -> Result<Recorded<'_, D>, Error> {
     let written_at = command.patience().uptime();
     let error = match ended(&command, &attempt, ending, |writes| D::row(writes.id, &writes.write)) {
         Ok((writes, row)) => match D::write(&mut open, &target, &seen, &writes, row).await {
@@ -140,7 +140,7 @@ async fn record<'c, D: Dialect>(
                 Error::TransactionLeft(attempt.local().operation_id)
             }
             Ok(()) => {
-                let written = Written { command, attempt, writes, written_at };
+                let written = Written { command, attempt, writes, since: written_at };
                 return Ok(Recorded { open, written, target, seen });
             }
             Err(Unwritten::Conflict) => Error::StaleSnapshot,
@@ -170,7 +170,7 @@ impl<'c, D: Dialect> Recorded<'c, D> {
         let Self { open, written, target, seen } = self;
         let patience = written.command.patience();
         let unanswered = written.command.committing(&written.writes);
-        match open.commit(&target, &patience, unanswered, written.written_at).await {
+        match open.commit(&target, &patience, unanswered, written.since).await {
             Committed::Yes => Ok(written.committed()),
             Committed::No(error) => {
                 written.rolled_back();

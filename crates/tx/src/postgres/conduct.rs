@@ -57,7 +57,7 @@ pub(super) async fn conduct(
 ) -> Result<Answer, Error> {
     let (mut refusal, mut reruns) = (None, 0);
     loop {
-        match try_once(&mut command, &database, &work, refusal.as_ref()).await {
+        match Box::pin(try_once(&mut command, &database, &work, refusal.as_ref())).await {
             Tried::Committed(attempt, writes) => return Ok(command.committed(attempt, writes)),
             Tried::Answered(answer) => return Ok(answer),
             Tried::Refuses(outcome) => refusal = Some(outcome),
@@ -74,11 +74,21 @@ pub(super) async fn conduct(
             }
             Tried::Failed(error) => return Err(error),
             Tried::InDoubt(InDoubt { attempt, writes, written_at, seen, cause }) => {
-                let written = Written { command, attempt, writes, written_at };
+                let written = Written { command, attempt, writes, since: written_at };
                 return Box::pin(written.settle::<Postgres>(&database, &seen, cause)).await;
             }
         }
     }
+}
+
+/// Whether a commit that did not happen is tried again.
+fn not_committed(error: Error) -> Tried {
+    let is_in_the_way = match &error {
+        Error::CommitTooLate => true,
+        Error::Database(cause) => server_error(cause) == Some(ServerError::InTheWay),
+        _ => false,
+    };
+    if is_in_the_way { Tried::Again(error) } else { Tried::Failed(error) }
 }
 
 async fn try_once(
@@ -160,12 +170,7 @@ async fn try_once(
                 }
                 Committed::No(error) => {
                     command.rolled_back(attempt);
-                    let is_in_the_way = match &error {
-                        Error::CommitTooLate => true,
-                        Error::Database(cause) => server_error(cause) == Some(ServerError::InTheWay),
-                        _ => false,
-                    };
-                    if is_in_the_way { Tried::Again(error) } else { Tried::Failed(error) }
+                    not_committed(error)
                 }
                 // The connection is closed.
                 Committed::Unknown(cause) => {

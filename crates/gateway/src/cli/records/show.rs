@@ -224,7 +224,7 @@ fn answer(response: &Value, screen: Screen) -> Vec<String> {
     lines.push(String::new());
     match (response["body"].as_str(), response["bodyBase64"].as_str()) {
         (Some(""), _) | (None, None | Some("")) => {
-            lines.push(screen.tinted("the body is empty", Tone::Quiet))
+            lines.push(screen.tinted("the body is empty", Tone::Quiet));
         }
         (Some(body), _) => lines.extend(body.lines().map(clean)),
         (None, Some(body)) => lines.push(format!("(base64) {body}")),
