@@ -33,7 +33,7 @@ async fn is_in_tables(schema: &Schema) -> bool {
     let sql = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1";
     let tables = client.query(sql, &[&schema.name]).await.expect("tables");
     assert!(tables.len() > 2, "the store's tables");
-    let digits: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let digits = SECRET.bytes().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
     let mut is_found = false;
     for table in tables {
         let sql = format!("SELECT t::text FROM {}.{} t", schema.name, table.get::<_, String>(0));
