@@ -63,7 +63,9 @@ impl Erase {
         if let Some(places) = record["mayRemain"].as_str() {
             say(&format!("copies may remain {}", clean(places)));
         }
-        say("running gateways can replay it from memory for up to a minute; archives and backups keep what they have");
+        say(
+            "running gateways can replay it from memory for up to a minute; archives and backups keep what they have",
+        );
         Ok(())
     }
 }
