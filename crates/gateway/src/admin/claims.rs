@@ -130,7 +130,8 @@ pub(super) struct ClaimRequest {
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     dedup_window_ms: Option<u64>,
-    /// How long to wait for the outcome of a running attempt. While 512 other claims wait, the answer comes at once.
+    /// How long to wait for the outcome of a running attempt. While 512 other claims wait, and for a body of more than 256 KiB, the
+    /// answer comes at once.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 0, maximum = 60_000)]
     wait_ms: Option<u64>,
@@ -197,7 +198,7 @@ pub(super) struct ReplayedClaim {
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
-    Json(wanted, _memory): Json<ClaimRequest>,
+    Json(wanted, memory): Json<ClaimRequest>,
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
@@ -210,10 +211,16 @@ pub(super) async fn claim(
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
         Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &claim_response(&lease))),
         Claimed::Answered(answer)
-            if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
+            if wait.is_some()
+                && memory.is_one_piece()
+                && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
         {
             match shared.waiting.try_acquire() {
-                Ok(_waiting) => engine.attend(&intent).await.map_err(|error| not_run(&error))?,
+                Ok(_waiting) => {
+                    // Others need it to be read at all.
+                    drop(memory);
+                    engine.attend(&intent).await.map_err(|error| not_run(&error))?
+                }
                 Err(_) => answer,
             }
         }

@@ -35,7 +35,14 @@ pub(super) struct Bodies(Arc<Semaphore>);
 
 /// The memory of one body, until this is dropped.
 pub(super) struct BodyMemory {
-    _pieces: OwnedSemaphorePermit,
+    pieces: OwnedSemaphorePermit,
+}
+
+impl BodyMemory {
+    /// Whether the body is a short one, of at most 256 KiB.
+    pub(super) fn is_one_piece(&self) -> bool {
+        self.pieces.num_permits() == 1
+    }
 }
 
 impl Default for Bodies {
@@ -64,7 +71,7 @@ impl Bodies {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes.freeze(), BodyMemory { _pieces: memory }))
+        Ok((bytes.freeze(), BodyMemory { pieces: memory }))
     }
 }
 
