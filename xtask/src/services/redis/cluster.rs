@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::thread;
 
 use super::{LOOKS_MAX, PAUSE, PID_FILE, USER, ask, info, missing_packages, program, start, stop, url};
@@ -10,6 +11,8 @@ use crate::services::home::{Home, describe};
 use crate::services::server::Server;
 
 const SERVERS: usize = 6;
+/// How many spare ports are tried.
+const TRIES_MAX: u32 = 5;
 
 /// The kind of server.
 pub(in crate::services) struct Cluster;
@@ -47,12 +50,9 @@ impl Server for Cluster {
             fs::remove_dir_all(&data).map_err(|error| describe(&data, &error))?;
         }
         let server = program("redis-server").ok_or("Redis is not installed: redis-server not found")?;
-        let mut ports = vec![port];
-        ports.extend(spare_ports(SERVERS - 1)?);
-        for (number, (port, bus)) in ports.iter().zip(spare_ports(SERVERS)?).enumerate() {
-            let bus = bus.to_string();
-            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &bus];
-            start(home, home.command(&server), &data(home, number), *port, &more)?;
+        let mut ports = Vec::new();
+        for number in 0..SERVERS {
+            ports.push(start_one(home, &server, number, (number == 0).then_some(port))?);
         }
         let urls: Vec<_> = ports.iter().map(|port| url(*port)).collect();
         wait("the servers answer", || urls.iter().all(|url| ask(url, &["PING"]).is_ok()))?;
@@ -74,6 +74,28 @@ impl Server for Cluster {
 
     fn verify(&self, url: &str, _: Option<&str>) -> Result<(), String> {
         if is_ready(url) { Ok(()) } else { Err("it is not a cluster that has settled".to_owned()) }
+    }
+}
+
+/// Starts a server on `port`, or on a spare one, and returns the port. A spare port may be taken by another process before the
+/// server binds it: then others are tried.
+fn start_one(home: &Home, server: &Path, number: usize, port: Option<u16>) -> Result<u16, String> {
+    let data = data(home, number);
+    let mut tries = 1;
+    loop {
+        let spare = spare_ports(2)?;
+        let (port, bus) = (port.unwrap_or(spare[0]), spare[1].to_string());
+        let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &bus];
+        match start(home, home.command(server), &data, port, &more) {
+            Ok(()) => return Ok(port),
+            Err(error) if tries == TRIES_MAX || !error.contains("Address already in use") => {
+                return Err(error);
+            }
+            Err(_) => tries += 1,
+        }
+        if data.exists() {
+            fs::remove_dir_all(&data).map_err(|error| describe(&data, &error))?;
+        }
     }
 }
 
