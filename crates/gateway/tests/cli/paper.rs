@@ -1,11 +1,29 @@
 //! Completions, manual pages and help.
 
-use crate::world::{Scratch, semel};
+use crate::world::{Scratch, command, semel};
 use std::process::{Command, Stdio};
 
 fn is_installed(tool: &str) -> bool {
     let found = Command::new("sh").arg("-c").arg(format!("command -v {tool}")).stdout(Stdio::null()).status();
     found.expect("a shell").success()
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let ended = command(&["key", "new"]).stdout(full).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), said.contains("could not be written")), (Some(1), true), "{said}");
+}
+
+#[test]
+fn a_limit_of_zero_is_refused_as_in_the_file() {
+    for [flag, value] in
+        [["--response-timeout", "0s"], ["--connect-timeout", "0s"], ["--connections-max", "0"]]
+    {
+        let refused = semel(&["serve", "--upstream", "http://127.0.0.1:1", flag, value]).exits(2);
+        assert!(refused.err.contains(flag), "{refused:?}");
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn lines(arguments: &Args, report: &Report) -> String {
         lines.push(format!("{} had been copied before, by a copy that was interrupted", report.found_there));
     }
     lines.push(
-        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters, natural keys). \
+        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters). \
          Copy those first, or their messages and references count as new"
             .to_owned(),
     );
