@@ -87,10 +87,7 @@ pub(super) async fn resolve(
     for record in found {
         let id: OperationId =
             record["operationId"].as_str().and_then(|id| id.parse().ok()).ok_or_else(foreign)?;
-        // Only the attempt that was shown: another may have begun since.
-        let mut word = word.clone();
-        word["fence"] = record["fence"].clone();
-        let Reply { status, document, .. } = sent(desk, id, &word).await?;
+        let Reply { status, document, .. } = sent(desk, id, &about_shown(word, record)).await?;
         if (200..300).contains(&status) {
             if !is_json {
                 say(&told(id, "resolve", &document));
@@ -123,6 +120,13 @@ pub(super) async fn resolve(
     Ok(())
 }
 
+/// The verdict, about the attempt that was shown and no other: one may have begun since.
+fn about_shown(word: &Value, record: &Value) -> Value {
+    let mut word = word.clone();
+    word["fence"] = record["fence"].clone();
+    word
+}
+
 /// Sends the verdict, and waits where the gateway says that it is asked too fast.
 async fn sent(desk: &Desk, id: OperationId, word: &Value) -> Result<Reply, Stop> {
     let path = format!("/v1/records/{id}/resolve");
@@ -134,4 +138,16 @@ async fn sent(desk: &Desk, id: OperationId, word: &Value) -> Result<Reply, Stop>
         }
     }
     Ok(desk.ask(Method::POST, &path, Some(word)).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_about_many_names_the_attempt_of_each() {
+        let word = json!({ "outcome": "not-applied", "reason": "x" });
+        let sent = about_shown(&word, &json!({ "operationId": "a", "fence": 7 }));
+        assert_eq!(sent, json!({ "outcome": "not-applied", "reason": "x", "fence": 7 }));
+    }
 }
