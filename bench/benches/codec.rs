@@ -1,4 +1,4 @@
-//! What a record costs on its way out of a store, through a decision and back.
+//! The cost of reading a record, deciding about it and writing it back.
 //!
 //! `cargo bench -p semel-bench --bench codec`
 
@@ -24,7 +24,7 @@ fn codec(c: &mut Criterion) {
     }
 }
 
-/// What a request costs that meets the record: read, decide, write what follows (or what was read).
+/// The cost of a request for an existing record: decode it, decide, encode the result.
 fn round_trip(c: &mut Criterion) {
     let command = command();
     let dead = NOW + Duration::from_secs(31);

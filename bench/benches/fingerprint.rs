@@ -1,7 +1,7 @@
-//! What a fingerprint of a JSON body costs, beside the usual way: parse into a tree and hash the bytes.
+//! The cost of a JSON body's fingerprint, compared with the usual way: parse into a tree and hash the bytes.
 //!
-//! The usual way does less (it neither sorts by code points nor compares numbers exactly); ours must still cost
-//! less. Run with `cargo bench -p semel-bench --bench fingerprint`.
+//! The usual way does less (it neither sorts by code points nor compares numbers exactly); ours must still
+//! cost less. Run with `cargo bench -p semel-bench --bench fingerprint`.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

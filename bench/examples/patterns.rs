@@ -1,7 +1,7 @@
-//! What an inbox costs, one message at a time and in batches of 500, on PostgreSQL and SQLite.
+//! The cost of an inbox, one message at a time and in batches of 500, on PostgreSQL and SQLite.
 //!
-//! `cargo xtask bench patterns [SECONDS]`. Each message inserts a payment. Both ways take turns, so that whatever else the machine does
-//! concerns both.
+//! `cargo xtask bench patterns [SECONDS]`. Each message inserts a payment. Both variants alternate, so that
+//! other load on the machine affects both equally.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
@@ -31,7 +31,7 @@ fn report(store: &str, single: f64, batched: f64) {
     println!("{store:>10} {single:>11.0} µs/m {batched:>11.0} µs/m {:>7.1}×", single / batched);
 }
 
-/// Messages that were never seen.
+/// New messages.
 fn messages(next: &mut u64, count: usize) -> Result<Vec<Message>, Failed> {
     let mut made = Vec::with_capacity(count);
     for _ in 0..count {
@@ -42,13 +42,13 @@ fn messages(next: &mut u64, count: usize) -> Result<Vec<Message>, Failed> {
     Ok(made)
 }
 
-/// The mean time of one message in each way. Turns of half a second, and the medians of all turns.
+/// The mean time per message of each variant: medians over runs of half a second.
 macro_rules! measured {
     ($seconds:expr, $connection:ident, $inbox:ident, $begin:expr, $insert:expr) => {{
         let (mut single, mut batched, mut next) = (Vec::new(), Vec::new(), 0);
         for _ in 0..$seconds {
             let (begun, mut count) = (Instant::now(), 0_u32);
-            while begun.elapsed() < TURN {
+            while begun.elapsed() < RUN {
                 for message in &messages(&mut next, 20)? {
                     let mut transaction = $connection.begin_with($begin).await?;
                     $inbox
@@ -66,7 +66,7 @@ macro_rules! measured {
             }
             single.push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(count));
             let (begun, mut count) = (Instant::now(), 0_u32);
-            while begun.elapsed() < TURN {
+            while begun.elapsed() < RUN {
                 let batch = messages(&mut next, BATCH)?;
                 let results = $inbox
                     .batch(&mut $connection, &batch, |tx, message| {
@@ -85,7 +85,7 @@ macro_rules! measured {
     }};
 }
 
-const TURN: Duration = Duration::from_millis(500);
+const RUN: Duration = Duration::from_millis(500);
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -117,7 +117,7 @@ async fn sqlite(seconds: u32) -> Result<(f64, f64), Failed> {
     let times = measured!(seconds, connection, inbox, "BEGIN IMMEDIATE", insert);
     connection.close().await?;
     for suffix in ["", "-wal", "-shm"] {
-        // Only the first is sure to be there.
+        // Only the first argument is certain to exist.
         drop(std::fs::remove_file(format!("{}{suffix}", file.display())));
     }
     Ok(times)

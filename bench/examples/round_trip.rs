@@ -1,7 +1,7 @@
-//! What a record costs on its way: decode, decide, encode. `cargo run --release -p semel-bench --example round_trip`
+//! The cost of one record: decode, decide, encode. `cargo run --release -p semel-bench --example round_trip`
 //!
-//! Prints the best of many short batches: on a machine that does other things as well, the best says what the code
-//! costs and the mean what the neighbours do.
+//! Prints the best of many short batches. On a shared machine, the best shows the cost of the code, and the
+//! mean shows the load.
 
 use bytes::Bytes;
 use semel_bench::sample::{NOW, TICKET, command, processing, stamp, succeeded};
@@ -14,13 +14,13 @@ const BATCHES: usize = 3000;
 const CALLS: u32 = 200;
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
-fn best(what: &str, mut call: impl FnMut()) {
+fn best(label: &str, mut call: impl FnMut()) {
     let nanos = (0..BATCHES).map(|_| {
         let start = Instant::now();
         (0..CALLS).for_each(|_| call());
         start.elapsed().as_nanos() / u128::from(CALLS)
     });
-    println!("  {what:<26} {:>5} ns", nanos.min().unwrap_or(0));
+    println!("  {label:<26} {:>5} ns", nanos.min().unwrap_or(0));
 }
 
 fn main() {

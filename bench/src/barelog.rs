@@ -1,7 +1,7 @@
 //! The baseline: an append-only log with group commit, and nothing else.
 //!
-//! One thread writes what has gathered, syncs once, and answers everybody. It has no index, refuses nothing and finds
-//! nothing, so no store can be faster.
+//! One thread writes the waiting entries, syncs once, and answers all of them. It has no index, no conditions
+//! and no reads, so no store can be faster.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
-/// As many as the store puts into one batch.
+/// The batch size of the store.
 const BATCH_COUNT_MAX: usize = 1024;
 
 struct Append {
@@ -36,7 +36,7 @@ impl BareLog {
         Ok(Self { queue: Some(queue), writer: Some(writer) })
     }
 
-    /// Appends `bytes`; ends once they are on the disk.
+    /// Appends `bytes`; returns when they are on the disk.
     ///
     /// # Panics
     /// If the disk fails: the baseline would be wrong.

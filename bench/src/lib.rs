@@ -1,8 +1,8 @@
-//! What Semel costs.
+//! Benchmarks, and measurements of memory use.
 //!
 //! **What lives here**: an allocator that counts, for tests of the core's memory use; the baseline for stores
-//! ([`barelog`]); the [`sample`] records; and the measuring loop ([`meter`]). **What must never**: a timed assertion.
-//! Speed is measured by benchmarks and reported as ratios.
+//! ([`barelog`]); the [`sample`] records; and the measuring loop ([`meter`]). **What must never**: a timed
+//! assertion. Speed is measured by benchmarks and reported as ratios.
 
 pub mod barelog;
 pub mod lifecycle;
@@ -18,8 +18,8 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what the calling thread allocates. Growing a block counts as holding the old and the new one at once,
-/// which is the worst an allocator may do.
+/// Counts what the calling thread allocates. Growing a block counts as holding the old and the new one at
+/// once, which is the worst an allocator may do.
 ///
 /// ```
 /// use semel_bench::{Counting, measure};
@@ -44,7 +44,7 @@ impl Counting {
     }
 }
 
-// SAFETY: every call goes on to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::add(layout.size());
@@ -72,7 +72,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What some work took.
+/// The memory that some work used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// The most bytes it held at once.
@@ -81,8 +81,8 @@ pub struct Cost {
     pub calls: usize,
 }
 
-/// Runs `work`, and returns what it allocated on this thread. Everything is zero unless [`Counting`] is the global
-/// allocator.
+/// Runs `work`, and returns what it allocated on this thread. Everything is zero unless [`Counting`] is the
+/// global allocator.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = NOW.get();
     PEAK.set(before);
@@ -91,7 +91,7 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     (result, Cost { bytes_max: PEAK.get() - before, calls: CALLS.get() - calls })
 }
 
-/// How many bytes this thread has allocated and not freed. Only the difference of two such numbers says anything.
+/// How many bytes this thread has allocated and not freed. Only differences of this number are meaningful.
 pub fn held_bytes() -> usize {
     NOW.get()
 }

@@ -1,4 +1,4 @@
-//! Claim and finish, over and over: what a store does all day. A run is the same every time.
+//! Claim and finish in a loop, as a store does under load. Every run is identical.
 
 use crate::sample::{self, NOW, TICKET};
 use semel_core::classify::Ending;
@@ -39,7 +39,7 @@ pub fn claim(number: u64) -> Write {
     claim_at(number, NOW)
 }
 
-/// The claim of the `number`th command, made at that time.
+/// The claim of the `number`th command at a given time.
 ///
 /// # Panics
 /// As above.
@@ -66,13 +66,13 @@ pub fn finish(claim: &Write) -> Write {
     finish_at(claim, NOW)
 }
 
-/// What every command comes to.
+/// The outcome of every command.
 pub fn outcome() -> Outcome {
     let headers = [("content-type", "application/json"), ("location", "/v1/payments/7")];
     Outcome::http(201, headers, vec![b'x'; BODY_BYTES])
 }
 
-/// The finish of a claim, at that time.
+/// The finish of a claim at a given time.
 ///
 /// # Panics
 /// As above.

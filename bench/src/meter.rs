@@ -1,41 +1,41 @@
-//! Tasks that run one command after another, and the figures that every benchmark derives from them.
+//! Tasks that run one command after another, and the figures that benchmarks derive from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// What was done in one turn.
-pub struct Turn {
+/// The result of one run.
+pub struct Measurement {
     /// Seconds from the first command to the end of the last.
     pub seconds: f64,
-    /// How long each command took, in microseconds; in no order.
+    /// How long each command took, in microseconds; unordered.
     pub latencies: Vec<u32>,
 }
 
-impl Turn {
-    /// How many commands were done.
+impl Measurement {
+    /// The number of finished commands.
     pub fn done(&self) -> f64 {
         self.latencies.len() as f64
     }
 
-    /// Commands in a second.
+    /// Commands per second.
     pub fn per_second(&self) -> f64 {
         self.done() / self.seconds
     }
 }
 
-/// Lets `tasks` tasks do one command after another for `span`. Each command gets the next number.
+/// Runs commands in `tasks` concurrent tasks for `span`. Each command gets the next number.
 ///
 /// # Panics
-/// If a command does: one that fails measures nothing.
-pub fn turn<C, F>(
+/// If a command panics: a failed command measures nothing.
+pub fn measure<C, F>(
     runtime: &Runtime,
     tasks: u64,
     span: Duration,
     next: &Arc<AtomicU64>,
     command: impl Fn() -> C,
-) -> Turn
+) -> Measurement
 where
     C: Fn(u64) -> F + Send + 'static,
     F: Future<Output = ()> + Send,
@@ -62,23 +62,23 @@ where
     for task in tasks {
         latencies.extend(runtime.block_on(task).expect("a command that fails measures nothing"));
     }
-    Turn { seconds: started.elapsed().as_secs_f64(), latencies }
+    Measurement { seconds: started.elapsed().as_secs_f64(), latencies }
 }
 
-/// The value in the middle; not a number where there is none.
+/// The median; NaN if there are no values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Milliseconds that so many of a thousand stay below.
+/// The latency in milliseconds that this many of a thousand stay below.
 pub fn quantile(sorted: &[u32], of_thousand: usize) -> f64 {
     let index = (sorted.len() * of_thousand / 1000).min(sorted.len().saturating_sub(1));
     sorted.get(index).map_or(f64::NAN, |micros| f64::from(*micros) / 1000.0)
 }
 
-/// What figures of speed depend on besides: the cores, and what else the machine was doing.
+/// The circumstances that speed depends on: the cores, and the machine's load.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

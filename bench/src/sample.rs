@@ -1,4 +1,4 @@
-//! The records that are measured: what a payment leaves in a store.
+//! The measured records: those of a payment.
 
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
@@ -9,9 +9,9 @@ use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
 use semel_core::time::Time;
 
-/// When everything happens.
+/// The time of everything.
 pub const NOW: Time = Time::from_millis(1_800_000_000_000);
-/// Whose attempt it is.
+/// The owner of the attempt.
 pub const TICKET: Ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
 
@@ -30,7 +30,7 @@ pub fn command() -> Command<'static> {
     }
 }
 
-/// A gateway, at the moment `now`.
+/// A gateway at the time `now`.
 pub fn stamp(now: Time) -> Stamp<'static> {
     Stamp::new(now, "gateway-7f9c", "")
 }
@@ -46,7 +46,7 @@ pub fn processing() -> Record {
     }
 }
 
-/// The payment's record once it is done: 1 KiB of body, six headers, two history entries.
+/// The payment's finished record: 1 KiB of body, six headers, two history entries.
 ///
 /// # Panics
 /// If an owner may not finish its own attempt, which would be a bug.

@@ -1,4 +1,4 @@
-//! What the engine's cache of final outcomes takes, counted by the allocator itself.
+//! The memory use of the engine's cache of final outcomes, counted by the allocator.
 
 use semel::payload::Raw;
 use semel::{Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, Scope, Settings, memory};
@@ -10,7 +10,7 @@ static ALLOCATOR: Counting = Counting;
 
 const CACHE_BYTES: usize = 4 << 20;
 
-/// What is held after `count` commands with answers of `answer_bytes` were run and replayed.
+/// The bytes held after `count` commands with answers of `answer_bytes` were run and replayed.
 fn held_after(cache_bytes_max: usize, answer_bytes: usize, count: usize) -> isize {
     let before = held_bytes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -35,7 +35,7 @@ fn held_after(cache_bytes_max: usize, answer_bytes: usize, count: usize) -> isiz
 }
 
 #[test]
-fn the_cache_takes_what_its_bound_says() {
+fn the_cache_uses_no_more_than_its_limit() {
     for (answer_bytes, count) in [(2, 12_000), (300, 8_000), (4_000, 3_000), (100_000, 200)] {
         let without = held_after(0, answer_bytes, count);
         let taken = held_after(CACHE_BYTES, answer_bytes, count) - without;

@@ -1,4 +1,4 @@
-//! What a fingerprint allocates, counted by the allocator itself.
+//! The memory use of fingerprints, counted by the allocator.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
     request.fingerprint(&Selection::default(), &Limits { decoded_body_bytes_max: usize::MAX })
 }
 
-/// Beside the tables: the content type in its normal form, an error, nothing that grows with the body.
+/// Allowance for the normalized content type and an error. Nothing here grows with the body.
 const CONSTANT: usize = 1024;
 
 fn shapes() -> Vec<(&'static str, String)> {
@@ -84,7 +84,7 @@ fn a_form_needs_at_most_twice_its_size_in_memory() {
 }
 
 #[test]
-fn a_multipart_body_takes_a_constant_beside_itself() {
+fn a_multipart_body_needs_constant_extra_memory() {
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
     let body = format!("{}--b--", part.repeat(50_000));
     let (result, Cost { bytes_max: peak, .. }) =
@@ -93,7 +93,7 @@ fn a_multipart_body_takes_a_constant_beside_itself() {
     assert!(peak <= CONSTANT, "{peak}");
 }
 
-/// The head of one part, at most 16 KiB, taken apart: a content type into its parameters above all.
+/// Allowance for one part's head of at most 16 KiB, parsed: mostly a content type with its parameters.
 const HEAD: usize = 1 << 20;
 
 #[test]
@@ -123,7 +123,7 @@ fn a_part_with_many_parameters_needs_constant_memory() {
 }
 
 #[test]
-fn a_kibibyte_of_json_takes_two_allocations_and_no_more() {
+fn a_kibibyte_of_json_takes_two_allocations() {
     let mut body = String::from(r#"{"to":{"name":"Zoë","city":"Cork"},"items":["#);
     while body.len() < 900 {
         body.push_str(r#"{"sku":"A-1","quantity":2,"price":9.90},"#);
@@ -134,12 +134,12 @@ fn a_kibibyte_of_json_takes_two_allocations_and_no_more() {
     assert!(with <= 2, "{with}");
 }
 
-/// The windows and tables of the decoders: what they take whatever the limit is. Zstandard's window of up to 8 MiB
-/// stands in a ring of the next power of two, and grows by copying.
+/// The decoders' windows and tables, which do not depend on the limit. Zstandard's window of up to 8 MiB is
+/// in a ring buffer of the next power of two, which grows by copying.
 const DECODER: usize = 32 << 20;
 
 #[test]
-fn a_bomb_takes_the_limit_and_a_constant() {
+fn a_bomb_needs_the_limit_plus_constant_memory() {
     const LIMIT: usize = 10 << 20;
     let zeros = vec![0; 256 << 20];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -186,7 +186,7 @@ fn a_bomb_takes_the_limit_and_a_constant() {
 }
 
 #[test]
-fn a_body_that_counts_byte_by_byte_is_decoded_as_a_stream() {
+fn a_body_hashed_byte_by_byte_is_decoded_as_a_stream() {
     let plain: Vec<u8> =
         (0..8_u32 << 20).map(|at| (at / 100).to_le_bytes()[0] ^ at.to_le_bytes()[2]).collect();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -210,7 +210,7 @@ fn a_body_that_counts_byte_by_byte_is_decoded_as_a_stream() {
         assert!(peak <= request.decoding_bytes_max(&limits) + CONSTANT, "{coding}: {peak}");
         assert!(peak <= 128 << 10, "{coding}: {peak}");
         assert_eq!(streamed, of(&[], image, &plain).fingerprint(&selection, &limits).unwrap());
-        // What is taken apart is there as a whole, and announced as that.
+        // A body that is parsed must be complete, and its size is declared.
         assert!(of(&codings, text, &body).decoding_bytes_max(&limits) >= plain.len());
     }
 }

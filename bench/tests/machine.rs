@@ -1,4 +1,4 @@
-//! What a decision and a trip through the codec allocate.
+//! The memory use of a decision and of encoding and decoding.
 
 use bytes::Bytes;
 use semel_bench::sample::{NOW, TICKET, command, stamp, succeeded};
@@ -20,7 +20,7 @@ fn a_replay_is_decided_without_allocating() {
 }
 
 #[test]
-fn a_first_claim_takes_the_record_and_its_first_history_entry() {
+fn a_first_claim_allocates_only_the_record_and_a_history_entry() {
     let command = command();
     let (decision, cost) = measure(|| machine::decide(Found::Nothing, &command, TICKET, stamp(NOW)));
     assert!(matches!(decision, Decision::Run(_)));
@@ -29,7 +29,7 @@ fn a_first_claim_takes_the_record_and_its_first_history_entry() {
 }
 
 #[test]
-fn a_record_is_written_in_one_allocation_and_read_in_few() {
+fn a_record_is_encoded_in_one_allocation_and_decoded_in_few() {
     let record = succeeded();
     let (bytes, cost) = measure(|| codec::encode_record(&record));
     assert_eq!(cost.calls, 1, "writing");

@@ -24,13 +24,13 @@ DONE = """
 
 
 def handle(connection, schema, operation_id, fence, work):
-    """Answers with the result of the operation, or None: then answer with the header Idempotency-Outcome: unknown."""
+    """Returns the result of the operation, or None: then answer with the header Idempotency-Outcome: unknown."""
 
     def run(text, **values):
         statement = sql.SQL(text).format(schema=sql.Identifier(schema))
         return connection.execute(statement, {"id": operation_id, "fence": fence, **values})
 
-    # One transaction: committed at the end of the block, rolled back where anything fails.
+    # One transaction: committed at the end of the block, rolled back if anything fails.
     with connection.transaction():
         connection.execute("SET LOCAL lock_timeout = '2s'")
         if run(ENTER, retention=RETENTION_MS).rowcount == 1:

@@ -24,7 +24,7 @@ def fingerprint(message):
 
 
 def process(connection, group, topic, message):
-    """Answers with "processed", "duplicate" or "mismatch". After an error nothing is marked, and nothing has happened."""
+    """Returns "processed", "duplicate" or "mismatch". After an error nothing is marked, and nothing has happened."""
     place, own = (group, topic, message["id"]), fingerprint(message)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -54,7 +54,7 @@ def main():
     for line in sys.stdin:
         message = json.loads(line)
         result = process(connection, "python", "payments", message)
-        # Only now may the broker forget it.
+        # Only now may the broker discard it.
         print("mismatch" if result == "mismatch" else "acknowledged", message["id"], ".", flush=True)
 
 

@@ -1,5 +1,5 @@
-//! Whatever the bytes: reading never panics, what is read is written the same, and the state machine can
-//! deal with it at any time.
+//! For any bytes: decoding never panics, a decoded record is encoded to the same bytes, and the state machine
+//! accepts it at any time.
 
 #![no_main]
 
@@ -20,8 +20,8 @@ use std::time::Duration;
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
     check(&bytes, Time::MAX);
-    // A checksum stops nearly every change that a fuzzer makes: once more with one that fits. The four bytes
-    // that it takes the place of serve as a time.
+    // A checksum stops nearly every change that a fuzzer makes, so try again with a correct one. The four
+    // bytes that it replaces serve as a time.
     if let Some((content, rest)) = data.split_last_chunk::<4>() {
         let sealed = [content, &crc32(content).to_le_bytes()].concat();
         check(&sealed.into(), Time::from_millis(u64::from(u32::from_le_bytes(*rest))));
@@ -35,8 +35,8 @@ fn check(bytes: &Bytes, time: Time) {
         Ok(entry) => {
             assert_eq!(codec::encode(entry), *bytes);
             if let Entry::Record(record) = entry {
-                let own = record.due_at().into_iter().chain(record.gone_at());
-                let times = own.chain([record.created_at(), record.updated_at(), Time::MAX, time]);
+                let due_times = record.due_at().into_iter().chain(record.gone_at());
+                let times = due_times.chain([record.created_at(), record.updated_at(), Time::MAX, time]);
                 times.for_each(|now| exercise(record, now));
             }
         }
@@ -110,11 +110,11 @@ fn exercise(record: &Record, now: Time) {
     }
 }
 
-/// What the state machine makes of a readable record is readable, and recognised as what was written.
+/// A record that the state machine writes is readable, and recognised as the written one.
 fn rewrite(record: &Record, write: &Write) {
     assert!(write.expect.met_by(Found::Record(record)));
     let reread = codec::decode(&codec::encode_record(&write.next).into());
-    // Only the very last version there is cannot be followed by another.
+    // Only the last possible version has no successor.
     if write.next.version() <= u64::MAX >> 1 {
         assert!(machine::landed(write, codec::found(&reread)), "{reread:?}");
     }

@@ -1,4 +1,4 @@
-//! Forms: never an error, stable, and blind to nothing but the order of different names.
+//! Forms: never an error, stable, and independent only of the order of different names.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn canonical(body: &[u8]) -> Vec<u8> {
     request.canonical_body(&Selection::default(), &limits).expect("every body is a form")
 }
 
-/// The naive way: decode into lists of values by name.
+/// A naive implementation: decode into lists of values by name.
 fn model(body: &[u8]) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut map: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for pair in body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
@@ -42,7 +42,7 @@ fuzz_target!(|body: &[u8]| {
     let text = canonical(body);
     assert_eq!(canonical(&text), text);
     assert_eq!(model(&text), model(body));
-    // Reversing the pairs is the same form exactly where no name occurs with different values.
+    // Reversing the pairs gives the same form only if no name occurs with different values.
     let mut pairs: Vec<&[u8]> = body.split(|byte| *byte == b'&').collect();
     pairs.reverse();
     let reversed = pairs.join(&b'&');

@@ -1,4 +1,4 @@
-//! Multipart: another boundary changes nothing, and what is cut short is refused.
+//! Multipart: another boundary changes nothing, and truncated bodies are refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,8 +23,9 @@ fuzz_target!(|body: &[u8]| {
     }
     assert!(found.is_empty() || found.starts_with(b"part\nname "));
 
-    // The same body under a boundary of the same length that does not occur in it.
-    let other = [&b"!#1"[..], b"!#2", b"!#3"].into_iter().find(|other| !body.windows(3).any(|part| part == *other));
+    // The same body with a boundary of the same length that does not occur in it.
+    let other =
+        [&b"!#1"[..], b"!#2", b"!#3"].into_iter().find(|other| !body.windows(3).any(|part| part == *other));
     let Some(other) = other else { return };
     let mut moved = Vec::new();
     let mut rest = body;
@@ -38,8 +39,8 @@ fuzz_target!(|body: &[u8]| {
             rest = after;
         }
     }
-    // Data may hold the old boundary where it marks nothing; replacing it there changes the data, and only then
-    // may the two differ.
+    // Data may contain the old boundary without its delimiters. Replacing it there changes the data; only
+    // then may the two differ.
     let content_type = [b"multipart/form-data; boundary=", other].concat();
     let again = canonical(&content_type, &moved).expect("the same parts under another boundary");
     if !found.windows(5).any(|part| part == b"--Zq7") {

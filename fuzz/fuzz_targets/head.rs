@@ -1,11 +1,11 @@
-//! What clients send: the scanner never panics, decides the same however the bytes are cut, and what it passes is framed in
-//! the same way by a second reader.
+//! Client requests: the scanner never panics, decides the same for every fragmentation of the bytes, and
+//! another parser frames the passed requests in the same way.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use wire::scanner::{Limits, Protocol, Scanner};
 
-/// The scanner alone, from its sources: the crate around it would bring a database and TLS into every target here.
+/// Only the scanner, from its sources: its crate would bring a database and TLS into every target here.
 #[allow(dead_code, reason = "the rest of the crate uses it")]
 #[path = "../../crates/gateway/src/wire"]
 mod wire {
@@ -18,13 +18,13 @@ mod wire {
 
 const LIMITS: Limits = Limits { head_bytes_max: 512, headers_max: 8 };
 
-/// Everything that came of an input which is shown `cut` bytes at a time.
+/// The result for an input that arrives `cut` bytes at a time.
 fn scanned(input: &[u8], cut: usize) -> (usize, Scanner) {
     let mut scanner = Scanner::new(LIMITS);
-    let (mut came, mut passed) = (0, 0);
-    while came < input.len() {
-        came = (came + cut).min(input.len());
-        passed += scanner.scan(&input[passed..came]);
+    let (mut received, mut passed) = (0, 0);
+    while received < input.len() {
+        received = (received + cut).min(input.len());
+        passed += scanner.scan(&input[passed..received]);
     }
     (passed, scanner)
 }
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// How many heads another reader finds in what was passed; it has to find every one whole.
+/// The number of complete heads that another parser finds in the passed bytes.
 fn heads(mut rest: &[u8]) -> u64 {
     let mut count = 0;
     while !rest.is_empty() {
@@ -54,7 +54,7 @@ fn heads(mut rest: &[u8]) -> u64 {
         let mut request = httparse::Request::new(&mut headers);
         let parsed = match request.parse(rest) {
             Ok(httparse::Status::Complete(bytes)) => bytes,
-            // It wants targets to be UTF-8; such a request goes no further than that.
+            // It requires UTF-8 targets; stop at such a request.
             Err(httparse::Error::Token) if !rest.is_ascii() => return u64::MAX.min(count + more(rest)),
             other => panic!("{other:?}: {}", rest.escape_ascii()),
         };
@@ -69,22 +69,26 @@ fn heads(mut rest: &[u8]) -> u64 {
         assert!(length.is_none() || coding.is_none());
         assert!(value("host").is_some() || request.version == Some(0));
         let is_chunked = coding.is_some();
-        let length = length.map(|text| std::str::from_utf8(text).expect("digits").trim().parse().expect("a number"));
+        let length =
+            length.map(|text| std::str::from_utf8(text).expect("digits").trim().parse().expect("a number"));
         rest = &rest[parsed..];
-        rest = if is_chunked { after_chunks(rest) } else { rest.get(length.unwrap_or(0)..).unwrap_or_default() };
+        rest =
+            if is_chunked { after_chunks(rest) } else { rest.get(length.unwrap_or(0)..).unwrap_or_default() };
     }
     count
 }
 
-/// The heads that the scanner itself finds from here on: for what the other reader does not read.
+/// The heads that the scanner itself finds in the remaining bytes, which the other parser cannot read.
 fn more(rest: &[u8]) -> u64 {
     scanned(rest, rest.len()).1.messages()
 }
 
-/// What comes after the chunks and trailers that begin here; nothing, where they do not end.
+/// The bytes after the chunks and trailers that begin here; empty if they do not end.
 fn after_chunks(mut rest: &[u8]) -> &[u8] {
     loop {
-        let Ok(httparse::Status::Complete((line, size))) = httparse::parse_chunk_size(rest) else { return b"" };
+        let Ok(httparse::Status::Complete((line, size))) = httparse::parse_chunk_size(rest) else {
+            return b"";
+        };
         rest = &rest[line..];
         if size == 0 {
             break;

@@ -1,6 +1,6 @@
-//! Header lines of any bytes: reading never panics, and whatever is read has one meaning in every spelling.
+//! Header lines of any bytes: parsing never panics, and a parsed key has the same meaning in every spelling.
 //!
-//! The first byte chooses the rules; the rest is the lines, cut at line feeds, and once more as one single line.
+//! The first byte selects the rules; the rest is the lines, split at line feeds, and again as a single line.
 
 #![no_main]
 
@@ -44,7 +44,7 @@ fn check_spellings(parsed: &Parsed, rules: &Rules) {
     assert!(parsed.warning.is_none() || rules.weak() == Treatment::Warn);
     assert_eq!(format!("{:?}", parsed.key), format!("Key({} characters)", text.len()));
 
-    let written = parsed.key.to_header().expect("what came in a header can go out in one");
+    let written = parsed.key.to_header().expect("a key from a header fits into a header");
     let quoted = format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let spaced = format!("\t {written} \t");
     for spelling in [&written, &quoted, &spaced] {

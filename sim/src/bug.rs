@@ -1,8 +1,8 @@
-//! Seeded protocol bugs: what people get wrong, put into the real machine's mouth one at a time.
+//! Seeded protocol bugs: common mistakes, added to the real machine one at a time.
 
-/// A protocol bug that the model checker must catch; [`sentence`](Self::sentence) says what each is.
+/// A protocol bug that the model checker must catch; [`sentence`](Self::sentence) describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each has its sentence")]
+#[expect(missing_docs, reason = "described by its sentence")]
 pub enum Bug {
     TokenLeftOutOfSwap,
     VersionLeftOutOfSwap,
@@ -56,11 +56,15 @@ pub enum Bug {
     OldDatesBelieved,
     LocalConflictIgnored,
     DoubtSettledWithoutLock,
+    DoubtSettledByContent,
+    ErasedByRemoval,
+    ErasedTombstoneShortened,
+    ErasedUnsettled,
 }
 
 impl Bug {
-    /// Every one of them.
-    pub const ALL: [Self; 52] = [
+    /// Every bug.
+    pub const ALL: [Self; 56] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::StateLeftOutOfSwap,
@@ -113,85 +117,87 @@ impl Bug {
         Self::OldDatesBelieved,
         Self::LocalConflictIgnored,
         Self::DoubtSettledWithoutLock,
+        Self::DoubtSettledByContent,
+        Self::ErasedByRemoval,
+        Self::ErasedTombstoneShortened,
+        Self::ErasedUnsettled,
     ];
 
-    /// What the bug is, in a sentence.
+    /// A description of the bug.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::TokenLeftOutOfSwap => "the swap does not compare the token",
             Self::VersionLeftOutOfSwap => "the swap does not compare the version",
             Self::StateLeftOutOfSwap => "the swap does not compare the state",
             Self::EffectOutsideTransaction => "a local effect is committed apart from its record",
-            Self::SuccessTakenForDoubt => "a plain success is taken for doubt",
+            Self::SuccessTakenForDoubt => "a plain success is treated as doubt",
             Self::VerdictsNeverCount => "no verdict of a reconciler is ever accepted",
             Self::OperatorNeedNotWait => "an operator's \"not applied\" counts while the owner may still act",
             Self::RefusalNeverTriedAgain => "an attempt without effect blocks the key for its retention",
             Self::ReleaseOn5xx => "a 500 releases the key for another attempt",
-            Self::LeaseAsTtl => "the record goes when its lease does",
+            Self::LeaseAsTtl => "the record is removed when its lease ends",
             Self::AnswerBeforeDurable => "the client is answered before the outcome is stored",
-            Self::NotFoundAsProof => "\"not found\" is taken for proof at once",
+            Self::NotFoundAsProof => "\"not found\" counts as proof at once",
             Self::NotFoundJudgedWhenAnswered => "\"not found\" counts from the answer, not from the question",
             Self::OwnerRefusedOnItsOwnUnknown => "an owner may not finish over its own UNKNOWN",
             Self::OwnerAllowedOverSuccessor => "an owner may finish whatever attempt the record is at",
             Self::MismatchAfterInProgress => "in progress is answered before the payload is compared",
             Self::FingerprintSkippedOnReplay => "a stored outcome is replayed without comparing the payload",
             Self::TakeOverOfExternalProcessing => {
-                "a dead PROCESSING is taken over although nobody deduplicates"
+                "a dead PROCESSING is taken over although no provider deduplicates"
             }
-            Self::UnreadableAsAbsent => "a record that cannot be read counts as none",
+            Self::UnreadableAsAbsent => "an unreadable record counts as absent",
             Self::LookUnderBothOnSecretChange => {
-                "on a secret change both ids are looked under and then one inserted"
+                "during a secret change both IDs are read and then one is inserted"
             }
             Self::FenceRestartsAfterPurge => "the fence starts again at 1 after a purge",
             Self::StillRunningStoredAsOutcome => {
                 "a provider's 409 \"still running\" is stored as the outcome"
             }
-            Self::EarlierDoubtForgotten => "the doubt of an earlier attempt is forgotten on taking over",
+            Self::EarlierDoubtForgotten => "the doubt of an earlier attempt is forgotten by a takeover",
             Self::DedupWindowIgnored => "an attempt in doubt is repeated after the provider's memory ends",
-            Self::OwnFinishRecognisedByTokenAlone => {
-                "a lost finish is taken for stored when the token matches"
-            }
+            Self::OwnFinishRecognisedByTokenAlone => "a lost finish counts as stored if the token matches",
             Self::TokenIsTheWorker => "the token is the worker's name instead of random bits",
             Self::UnknownPurged => "UNKNOWN records are purged like any other",
             Self::OutcomeForgottenWithoutTombstone => "an expired outcome is removed without a tombstone",
             Self::EffectBeforeStart => "the effect is sent while the record still says CLAIMED",
             Self::LeaseNotCheckedBeforeSending => "the lease is not checked right before sending",
-            Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs all the same",
+            Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs anyway",
             Self::FinishOverFinal => "a finish is stored over a final outcome",
             Self::QuietWithoutSkew => "the quiet period leaves out the clocks' skew",
             Self::QuietWithoutDeadline => "the quiet period leaves out the work's deadline",
-            Self::LeaseDeadWithoutSkew => "a lease is dead to others without regard to the clocks' skew",
+            Self::LeaseDeadWithoutSkew => "others treat a lease as dead without adding the skew",
             Self::SentWithinSkew => "an owner sends within the skew after its lease",
-            Self::WindowWithoutSkew => "an attempt in doubt is repeated without regard to the clocks' skew",
-            Self::RenewalShortensLease => {
-                "a renewal by a clock that went back takes back what was promised before"
-            }
-            Self::DoubtForgottenOnStart => "the doubt of an earlier attempt is forgotten on starting",
-            Self::DoubtForgottenOnRenewal => "the doubt of an earlier attempt is forgotten on renewing",
+            Self::WindowWithoutSkew => "an attempt in doubt is repeated without subtracting the skew",
+            Self::RenewalShortensLease => "a renewal by a clock that went back shortens the lease",
+            Self::DoubtForgottenOnStart => "the doubt of an earlier attempt is forgotten by a start",
+            Self::DoubtForgottenOnRenewal => "the doubt of an earlier attempt is forgotten by a renewal",
             Self::UnreadablePassedBy => {
-                "on a secret change an unreadable record under the old id is passed by"
+                "during a secret change an unreadable record under the old ID is ignored"
             }
-            Self::SelectionKeptOnRelease => {
-                "a released key keeps the selection of fingerprinted fields that it had"
-            }
+            Self::SelectionKeptOnRelease => "a released key keeps its old selection of fingerprinted fields",
             Self::ResolvedWhileOwned => "an operator settles an attempt whose owner may still act",
             Self::OutcomeWithoutStart => "an owner reports an outcome of an attempt that it never started",
             Self::ReleasedWhileOwned => "an operator releases a claim whose owner may still start",
-            Self::TrustIgnored => "nodes that start with a clock far off go by it all the same",
-            Self::GapForgotten => "leases of before a change of time are judged by the new one at once",
-            Self::LeaseHeldByItsDate => "an owner goes by its lease's date after the clock was set back",
+            Self::TrustIgnored => "nodes that start with a clock far off use it anyway",
+            Self::GapForgotten => "leases from before a change of time are judged by the new time at once",
+            Self::LeaseHeldByItsDate => "an owner relies on its lease's date after the clock was set back",
             Self::ReplacedTimeForgotten => {
-                "outcomes of before a change of time expire by the new one at once"
+                "outcomes from before a change of time expire by the new time at once"
             }
-            Self::OldDatesBelieved => {
-                "a first attempt that an earlier time dated ahead counts as made on that date"
-            }
+            Self::OldDatesBelieved => "a first attempt dated ahead by an earlier time counts from that date",
             Self::LocalConflictIgnored => {
                 "a local command's transaction commits although its record was refused (DO NOTHING)"
             }
             Self::DoubtSettledWithoutLock => {
-                "a local commit in doubt is settled by reading without its lock, while it may still arrive"
+                "an uncertain local commit is settled by reading without its lock"
             }
+            Self::DoubtSettledByContent => {
+                "an uncertain local commit counts as rolled back if its record was erased since"
+            }
+            Self::ErasedByRemoval => "an erased record is removed instead of leaving a tombstone",
+            Self::ErasedTombstoneShortened => "the tombstone of an erased record ends at once",
+            Self::ErasedUnsettled => "a record can be erased while its attempt runs or is in doubt",
         }
     }
 }

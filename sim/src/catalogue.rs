@@ -1,4 +1,4 @@
-//! The configurations that are explored: the full set, and the smaller one of every test run.
+//! The explored configurations: the full set, and the smaller set of every test run.
 
 use crate::config::{Assumptions, Config, Provider};
 use semel_core::machine::Begin;
@@ -7,7 +7,7 @@ use semel_core::policy::{AfterExpiry, Class};
 const EITHER: &[Begin] = &[Begin::Claimed, Begin::Processing];
 const CLAIMED: &[Begin] = &[Begin::Claimed];
 
-/// Each in seconds: the kinds of faults one by one.
+/// Each takes seconds: one kind of fault at a time.
 pub fn quick() -> Vec<Config> {
     use Class::{Downstream, External, Local};
     vec![
@@ -56,10 +56,13 @@ pub fn quick() -> Vec<Config> {
         Config { begin: CLAIMED, workers: 3, horizon: 2, ..Config::base("three claims", Downstream) },
         unreadable_under_old_id(),
         releases(),
+        erasures(),
+        Config { erasures: 1, write_faults: 1, horizon: 3, ..Config::base("erasures", Local) },
+        Config { erasures: 1, crashes: 1, horizon: 2, ..Config::base("erasures", Downstream) },
     ]
 }
 
-/// Everything: minutes.
+/// The full set, which takes minutes.
 pub fn full() -> Vec<Config> {
     let mut all = kinds_of_faults();
     all.extend(clocks_and_doubts());
@@ -174,7 +177,7 @@ fn transactions_across_a_change_of_secret() -> Config {
     }
 }
 
-/// What the quick set has of these, on a longer day.
+/// The quick configurations with a longer time.
 fn clocks_and_doubts() -> Vec<Config> {
     use Class::{Downstream, External};
     vec![
@@ -203,6 +206,14 @@ fn clocks_and_doubts() -> Vec<Config> {
         Config { begin: CLAIMED, workers: 3, horizon: 3, ..Config::base("three claims", Downstream) },
         Config { crashes: 1, ..unreadable_under_old_id() },
         Config { begin: EITHER, answer_faults: 1, horizon: 4, ..releases() },
+        Config { erasures: 2, operator_acts: 1, answer_faults: 1, horizon: 3, ..erasures() },
+        Config { erasures: 1, skew: 1, ..erasures() },
+        Config {
+            erasures: 1,
+            rotation: true,
+            horizon: 2,
+            ..Config::base("erasures across a change of secret", External)
+        },
     ]
 }
 
@@ -210,20 +221,20 @@ pub(crate) fn lossy_failover(config: Config) -> Config {
     Config { failovers: 1, write_faults: 1, crashes: 1, ..config }
 }
 
-/// Effects may arrive at any time: the fence alone stops them.
+/// Effects may arrive at any time: only the fence stops them.
 fn fencing(config: Config) -> Config {
     let provider = Provider { checks_fence: true, ..Provider::default() };
     let assume = Assumptions { effects_are_timely: false, ..Assumptions::ALL };
     Config { provider, assume, answer_faults: 1, attempts_each: 1, ttl: 1, tombstone: 1, ..config }
 }
 
-/// Clocks disagree, and nothing else goes wrong than that somebody is slow.
+/// Clocks disagree; the only other fault is slowness.
 pub(crate) fn clocks_disagree() -> Config {
     Config { skew: 1, horizon: 3, ..Config::base("clocks that disagree", Class::External) }
 }
 
-/// One owner, whose own clock may go back too, and everybody who could give it up. It takes two ticks of skew to see
-/// whether a quiet period allows for it: one is lost to "longer than".
+/// One owner, whose own clock may go back too, and everybody who could take over from it. Two ticks of skew are needed
+/// to see whether a quiet period includes it: one is lost to "longer than".
 pub(crate) fn owners_clock_goes_back() -> Config {
     Config {
         workers: 1,
@@ -235,13 +246,14 @@ pub(crate) fn owners_clock_goes_back() -> Config {
     }
 }
 
-/// A lease and an attempt just fit into the provider's memory, each with its skew.
+/// A lease and an attempt just fit into the provider's window, each with its skew.
 pub(crate) fn memory_by_other_clocks() -> Config {
     let name = "a provider's memory by other clocks";
     Config { skew: 1, window: 5, horizon: 6, sweeper: false, ..Config::base(name, Class::Downstream) }
 }
 
-/// The clock that everybody goes by is replaced, by a little, both ways: a lease, a quiet period and an outcome span the moment.
+/// The clock of all nodes is replaced, by a little, in both directions: a lease, a quiet period and an outcome span
+/// that moment.
 pub(crate) fn replaced_clock() -> Config {
     Config {
         workers: 1,
@@ -255,7 +267,7 @@ pub(crate) fn replaced_clock() -> Config {
     }
 }
 
-/// A provider's memory spans the moment at which the clock is replaced.
+/// A provider's window spans the moment at which the clock is replaced.
 pub(crate) fn memory_by_replaced_clock() -> Config {
     Config {
         replacements: 1,
@@ -266,17 +278,17 @@ pub(crate) fn memory_by_replaced_clock() -> Config {
     }
 }
 
-/// All nodes start again with a clock that is off, and somebody may confirm it.
+/// All nodes restart with a wrong clock, and an operator may confirm it.
 pub(crate) fn wrong_start() -> Config {
     Config { wrong_starts: 1, horizon: 2, name: "a start with a wrong clock", ..replaced_clock() }
 }
 
-/// An effect that is still on its way when its owner's lease is long dead.
+/// An effect that is still in flight long after its owner's lease has expired.
 pub(crate) fn slow_effects() -> Config {
     Config { deadline: 2, horizon: 5, ..Config::base("slow effects", Class::External) }
 }
 
-/// An attempt that follows another in doubt has every occasion to forget it: it starts, renews, and ends with nothing done.
+/// An attempt after one in doubt has every chance to forget the doubt: it starts, renews, and ends without effect.
 pub(crate) fn inherited_doubt() -> Config {
     Config {
         begin: CLAIMED,
@@ -292,7 +304,19 @@ pub(crate) fn unreadable_under_old_id() -> Config {
     Config { rotation: true, damages: 1, horizon: 2, ..Config::base(name, Class::External) }
 }
 
-/// Operators release claims, and the next request comes with another payload under another selection.
+/// An operator erases, while others retry with either payload and the sweeper removes what is over.
+pub(crate) fn erasures() -> Config {
+    Config {
+        erasures: 1,
+        payloads: 2,
+        horizon: 4,
+        ttl: 2,
+        tombstone: 1,
+        ..Config::base("erasures", Class::External)
+    }
+}
+
+/// Operators release claims, and the next request has another payload under another selection.
 pub(crate) fn releases() -> Config {
     Config {
         begin: CLAIMED,

@@ -1,4 +1,4 @@
-//! What is explored: how many workers, which faults, which class, and what is assumed of the world.
+//! What is explored: how many workers, which faults, which class, and which assumptions hold.
 
 use semel_core::fingerprint::Selection;
 use semel_core::machine::Begin;
@@ -6,26 +6,26 @@ use semel_core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What Semel takes for granted. Each is a switch: with one off, a run shows what it was good for.
+/// The assumptions of Semel. Each is a switch: a run without one shows why it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Assumptions {
-    /// Operators and the effect's own system tell the truth when asked.
+    /// Operators and the effect's own system answer truthfully.
     pub verdicts_are_true: bool,
     /// An effect arrives within the work deadline after it was sent, or never.
     pub effects_are_timely: bool,
-    /// "Once" is per key and retention period.
+    /// "At most once" applies per key and retention period.
     pub once_is_per_retention: bool,
-    /// A system that deduplicates remembers for `dedup_window`.
+    /// A deduplicating system remembers for `dedup_window`.
     pub provider_remembers: bool,
     /// The store's clock is not set back across a purge.
     pub clock_is_not_set_back: bool,
-    /// A clock that is wrong when all nodes start is further off than a stop may last.
+    /// A clock that is wrong when all nodes start differs by more than a stop may last.
     pub wrong_start_is_noticed: bool,
 }
 
 impl Assumptions {
-    /// All of them hold.
+    /// All assumptions hold.
     pub const ALL: Self = Self {
         verdicts_are_true: true,
         effects_are_timely: true,
@@ -36,27 +36,27 @@ impl Assumptions {
     };
 }
 
-/// The system that the effect happens in.
+/// The system in which the effect happens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a trait of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Provider {
     /// It deduplicates by operation id.
     pub deduplicates: bool,
-    /// It may take its time, and answers 409 "still running" meanwhile.
+    /// It may be slow, and answers 409 "still running" meanwhile.
     pub is_slow: bool,
-    /// It refuses an effect whose fence is lower than one that it has seen.
+    /// It refuses an effect whose fence is lower than one it has seen.
     pub checks_fence: bool,
-    /// It can be told to refuse an operation id for good.
+    /// It can be asked to refuse an operation ID permanently.
     pub refuses_for_good: bool,
-    /// It may decline for good (a stored failure), or say that it did nothing (a 429).
+    /// It may decline permanently (a stored failure), or report that it did nothing (a 429).
     pub declines: bool,
 }
 
 /// One configuration of the model.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Config {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: &'static str,
     /// The guarantee class.
     pub class: Class,
@@ -64,11 +64,11 @@ pub struct Config {
     pub workers: usize,
     /// How many attempts each worker may begin.
     pub attempts_each: u8,
-    /// How many different payloads come under the one key (up to 2).
+    /// How many different payloads are sent with the one key (up to 2).
     pub payloads: u8,
-    /// Whether the second payload comes under another selection of fingerprinted fields.
+    /// Whether the second payload is sent under another selection of fingerprinted fields.
     pub reselects: bool,
-    /// How attempts may begin.
+    /// How attempts may start.
     pub begin: &'static [Begin],
     /// The last tick of the clock, before it jumps far ahead once.
     pub horizon: u16,
@@ -82,21 +82,21 @@ pub struct Config {
     pub tombstone: u16,
     /// Ticks.
     pub window: u16,
-    /// By how many ticks clocks may disagree: whoever reads one reads anything from the true time to this much later.
+    /// By how many ticks clocks may disagree: a read clock shows the true time or up to this much later.
     pub skew: u16,
-    /// How many times the clock that everybody goes by may be replaced by one that shows another time.
+    /// How many times the clock of all nodes may be replaced by one with another time.
     pub replacements: u8,
-    /// How many times all nodes may start again with a clock that is wrong.
+    /// How many times all nodes may restart with a wrong clock.
     pub wrong_starts: u8,
-    /// By how many ticks it differs then, either way.
+    /// By how many ticks that clock differs, in either direction.
     pub jump: u16,
-    /// What a key comes to after its retention.
+    /// What happens to a key after its retention.
     pub after_expiry: AfterExpiry,
     /// How many times a worker may crash.
     pub crashes: u8,
     /// How many writes may be delayed, dropped, or applied with their acknowledgement lost.
     pub write_faults: u8,
-    /// How many answers of the provider may get lost, or be a 500.
+    /// How many answers of the provider may be lost, or be a 500.
     pub answer_faults: u8,
     /// How many times a lease may be renewed.
     pub renewals: u8,
@@ -106,6 +106,8 @@ pub struct Config {
     pub failovers: u8,
     /// How many times an operator may act.
     pub operator_acts: u8,
+    /// How many times an operator may erase what a record stores.
+    pub erasures: u8,
     /// Whether a reconciler asks the provider.
     pub reconciler: bool,
     /// Whether a sweeper marks, expires and purges.
@@ -114,12 +116,12 @@ pub struct Config {
     pub rotation: bool,
     /// The effect's own system.
     pub provider: Provider,
-    /// What is taken for granted.
+    /// The assumptions.
     pub assume: Assumptions,
 }
 
 impl Config {
-    /// Two workers, a short day and no faults: the base that configurations vary.
+    /// Two workers, a short time and no faults: the base of all configurations.
     pub fn base(name: &'static str, class: Class) -> Self {
         Self {
             name,
@@ -147,6 +149,7 @@ impl Config {
             damages: 0,
             failovers: 0,
             operator_acts: 0,
+            erasures: 0,
             reconciler: class != Class::Local,
             sweeper: true,
             rotation: false,
@@ -155,7 +158,7 @@ impl Config {
         }
     }
 
-    /// The policies that requests bring along, one for each payload.
+    /// The policies of the requests, one for each payload.
     pub fn policies(&self) -> [Arc<Policy>; 2] {
         let first = Arc::new(self.policy());
         if !self.reselects {
@@ -168,7 +171,7 @@ impl Config {
 
     fn policy(&self) -> Policy {
         let ticks = |ticks: u16| Duration::from_millis(u64::from(ticks));
-        // Some of these are too short to be chosen by anybody. What must hold holds under them all the same.
+        // Some of these are shorter than anybody would configure. The promises hold under them anyway.
         Policy::as_stored(PolicySettings {
             lease: ticks(self.lease),
             work_deadline: ticks(self.deadline),
@@ -183,12 +186,12 @@ impl Config {
         })
     }
 
-    /// Whether dates in records can be of another time than the true one.
+    /// Whether dates in records can differ from the true time.
     pub(crate) fn clock_may_be_wrong(&self) -> bool {
         self.replacements + self.wrong_starts > 0
     }
 
-    /// Whether a record's dates alone say nothing about it.
+    /// Whether a record's dates alone are not enough to judge it.
     pub(crate) fn dates_may_be_wrong(&self) -> bool {
         self.clock_may_be_wrong() || !self.assume.clock_is_not_set_back
     }
@@ -201,8 +204,8 @@ impl Config {
         }
     }
 
-    /// Whether nothing is promised but that the stale stay harmless: a store that loses what it acknowledged,
-    /// or effects that may arrive at any time, allow no more.
+    /// Whether only stale attempts are checked: if a store loses acknowledged writes, or effects may arrive at any
+    /// time, nothing more is promised.
     pub fn promises_only_fencing(&self) -> bool {
         self.failovers > 0 || self.provider.checks_fence
     }

@@ -1,7 +1,7 @@
-//! Breadth-first exploration of every reachable state, with the shortest way to whatever is wrong.
+//! Breadth-first exploration of every reachable state, with the shortest path to each violation.
 //!
-//! States are told apart by a 128-bit hash of their bytes; the chance that two of a hundred million share one
-//! is below 10^-22.
+//! States are identified by a 128-bit hash of their bytes; the probability that two of a hundred million are equal is
+//! below 10^-22.
 
 use crate::bug::Bug;
 use crate::config::Config;
@@ -13,31 +13,31 @@ use crate::world::World;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Report {
     /// Distinct states.
     pub states: usize,
     /// Transitions between them.
     pub transitions: usize,
-    /// The length of the longest shortest way to a state.
+    /// The length of the longest shortest path to a state.
     pub depth: usize,
-    /// What is wrong and the shortest way there; `None`: nothing is.
+    /// The violation and the shortest path to it, if there is one.
     pub violation: Option<(Violation, Trace)>,
 }
 
-/// The shortest way to a state: each step and the world after it.
+/// The shortest path to a state: each step and the world after it.
 #[derive(Debug)]
 pub struct Trace(pub(crate) Vec<(Taken, World)>);
 
 impl Trace {
-    /// How many steps it takes.
+    /// How many steps it has.
     pub fn steps(&self) -> usize {
         self.0.len()
     }
 }
 
-/// A hash that is random already needs no second hashing.
+/// The key is a random hash already and needs no second hashing.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -67,12 +67,12 @@ fn identify(world: &World, ink: &mut Ink) -> (u64, u64) {
     (digest(0), digest(1))
 }
 
-/// Every state that `config` reaches with the real machine (or with one that has a bug), or the first violation.
+/// Explores every state that `config` reaches with the real machine (or one with a bug), up to the first violation.
 pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     let protocol = Protocol { bug };
     let policies = config.policies();
     let mut seen: HashMap<(u64, u64), u32, BuildHasherDefault<Identity>> = HashMap::default();
-    // For each state: where it was first reached from, and by which of the successors there.
+    // For each state: its predecessor, and which of the successors there it is.
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
     let mut arrows: Vec<(u32, u32)> = Vec::new();
     let mut settled: Vec<bool> = vec![true];
@@ -104,7 +104,7 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
                 let target = *seen.entry(identify(&next, &mut ink)).or_insert(fresh);
                 arrows.push((target, *index));
                 if target == fresh {
-                    // What is seen in a state is the same however it was reached.
+                    // The checks of a state do not depend on the path to it.
                     if let Err(violation) = promises_hold(&next, config, protocol, &policies) {
                         let violation = broken(violation, &next);
                         return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
@@ -123,7 +123,7 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     Report { states: seen.len(), transitions: arrows.len(), depth, violation }
 }
 
-/// The first state from which no way leads to a settled one.
+/// The first state from which no path leads to a settled one.
 fn wedged(arrows: &mut [(u32, u32)], settled: &[bool]) -> Option<u32> {
     arrows.sort_unstable();
     let mut leads_on = settled.to_vec();

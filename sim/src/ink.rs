@@ -1,4 +1,4 @@
-//! A state of the world as bytes, by which states are told apart.
+//! Encodes a state of the world as bytes, which identify it.
 
 use crate::step::selection_number;
 use crate::world::{
@@ -129,7 +129,7 @@ impl Ink {
         }
         self.number(u64::from(worker.dating_at));
         self.number(u64::from(worker.dated_at));
-        // What an idle worker remembers of its last request means nothing any more.
+        // An idle worker's data of its last request has no meaning any more.
         self.byte(small(worker.token));
         self.byte(worker.payload << 4 | u8::try_from(worker.cell).unwrap_or(0));
         match worker.held {
@@ -170,7 +170,8 @@ impl Ink {
                 | u8::from(world.old_secret_dropped) << 1
                 | u8::from(world.ended) << 2
                 | u8::from(world.observer.fault) << 3
-                | u8::from(world.observer.released) << 4,
+                | u8::from(world.observer.released) << 4
+                | u8::from(world.observer.erased) << 5,
         );
         let Budget {
             crashes,
@@ -180,6 +181,7 @@ impl Ink {
             damages,
             failovers,
             operator_acts,
+            erasures,
             set_backs,
             replacements,
             wrong_starts,
@@ -192,6 +194,7 @@ impl Ink {
             damages,
             failovers,
             operator_acts,
+            erasures,
             set_backs,
             replacements,
             wrong_starts,

@@ -1,4 +1,4 @@
-//! What must never be seen, whatever happens in whatever order.
+//! What must hold in every state.
 
 use crate::bug::Bug;
 use crate::config::Config;
@@ -24,25 +24,25 @@ pub enum Violation {
     FinalOutcomeChanged,
     /// A stale attempt changes nothing.
     StaleAttemptActed,
-    /// What is stored is true: an outcome tells of an effect that happened, a failure of none.
+    /// A stored outcome is true: a success has an effect, a failure has none.
     OutcomeUntrue,
-    /// Another payload is only ever answered with mismatch or expired while the first's record exists.
+    /// Another payload is only answered with mismatch or expired while the first one's record exists.
     OtherPayloadAnswered,
     /// A live owner's finish over its own UNKNOWN ends terminal.
     OwnerShutOut,
-    /// Every UNKNOWN has a fault behind it.
+    /// Every UNKNOWN is caused by a fault.
     UnknownWithoutFault,
-    /// A request is told what the record means, and runs where nothing stands in its way.
+    /// A request is answered by its record, and runs if nothing prevents it.
     WronglyAnswered,
-    /// What cannot be read is left alone.
+    /// An unreadable record is left alone.
     UnreadableTouched,
-    /// Nobody sends the effect of an attempt that others have given up.
+    /// Nobody sends the effect of an attempt that others have taken over.
     SentAfterGivenUp,
-    /// What the state of a record forbids is refused.
+    /// A transition that the record's state forbids is refused.
     ForbiddenMoveAccepted,
-    /// Class `local`: what a client was told was rolled back does not commit after all.
+    /// Class `local`: a transaction that a client was decision was rolled back does not commit.
     RolledBackCommitted,
-    /// Some step always leads on.
+    /// Some step always leads to a settled state.
     Wedged,
 }
 
@@ -59,15 +59,13 @@ impl Violation {
             Self::OutcomeUntrue => "a stored outcome is true",
             Self::OtherPayloadAnswered => "another payload is only answered with mismatch or expired",
             Self::OwnerShutOut => "a live owner's finish over its own UNKNOWN ends terminal",
-            Self::UnknownWithoutFault => "every UNKNOWN has a fault behind it",
-            Self::WronglyAnswered => {
-                "a request is told what its record means, and runs where nothing is in its way"
-            }
-            Self::UnreadableTouched => "a record that cannot be read is left alone",
-            Self::SentAfterGivenUp => "no effect is sent of an attempt that others have given up",
-            Self::ForbiddenMoveAccepted => "what the state of a record forbids is refused",
+            Self::UnknownWithoutFault => "every UNKNOWN is caused by a fault",
+            Self::WronglyAnswered => "a request is answered by its record, and runs if nothing prevents it",
+            Self::UnreadableTouched => "an unreadable record is left alone",
+            Self::SentAfterGivenUp => "no effect is sent for an attempt that others have taken over",
+            Self::ForbiddenMoveAccepted => "a transition that the record's state forbids is refused",
             Self::RolledBackCommitted => "what was reported as rolled back does not commit (local)",
-            Self::Wedged => "no key is wedged: some step always leads on",
+            Self::Wedged => "no key is stuck: some step always leads to a settled state",
         }
     }
 }
@@ -78,13 +76,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks everything that can be seen in one state.
+/// Checks everything that is visible in one state.
 pub(crate) fn check(world: &World, config: &Config) -> Result<(), Violation> {
     if config.promises_only_fencing() {
         return Ok(());
     }
     effects_happen_once(world, config)?;
-    acknowledged_outcome_stands(world, config)?;
+    acknowledged_outcome_is_stored(world, config)?;
     for (cell, record) in
         world.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell.record()?)))
     {
@@ -109,24 +107,25 @@ fn effects_happen_once(world: &World, config: &Config) -> Result<(), Violation> 
     if counted > 1 { Err(violation) } else { Ok(()) }
 }
 
-fn acknowledged_outcome_stands(world: &World, config: &Config) -> Result<(), Violation> {
+fn acknowledged_outcome_is_stored(world: &World, config: &Config) -> Result<(), Violation> {
     let Some((effect, until)) = world.observer.acknowledged else { return Ok(()) };
-    // Until the first clock says that its time is over.
+    // Until the first clock judges it expired.
     if world.now + config.skew >= until || !config.assume.clock_is_not_set_back {
         return Ok(());
     }
-    let stands = world.cells.iter().any(|cell| match cell {
-        // It comes to light again with the key that opens it.
+    let is_stored = world.cells.iter().any(|cell| match cell {
+        // It becomes readable again with its key.
         Cell::Unreadable(_) => true,
         Cell::Record(record) => match record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
-                effect_of(outcome) == effect
+                world.observer.erased || effect_of(outcome) == effect
             }
+            State::Expired { .. } => world.observer.erased,
             _ => false,
         },
         Cell::Empty | Cell::Moved => false,
     });
-    if stands { Ok(()) } else { Err(Violation::AcknowledgedOutcomeLost) }
+    if is_stored { Ok(()) } else { Err(Violation::AcknowledgedOutcomeLost) }
 }
 
 fn outcome_is_true(cell: usize, record: &Record, world: &World) -> Result<(), Violation> {
@@ -134,9 +133,9 @@ fn outcome_is_true(cell: usize, record: &Record, world: &World) -> Result<(), Vi
     let happened = world.effects.iter().any(|effect| effect.period == period && effect.cell == cell);
     let is_true = match record.state() {
         State::Succeeded { outcome, .. } => match effect_of(outcome) {
-            // Of whichever period: a provider that deduplicates may still remember the one before.
+            // Of any period: a deduplicating provider may still remember the one before.
             Some(token) => world.effects.iter().any(|effect| effect.token == token),
-            None => happened,
+            None => happened || world.observer.erased && !world.effects.is_empty(),
         },
         State::FailedReplayable { .. } | State::FailedNotReplayable { .. } => !happened,
         _ => true,
@@ -167,11 +166,11 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
     Ok(())
 }
 
-/// The same payload once more: what it is told follows from what an onlooker can see of the record.
-pub(crate) fn request_gets_on(world: &World, context: &Context<'_>) -> Result<(), Violation> {
-    // These answer wrongly at once; their traces should go on to what that leads to.
+/// The same payload again: its answer follows from the visible record.
+pub(crate) fn request_succeeds(world: &World, context: &Context<'_>) -> Result<(), Violation> {
+    // These bugs answer wrongly at once; their traces should continue to the consequence.
     let wrong = [Bug::TakeOverOfExternalProcessing, Bug::LeaseDeadWithoutSkew];
-    // By dates alone nothing can be told of a record that a wrong clock dated.
+    // A record dated by a wrong clock cannot be judged by its dates alone.
     if context.config.dates_may_be_wrong() || wrong.into_iter().any(|bug| context.protocol.has(bug)) {
         return Ok(());
     }
@@ -197,28 +196,28 @@ fn is_rightly_answered(record: &Record, clock: u16, context: &Context<'_>) -> bo
     match (record.state(), &decision) {
         (
             State::Succeeded { expires_at, outcome } | State::FailedReplayable { expires_at, outcome },
-            told,
+            decision,
         ) if now < *expires_at => {
-            *told == Decision::Answer(Reply::Replay(outcome)) && waiter == Reply::Replay(outcome)
+            *decision == Decision::Answer(Reply::Replay(outcome)) && waiter == Reply::Replay(outcome)
         }
-        (State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. }, told) => {
+        (State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. }, decision) => {
             let gone = record.gone_at().is_some_and(|gone_at| now >= gone_at);
-            if gone { runs(told) } else { *told == Decision::Answer(Reply::Expired) }
+            if gone { runs(decision) } else { *decision == Decision::Answer(Reply::Expired) }
         }
-        (State::FailedNotReplayable { .. }, told) => runs(told),
-        (State::Claimed { lease_until } | State::Processing { lease_until }, told)
+        (State::FailedNotReplayable { .. }, decision) => runs(decision),
+        (State::Claimed { lease_until } | State::Processing { lease_until }, decision)
             if now < *lease_until + skew =>
         {
-            *told == Decision::Answer(Reply::InProgress) && waiter == Reply::InProgress
+            *decision == Decision::Answer(Reply::InProgress) && waiter == Reply::InProgress
         }
-        (State::Claimed { .. }, told) if !record.earlier_doubt() => runs(told),
-        (State::Processing { .. }, told) if local => runs(told),
-        (State::Processing { .. }, told) if external => matches!(told, Decision::MarkUnknown(_)),
-        (State::Unknown { .. }, told) if external => *told == Decision::Answer(Reply::Unknown),
-        // Downstream, in doubt: another attempt, or unknown once the provider may have forgotten.
-        (_, told) => {
-            let unknown = matches!(told, Decision::MarkUnknown(_) | Decision::Answer(Reply::Unknown));
-            runs(told) || unknown
+        (State::Claimed { .. }, decision) if !record.earlier_doubt() => runs(decision),
+        (State::Processing { .. }, decision) if local => runs(decision),
+        (State::Processing { .. }, decision) if external => matches!(decision, Decision::MarkUnknown(_)),
+        (State::Unknown { .. }, decision) if external => *decision == Decision::Answer(Reply::Unknown),
+        // Downstream, in doubt: another attempt, or unknown after the provider may have forgotten.
+        (_, decision) => {
+            let unknown = matches!(decision, Decision::MarkUnknown(_) | Decision::Answer(Reply::Unknown));
+            runs(decision) || unknown
         }
     }
 }
@@ -227,33 +226,33 @@ fn runs(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Run(_))
 }
 
-/// Whoever may send still has the attempt: nobody gives up what a live lease holds, whatever his clock says.
-pub(crate) fn attempt_stands(world: &World, worker: usize, context: &Context<'_>) -> Result<(), Violation> {
-    // With these somebody sends who never had the attempt, or has lost it: their traces should go on to what comes of it.
+/// A worker that may send still owns the attempt: nobody takes over a live lease, whatever their clock shows.
+pub(crate) fn attempt_is_owned(world: &World, worker: usize, context: &Context<'_>) -> Result<(), Violation> {
+    // With these bugs a worker sends without owning the attempt; their traces should continue to the consequence.
     let unowned = [
         Bug::FailOpenOnLostClaim,
         Bug::LeaseNotCheckedBeforeSending,
         Bug::EffectBeforeStart,
         Bug::TokenIsTheWorker,
     ];
-    let goes_on = unowned.into_iter().any(|bug| context.protocol.has(bug));
+    let is_expected = unowned.into_iter().any(|bug| context.protocol.has(bug));
     let config = context.config;
-    if goes_on || config.failovers > 0 || !config.assume.clock_is_not_set_back {
+    if is_expected || config.failovers > 0 || !config.assume.clock_is_not_set_back {
         return Ok(());
     }
     let me = &world.workers[worker];
-    let stands = match &world.cells[me.cell] {
+    let is_owned = match &world.cells[me.cell] {
         Cell::Record(record) | Cell::Unreadable(record) => {
             record.token() == me.token
                 && matches!(record.state(), State::Claimed { .. } | State::Processing { .. })
         }
         Cell::Empty | Cell::Moved => false,
     };
-    if stands { Ok(()) } else { Err(Violation::SentAfterGivenUp) }
+    if is_owned { Ok(()) } else { Err(Violation::SentAfterGivenUp) }
 }
 
-/// Whether nothing is pending for the key: the states that every way must be able to lead to. (That a request then
-/// gets on is [`request_gets_on`]'s to see.)
+/// Whether nothing is pending for the key: every path must be able to reach such a state. ([`request_succeeds`] checks
+/// that a request then succeeds.)
 pub(crate) fn is_settled(world: &World) -> bool {
     world.cells.iter().all(|cell| match cell {
         Cell::Empty | Cell::Moved | Cell::Unreadable(_) => true,

@@ -1,15 +1,15 @@
 //! The command behind `cargo xtask model`.
 //!
-//! What lives here: arguments, threads and tables. What must never: anything about the model itself.
+//! What lives here: arguments, progress and tables. What must never: code of the model itself.
 
 use semel_sim::bug::Bug;
 use semel_sim::catalogue;
 use semel_sim::config::Config;
+use semel_sim::describe::grouped;
 use semel_sim::explore::{Report, explore};
 use semel_sim::invariant::Violation;
 use semel_sim::showcase;
 use semel_sim::stopwatch::Stopwatch;
-use semel_sim::tell::grouped;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -47,10 +47,10 @@ fn options() -> Result<Options, String> {
             "--assumptions" => options.assumptions = true,
             "--bugs" => options.bugs = true,
             "--trace" => options.trace = true,
-            "--only" => options.only = Some(arguments.next().ok_or("--only wants a text")?),
+            "--only" => options.only = Some(arguments.next().ok_or("--only needs a text")?),
             "--threads" => {
                 let threads = arguments.next().and_then(|number| number.parse().ok());
-                options.threads = threads.filter(|threads| *threads > 0).ok_or("--threads wants a number")?;
+                options.threads = threads.filter(|threads| *threads > 0).ok_or("--threads needs a number")?;
             }
             "--help" | "-h" => return Err(String::new()),
             other => return Err(format!("unknown option {other}")),
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         good &= explore_catalogue(&options);
     }
     if everything && options.only.is_none() || options.assumptions {
-        println!("\nAssumptions, each switched off to see what it is good for:");
+        println!("\nAssumptions, each switched off to show why it is needed:");
         for (assumption, config, expected) in showcase::without_assumptions() {
             good &= show(assumption, &config, None, expected, options.trace);
         }
@@ -144,7 +144,7 @@ fn print_row(config: &Config, report: &Report, watch: &Stopwatch) {
     println!("{row}");
 }
 
-/// Explores something that must break, and says how it did.
+/// Explores a configuration that must break, and reports how it did.
 fn show(name: &str, config: &Config, bug: Option<Bug>, expected: Violation, with_trace: bool) -> bool {
     let report = explore(config, bug);
     println!("  {name}");

@@ -1,7 +1,7 @@
-//! The real machine, or the real machine with one bug put into its mouth.
+//! The real machine, or the real machine with one bug.
 //!
-//! Without a bug every function here is the one of `semel_core::machine` and nothing else: the model explores
-//! the code that runs. A transition that its own check refuses stops the exploration: no legal one may break a rule.
+//! Without a bug, every function here is the one in `semel_core::machine`: the model explores the production code. A
+//! transition that its own check refuses stops the exploration, because no legal one may break a rule.
 
 use crate::bug::Bug;
 use crate::tamper::{
@@ -10,8 +10,8 @@ use crate::tamper::{
 };
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
-    self, Command, Decision, Due, Expect, Found, LocalEnding, Refusal, Reply, Route, Stage, Stamp, Ticket,
-    Unchanged, Verdict, Write,
+    self, Command, Decision, Due, Erasure, Expect, Found, LocalEnding, Refusal, Reply, Route, Stage, Stamp,
+    Ticket, Unchanged, Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy, PolicySettings};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The protocol under test.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protocol {
-    /// The bug that it has; `None`: it is the real one.
+    /// Its bug; `None` for the real machine.
     pub(crate) bug: Option<Bug>,
 }
 
@@ -32,7 +32,7 @@ impl Protocol {
         self.bug == Some(bug)
     }
 
-    /// What a node takes for the present.
+    /// The current time as a node sees it.
     pub(crate) fn present(self, now: Now) -> Now {
         match self.bug {
             Some(Bug::TrustIgnored) => Now { trust: Trust::Trusted, ..now },
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// How long ago an owner takes itself to have dated its last stored write.
+    /// How long ago an owner believes it dated its last stored write.
     pub(crate) fn held_for(self, really: Duration) -> Duration {
         if self.has(Bug::LeaseHeldByItsDate) { Duration::ZERO } else { really }
     }
@@ -155,7 +155,7 @@ impl Protocol {
         match self.bug {
             Some(Bug::EffectBeforeStart) => matches!(record.state(), State::Claimed { .. }),
             Some(Bug::LeaseNotCheckedBeforeSending) => matches!(record.state(), State::Processing { .. }),
-            // Sends whatever it has in hand, as long as the lease holds.
+            // Sends whatever it holds, while the lease is valid.
             Some(Bug::DedupWindowIgnored) => {
                 matches!(record.state(), State::Processing { lease_until } if now.at < *lease_until)
             }
@@ -258,7 +258,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the sweeper removes the record: asked only where [`due`](Self::due) says so.
+    /// Whether the sweeper removes the record: called only if [`due`](Self::due) says so.
     pub(crate) fn purge(self, record: &Record, now: Now) -> Result<Unchanged, Refusal> {
         match self.bug {
             Some(Bug::LeaseAsTtl | Bug::UnknownPurged | Bug::OutcomeForgottenWithoutTombstone) => {
@@ -289,7 +289,7 @@ impl Protocol {
         }
     }
 
-    /// With a quiet period that is too short, where that makes a difference.
+    /// With a quiet period that is too short, if that makes a difference.
     fn settle(
         self,
         by: fn(&Record, Verdict, Stamp<'_>) -> Result<Write, Refusal>,
@@ -336,6 +336,24 @@ impl Protocol {
             return as_if_dead(record, result, |dead| machine::release(dead, stamp));
         }
         result
+    }
+
+    pub(crate) fn erase(self, record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let result = self.sound(machine::erase(record, erasure, stamp));
+        match (self.bug, result) {
+            (Some(Bug::ErasedTombstoneShortened), Ok(mut write)) if erasure == Erasure::Record => {
+                write.next.set_state(State::Expired { until: stamp.now.at });
+                Ok(write)
+            }
+            (Some(Bug::ErasedUnsettled), Err(Refusal::WrongState)) => {
+                let mut settled = record.clone();
+                let (outcome, ttl) = (Outcome::not_retained(Status::Http(0)), record.policy().ttl);
+                settled.set_state(State::FailedReplayable { outcome, expires_at: stamp.now.at + ttl });
+                let write = machine::erase(&settled, erasure, stamp)?;
+                Ok(Write { expect: Expect::unchanged(record), ..write })
+            }
+            (_, result) => result,
+        }
     }
 
     pub(crate) fn lapse(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {

@@ -1,4 +1,4 @@
-//! What must break: seeded bugs, each with a configuration in which it shows, and the assumptions, each switched off.
+//! What must break: each seeded bug in a configuration that shows it, and each assumption switched off.
 
 use crate::bug::Bug;
 use crate::catalogue::{self, lossy_failover};
@@ -9,8 +9,7 @@ use semel_core::policy::Class;
 
 const CLAIMED: &[Begin] = &[Begin::Claimed];
 
-/// A record is soon gone while its effect is still on its way: a careless operator sees to the first, and the
-/// fence has to see to the second.
+/// A careless operator removes a record while its effect is still in flight, and the fence has to stop the effect.
 fn purged_early(assume: Assumptions) -> Config {
     Config {
         provider: Provider { checks_fence: true, ..Provider::default() },
@@ -24,7 +23,7 @@ fn purged_early(assume: Assumptions) -> Config {
     }
 }
 
-/// A configuration in which a bug shows, and the promise that it breaks there.
+/// A configuration that shows a bug, and the promise that it breaks.
 #[expect(clippy::too_many_lines, reason = "one arm for each bug")]
 pub fn of(bug: Bug) -> (Config, Violation) {
     use Class::{Downstream, External};
@@ -157,10 +156,17 @@ pub fn of(bug: Bug) -> (Config, Violation) {
             Config { write_faults: 1, ..Config::base("transactions", Class::Local) },
             Violation::RolledBackCommitted,
         ),
+        Bug::DoubtSettledByContent => (
+            Config { erasures: 1, write_faults: 1, ..Config::base("transactions", Class::Local) },
+            Violation::RolledBackCommitted,
+        ),
+        Bug::ErasedByRemoval => (catalogue::erasures(), Violation::SecondEffect),
+        Bug::ErasedTombstoneShortened => (catalogue::erasures(), Violation::FinalOutcomeChanged),
+        Bug::ErasedUnsettled => (catalogue::erasures(), Violation::ForbiddenMoveAccepted),
     }
 }
 
-/// What an assumption is good for: its name, a configuration without it, and the promise that breaks there.
+/// Why an assumption is needed: its name, a configuration without it, and the promise that breaks.
 pub fn without_assumptions() -> Vec<(&'static str, Config, Violation)> {
     use Class::{Downstream, External};
     let all = Assumptions::ALL;

@@ -1,4 +1,4 @@
-//! The one place of this crate that reads a clock: to say how long an exploration took.
+//! The only place in this crate that reads a clock: to measure an exploration.
 
 use std::time::{Duration, Instant};
 

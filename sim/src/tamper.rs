@@ -1,4 +1,4 @@
-//! What a bug makes of a record, a write or a decision before or after the real machine has seen it.
+//! How a bug changes a record, a write or a decision before or after the real machine.
 
 use semel_core::machine::{self, Command, Decision, Found, Refusal, Stamp, Ticket, Write};
 use semel_core::policy::{Class, Policy, PolicySettings};
@@ -7,7 +7,7 @@ use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What would be decided if the provider deduplicated and never forgot.
+/// The decision if the provider deduplicated and never forgot.
 pub(crate) fn as_if_remembered_for_ever<'a>(
     record: &Record,
     command: &Command<'_>,
@@ -22,7 +22,7 @@ pub(crate) fn as_if_remembered_for_ever<'a>(
     decision.filter(|decision| matches!(decision, Decision::Run(_)))
 }
 
-/// The write that would be decided on if the record were another; `None` where that would be none.
+/// The write for another record; `None` if there would be none.
 pub(crate) fn decided_of<'a>(
     other: &Record,
     record: &Record,
@@ -38,7 +38,7 @@ pub(crate) fn decided_of<'a>(
     }
 }
 
-/// The record as if it had been claimed under other terms.
+/// The record under another policy.
 pub(crate) fn under(record: &Record, change: impl FnOnce(&mut PolicySettings)) -> Record {
     let mut settings = PolicySettings::from(Policy::clone(record.policy()));
     change(&mut settings);
@@ -47,7 +47,7 @@ pub(crate) fn under(record: &Record, change: impl FnOnce(&mut PolicySettings)) -
     other
 }
 
-/// The record as if the provider remembered for so much longer that the skew makes no difference.
+/// The record with a window so long that the skew makes no difference.
 pub(crate) fn remembered_longer(record: &Record) -> Record {
     under(record, |policy| policy.dedup_window += policy.skew)
 }
@@ -62,7 +62,7 @@ pub(crate) fn without_doubt(mut write: Write) -> Write {
     write
 }
 
-/// What would come of a refused transition if the lease were dead.
+/// The result of a refused transition if the lease were dead.
 pub(crate) fn as_if_dead(
     record: &Record,
     result: Result<Write, Refusal>,

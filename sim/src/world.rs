@@ -1,4 +1,4 @@
-//! One state of the modelled world: the store, the workers, the provider, and what an all-seeing observer knows.
+//! One state of the modelled world: the store, the workers, the provider, and the data of an all-knowing observer.
 
 use semel_core::machine::{Found, Write};
 use semel_core::outcome::{Body, Outcome};
@@ -6,13 +6,13 @@ use semel_core::record::{Record, Token};
 use semel_core::time::Trust;
 use std::sync::Arc;
 
-/// What stands under one command id.
+/// The entry under one command ID.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Empty,
     Record(Arc<Record>),
     Moved,
-    /// A record that nobody can read for now.
+    /// A record that is unreadable for now.
     Unreadable(Arc<Record>),
 }
 
@@ -34,7 +34,7 @@ impl Cell {
     }
 }
 
-/// A write on its way to the store.
+/// A write in flight to the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// A compare-and-swap.
@@ -57,7 +57,7 @@ impl Message {
     }
 }
 
-/// What a worker wants with a write.
+/// The purpose of a worker's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Claim,
@@ -67,65 +67,65 @@ pub(crate) enum Purpose {
     Finish,
 }
 
-/// How an attempt went, as its owner knows it.
+/// The result of an attempt, as its owner knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// The provider's answer: an effect, named by the token of the attempt that caused it.
     Done(u8),
-    /// The provider declined for good.
+    /// The provider declined permanently.
     Declined,
-    /// The provider says that nothing took effect, or nothing was sent.
+    /// The provider reports that nothing took effect, or nothing was sent.
     NotApplied,
-    /// No answer came, or one that says nothing.
+    /// There was no answer, or an unclear one.
     NoAnswer,
-    /// The provider says that its own first attempt is still running.
+    /// The provider reports that its own first attempt is still running.
     StillRunning,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     Idle,
-    /// A write is under way and its acknowledgement awaited.
+    /// A write is in flight and waits for its acknowledgement.
     Writing(Purpose, Message),
-    /// The acknowledgement never came: read again.
+    /// There was no acknowledgement: read again.
     Unsure(Purpose, Message),
     /// The attempt is ours, and nothing has been sent.
     Owning(Arc<Record>),
     /// The effect was sent.
     Waiting(Arc<Record>),
-    /// An answer is in hand.
+    /// There is an answer.
     Holding(Arc<Record>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) phase: Phase,
-    /// How many attempts it has begun.
+    /// How many attempts it has started.
     pub(crate) begun: u8,
     /// The attempt's token.
     pub(crate) token: Token,
-    /// The payload of the request in hand.
+    /// The payload of the current request.
     pub(crate) payload: u8,
     /// Under which id the command was claimed.
     pub(crate) cell: usize,
-    /// The answer in hand.
+    /// The current answer.
     pub(crate) held: Held,
     /// Whether it claims under the new secret already.
     pub(crate) moving: bool,
-    /// When it dated the write that is under way, and its last stored one, by the true time. Kept only where the clock may be
+    /// When it dated the write in flight, and its last stored one, by the true time. Kept only if the clock may be
     /// wrong.
     pub(crate) dating_at: u16,
     pub(crate) dated_at: u16,
 }
 
-/// An effect on its way to the provider.
+/// An effect in flight to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flight {
     pub(crate) token: u8,
     pub(crate) fence: u16,
     pub(crate) sent_at: u16,
     pub(crate) period: u8,
-    /// Under which id its command was claimed: that is what its operation id comes from.
+    /// The ID under which its command was claimed: the operation ID is derived from it.
     pub(crate) cell: usize,
 }
 
@@ -139,25 +139,25 @@ pub(crate) struct Effect {
     pub(crate) cell: usize,
 }
 
-/// What the sweeper or reconciler has computed and not yet written.
+/// A computed write of the sweeper or reconciler that is not stored yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Chore {
     pub(crate) cell: usize,
     pub(crate) message: Message,
 }
 
-/// A reconciler's question whose answer is on its way.
+/// A reconciler's probe whose answer is in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) cell: usize,
     pub(crate) record: Arc<Record>,
-    /// By the clock that was read, less what the clock is off by as a whole.
+    /// By the clock that was read, without the offset of all clocks.
     pub(crate) asked_at: u16,
-    /// The effect that the provider found; `None`: it found nothing.
+    /// The effect that the provider found, if any.
     pub(crate) found: Option<u8>,
 }
 
-/// What is left of each kind of fault and act.
+/// What is left of each kind of fault and action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) crashes: u8,
@@ -167,40 +167,43 @@ pub(crate) struct Budget {
     pub(crate) damages: u8,
     pub(crate) failovers: u8,
     pub(crate) operator_acts: u8,
+    pub(crate) erasures: u8,
     pub(crate) set_backs: u8,
     pub(crate) replacements: u8,
     pub(crate) wrong_starts: u8,
 }
 
-/// What nobody inside the model knows, and the invariants are checked against.
+/// Facts that no part of the model knows; the invariants are checked against them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observer {
     /// Which retention period this is.
     pub(crate) period: u8,
     /// When the outcome of this period became final.
     pub(crate) settled_at: Option<u16>,
-    /// What a client was told, and until when it holds: an effect's token, or `None` for a failure.
+    /// What a client was answered, and until when it holds: an effect's token, or `None` for a failure.
     pub(crate) acknowledged: Option<(Option<u8>, u16)>,
     /// The payload that the key was bound to first.
     pub(crate) bound: Option<u8>,
-    /// When final outcomes were really dated, where the clock may be wrong: the attempt, what the clock said, the true time.
+    /// When final outcomes were really dated, if the clock may be wrong: the attempt, the clock's time, the true time.
     pub(crate) dated: Vec<(u8, u16, u16)>,
-    /// Claims that landed, and in which period.
+    /// Claims that were applied, and in which period.
     pub(crate) periods: Vec<(u8, u8)>,
     /// Something went wrong that may end in UNKNOWN.
     pub(crate) fault: bool,
-    /// An operator let go of the payload.
+    /// An operator released the payload.
     pub(crate) released: bool,
-    /// The attempt of a local command whose client was told that it was rolled back, although it may still commit.
+    /// An operator erased something of this period.
+    pub(crate) erased: bool,
+    /// The attempt of a local command whose client was answered that it was rolled back, although it may still commit.
     pub(crate) told_rolled_back: Option<u8>,
 }
 
-/// The clock that every node goes by, and what they conclude from it.
+/// The clock of all nodes, and what they conclude from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// What it shows when the true time is zero.
     pub(crate) offset: u16,
-    /// What it showed then before it went wrong at a start.
+    /// The same before it went wrong at a start.
     pub(crate) offset_before: u16,
     pub(crate) trust: Trust,
     pub(crate) steady_since: Option<u16>,
@@ -217,25 +220,25 @@ pub(crate) struct World {
     pub(crate) backup: Option<[Cell; 2]>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) flights: Vec<Flight>,
-    /// Writes whose sender gave up on them and that may still arrive.
+    /// Writes whose sender gave up and that may still arrive.
     pub(crate) limbo: Vec<(usize, Message)>,
     pub(crate) effects: Vec<Effect>,
-    /// The provider is at work on this one.
+    /// The provider is working on this one.
     pub(crate) busy: Option<Flight>,
-    /// When the provider declined the operation, which it remembers like an effect.
+    /// When the provider declined the operation; it remembers this like an effect.
     pub(crate) declined_at: Option<u16>,
-    /// The provider refuses the operation for good.
+    /// The provider refuses the operation permanently.
     pub(crate) refused: bool,
     pub(crate) chore: Option<Chore>,
     pub(crate) question: Option<Question>,
     pub(crate) old_secret_dropped: bool,
-    /// The clock has jumped: nothing new begins, what is under way ends.
+    /// The clock has jumped: nothing new starts, running work ends.
     pub(crate) ended: bool,
     pub(crate) budget: Budget,
     pub(crate) observer: Observer,
 }
 
-/// The effect that an outcome tells of; `None` for a failure.
+/// The effect of an outcome; `None` for a failure.
 pub(crate) fn effect_of(outcome: &Outcome) -> Option<u8> {
     match &outcome.body {
         Body::Kept(bytes) => bytes.first().copied(),
@@ -256,7 +259,7 @@ impl World {
 }
 
 impl Observer {
-    /// When an outcome was really dated on which the clock put `shown`.
+    /// The true time of an outcome that the clock dated `shown`.
     pub(crate) fn dated_at(&self, token: Token, shown: u16) -> u16 {
         let token = small(token);
         let known = self.dated.iter().find(|(dated, clock, _)| (*dated, *clock) == (token, shown));

@@ -5,38 +5,38 @@ use semel_sim::history::{Report, Sabotage, play};
 
 const THREADS: usize = 2;
 
-fn told(report: &Report) -> String {
+fn description(report: &Report) -> String {
     let Some(violation) = &report.violation else { return String::new() };
     let (seed, trace) = (report.seed, report.trace.about(violation.key));
     format!("seed {seed} breaks \"{}\": {}\n{trace}", violation.promise, violation.how)
 }
 
 #[test]
-fn every_promise_holds_in_ten_thousand_histories_that_leave_nothing_out() {
+fn every_promise_holds_in_ten_thousand_histories() {
     let Batch { histories, tally, broken } = play_many(1, 10_000, THREADS, None, None, |_| {});
     if let Some(report) = broken {
-        panic!("{}", told(&report));
+        panic!("{}", description(&report));
     }
     assert_eq!(histories, 10_000);
-    assert_eq!(tally.blind_spots(), [], "what no history went through, no history proves anything about");
+    assert_eq!(tally.blind_spots(), [], "events that no history exercised are not tested");
 }
 
-/// Each was once broken by the engine, and is kept for that.
+/// Each of these broke a promise in an earlier engine.
 #[test]
-fn histories_that_once_broke_a_promise_hold() {
+fn histories_that_broke_a_promise_now_hold() {
     let seeds = [
-        // A twin in the same process was told "in progress" long after another node had taken over and finished.
+        // A duplicate in the same process got "in progress" long after another node had taken over and finished.
         756,
-        // A twin was given an outcome past its time: its process had stood still between the reading and the telling.
+        // A duplicate got an expired outcome: its process was paused between reading and answering.
         1_006_205,
-        // A twin was told "in progress" while an outcome stood there whose acknowledgement its owner had lost.
+        // A duplicate got "in progress" although an outcome was stored whose acknowledgement its owner had lost.
         1_034_835,
-        // A claim arrived after its lease was over and a later attempt had been purged, whose fence was higher.
+        // A claim arrived after its lease had ended and a later attempt with a higher fence was purged.
         1_042_523,
     ];
     for seed in seeds {
         let report = play(seed, None);
-        assert!(report.violation.is_none(), "{}", told(&report));
+        assert!(report.violation.is_none(), "{}", description(&report));
     }
 }
 
@@ -51,7 +51,7 @@ fn a_seed_is_a_history() {
 }
 
 #[test]
-fn a_history_is_the_same_whichever_thread_plays_it() {
+fn a_history_is_equal_on_every_thread() {
     let alone: Vec<u64> = (1..40).map(|seed| play(seed, None).trace.hash()).collect();
     let beside = std::thread::scope(|scope| {
         let players: Vec<_> =

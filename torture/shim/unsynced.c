@@ -1,15 +1,14 @@
 /*
- * A disk that forgets what was not synced: LD_PRELOAD this, kill the process, and let the judge take writes back.
+ * A disk that loses unsynced writes: LD_PRELOAD this, kill the process, and let the judge discard writes.
  *
- * What lives here: for every file whose path begins with SEMEL_UNSYNCED_PREFIX, each write and truncation is first
- * written down in SEMEL_UNSYNCED_UNDO (what stood there, what was put there), and struck out when the file is synced.
- * The creation and removal of such files is written down likewise, until their directory is synced.
- * What must never: a write that is not written down first, or an operation that is let through although it is not
- * modelled: those abort the process. A lock on the journal makes a write and its entry one step, also between processes.
+ * For every file whose path begins with SEMEL_UNSYNCED_PREFIX, each write and truncation is first recorded in
+ * SEMEL_UNSYNCED_UNDO (the old and the new bytes), and removed from there when the file is synced. The creation and
+ * removal of such files is recorded likewise, until their directory is synced. Operations that are not modelled abort
+ * the process. A lock on the journal makes a write and its entry atomic, also between processes.
  *
- * Not modelled: mode bits and times of files, mmapped writes (SQLite maps only its -shm file, which is no durable state and
- * is left alone), rename, writev, fallocate (they abort). A sync does not reach the real disk: what a kill leaves in the
- * page cache is the disk here.
+ * Not modelled: mode bits and times of files, mmapped writes (SQLite maps only its -shm file, which is not durable state
+ * and is ignored), rename, writev, fallocate (they abort). A sync does not reach the real disk: the page cache that a kill
+ * leaves represents the disk here.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +30,7 @@ enum { OTHER = 0, TRACKED = 1, DIRECTORY = 2 };
 #define FDS_MAX 4096
 #define SYNC_MICROSECONDS 4000
 
-/* One entry of a journal: this, the old bytes, the new bytes (or a name), and MAGIC once more. */
+/* One entry of a journal: this, the old bytes, the new bytes (or a name), and MAGIC again. */
 struct entry {
     uint32_t magic, kind;
     uint64_t offset;     /* WRITE: where; TRUNCATE: the new length; UNLINK: the inode */
@@ -74,7 +73,7 @@ static int open_journal(const char *name) {
     return fd;
 }
 
-/* A process that was killed in the middle of an append leaves half an entry, whose write has not happened. */
+/* A process that was killed during an append leaves an incomplete entry, whose write has not happened. */
 static void mend(int journal) {
     struct entry e;
     uint32_t end;
@@ -103,7 +102,7 @@ static void append(int journal, struct entry e, const void *old, const void *new
     if (syscall(SYS_writev, journal, parts, 4) != total) die("cannot write its journal");
 }
 
-/* Writes down what stands between `from` and `to`, and what comes there instead. */
+/* Records the bytes between `from` and `to`, and those that replace them. */
 static void record(int fd, uint32_t kind, off_t from, off_t to, const void *new, size_t length) {
     struct stat s;
     if (fstat(fd, &s)) die("cannot stat");
@@ -197,7 +196,7 @@ int fsync(int fd) {
     if (kind_of(fd) == OTHER) return (int)syscall(SYS_fsync, fd);
     if (lies) return 0;
     lock(fds[fd].journal);
-    /* As long as a disk takes: whoever is killed in here has synced nothing. */
+    /* As long as a disk takes: a process that is killed here has synced nothing. */
     usleep(SYNC_MICROSECONDS);
     if (syscall(SYS_ftruncate, fds[fd].journal, 0)) die("cannot strike out its journal");
     unlock(fds[fd].journal);

@@ -1,24 +1,22 @@
-//! What the program can be told.
-//!
-//! What lives here: the command line. What must never: a default that hides what is being tortured.
+//! The command line.
 
-use crate::place::{Address, Failure, Place};
 use crate::sabotage::Sabotage;
-use crate::worker::Orders;
+use crate::worker::WorkerOptions;
+use crate::workspace::{Address, Failure, Workspace};
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) const HELP: &str = "usage: cargo xtask crash [--store URL] [--rounds N] [--seed S] [--lose-unsynced]
 
-  --store URL       a store that does not exist yet (default: a file in a new temporary directory). On a server each run makes a store
-                    of its own, named after its seed, and leaves it there; `postgres` is the server of `cargo xtask services`
+  --store URL       a store that does not exist yet (default: a file in a new temporary directory). On a server each run creates a new store,
+                    named after its seed, and leaves it there; `postgres` is the server of `cargo xtask services`
   --rounds N        how many times workers are started and killed (default 50)
-  --seed S          what chance follows from (default: the time of day; every run prints its own)
-  --lose-unsynced   after most kills take back writes that were not synced, as a power cut may (a store of files, Linux, needs cc)";
+  --seed S          the seed of all random choices (default: from the clock; every run prints it)
+  --lose-unsynced   after most kills discard writes that were not synced, as a power cut may (a store in files, Linux, needs cc)";
 
-/// What a judge is told.
+/// The options of the judge.
 #[derive(Debug, Clone)]
-pub(crate) struct Case {
+pub(crate) struct JudgeOptions {
     pub(crate) address: Option<Address>,
     pub(crate) rounds: u64,
     pub(crate) seed: Option<u64>,
@@ -26,13 +24,13 @@ pub(crate) struct Case {
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-/// Who this process is.
+/// The role of this process.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// Runs commands until it is killed.
-    Worker(Orders),
-    /// Kills, and audits.
-    Judge(Case),
+    Worker(WorkerOptions),
+    /// Kills workers, and audits.
+    Judge(JudgeOptions),
 }
 
 pub(crate) fn read(arguments: &[String]) -> Result<Role, Failure> {
@@ -41,40 +39,39 @@ pub(crate) fn read(arguments: &[String]) -> Result<Role, Failure> {
         Some((first, rest)) if first == "judge" => ("judge", rest),
         _ => ("judge", arguments),
     };
-    let mut given = Given::default();
+    let mut flags = Flags::default();
     let mut rest = rest.iter();
     while let Some(name) = rest.next() {
         if name == "--lose-unsynced" {
-            given.lose_unsynced = true;
+            flags.lose_unsynced = true;
             continue;
         }
-        if name == "--looks" && role == "worker" {
-            given.looks = true;
+        if name == "--read-only" && role == "worker" {
+            flags.read_only = true;
             continue;
         }
-        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is not known"))?;
+        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is unknown"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("`{name}` needs a number, not `{value}`"));
         match (name.as_str(), role) {
-            ("--store", _) => given.address = Some(Address::read(value)?),
-            ("--seed", _) => given.seed = Some(number()?),
-            ("--rounds", "judge") => given.rounds = Some(number()?),
+            ("--store", _) => flags.address = Some(Address::read(value)?),
+            ("--seed", _) => flags.seed = Some(number()?),
+            ("--rounds", "judge") => flags.rounds = Some(number()?),
             ("--sabotage", _) => {
-                let known =
-                    Sabotage::by_name(value).ok_or_else(|| format!("no sabotage is called `{value}`"))?;
-                given.sabotage = Some(known);
+                let known = Sabotage::by_name(value).ok_or_else(|| format!("unknown sabotage `{value}`"))?;
+                flags.sabotage = Some(known);
             }
-            ("--round", "worker") => given.round = number()?,
-            ("--run", "worker") => given.run.clone_from(value),
-            ("--millis", "worker") => given.life = Duration::from_millis(number()?),
-            ("--beside", "worker") => given.beside = Some(PathBuf::from(value)),
-            _ => return Err(format!("`{name}` is not known").into()),
+            ("--round", "worker") => flags.round = number()?,
+            ("--run", "worker") => flags.run.clone_from(value),
+            ("--millis", "worker") => flags.life = Duration::from_millis(number()?),
+            ("--beside", "worker") => flags.beside = Some(PathBuf::from(value)),
+            _ => return Err(format!("unknown option `{name}`").into()),
         }
     }
-    if role == "worker" { given.worker() } else { Ok(Role::Judge(given.judge()?)) }
+    if role == "worker" { flags.worker() } else { Ok(Role::Judge(flags.judge()?)) }
 }
 
 #[derive(Default)]
-struct Given {
+struct Flags {
     address: Option<Address>,
     seed: Option<u64>,
     rounds: Option<u64>,
@@ -84,15 +81,15 @@ struct Given {
     run: String,
     life: Duration,
     beside: Option<PathBuf>,
-    looks: bool,
+    read_only: bool,
 }
 
-impl Given {
-    fn judge(self) -> Result<Case, Failure> {
+impl Flags {
+    fn judge(self) -> Result<JudgeOptions, Failure> {
         let Self { address, seed, lose_unsynced, sabotage, .. } = self;
         let rounds = self.rounds.unwrap_or(50);
         if rounds == 0 {
-            return Err("no rounds prove nothing".into());
+            return Err("--rounds must be at least 1".into());
         }
         if sabotage == Some(Sabotage::NoSync) && !lose_unsynced {
             return Err(
@@ -101,23 +98,23 @@ impl Given {
         }
         let is_on_server = address.as_ref().is_some_and(|address| address.file().is_none());
         if is_on_server && lose_unsynced {
-            return Err("--lose-unsynced takes back what a process wrote to files; this store is on a server, whose files the \
-                        processes do not write"
-                .into());
+            return Err(
+                "--lose-unsynced discards writes of the workers to files; this store is on a server".into()
+            );
         }
         if is_on_server && sabotage == Some(Sabotage::Forget) {
             return Err("the sabotage `forget` removes a store's files; this store is on a server".into());
         }
-        Ok(Case { address, rounds, seed, lose_unsynced, sabotage })
+        Ok(JudgeOptions { address, rounds, seed, lose_unsynced, sabotage })
     }
 
     fn worker(self) -> Result<Role, Failure> {
-        let Self { address, seed, sabotage, round, run, life, beside, looks, .. } = self;
+        let Self { address, seed, sabotage, round, run, life, beside, read_only, .. } = self;
         let (Some(address), Some(beside), Some(seed)) = (address, beside, seed) else {
             return Err("a worker is started by the judge".into());
         };
-        let place = Place { address, beside };
-        Ok(Role::Worker(Orders { place, seed, round, run, life, looks, sabotage }))
+        let workspace = Workspace { address, beside };
+        Ok(Role::Worker(WorkerOptions { workspace, seed, round, run, life, read_only, sabotage }))
     }
 }
 
@@ -125,14 +122,14 @@ impl Given {
 mod tests {
     use super::*;
 
-    fn told(arguments: &[&str]) -> Result<Role, Failure> {
+    fn parse(arguments: &[&str]) -> Result<Role, Failure> {
         read(&arguments.iter().map(|&text| text.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_store_that_cannot_be_tortured_is_refused() {
         for url in ["mysql://localhost/semel", "semel.db", "sqlite:", "memory:"] {
-            let error = told(&["--store", url]).expect_err("refused").to_string();
+            let error = parse(&["--store", url]).expect_err("refused").to_string();
             assert!(error.contains("store") || error.contains("file"), "{error}");
         }
     }
@@ -140,15 +137,15 @@ mod tests {
     #[test]
     fn a_power_cut_of_a_servers_files_is_refused() {
         let server = "postgres://semel@localhost/semel";
-        assert!(matches!(told(&["--store", server]), Ok(Role::Judge(_))));
+        assert!(matches!(parse(&["--store", server]), Ok(Role::Judge(_))));
         for more in [&["--lose-unsynced"][..], &["--sabotage", "forget"]] {
-            let error = told(&[&["--store", server], more].concat()).expect_err("refused").to_string();
+            let error = parse(&[&["--store", server], more].concat()).expect_err("refused").to_string();
             assert!(error.contains("on a server"), "{error}");
         }
     }
 
     #[test]
-    fn runs_on_one_server_do_not_meet() {
+    fn runs_on_one_server_are_separate() {
         let address = Address::read("postgres://semel@localhost/semel?sslmode=disable").expect("a store");
         let apart = address.apart("torture_7").url().to_string();
         assert_eq!(apart, "postgres://semel@localhost/semel?sslmode=disable&schema=torture_7");
@@ -157,17 +154,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_arguments_are_refused() {
         for arguments in
             [&["--fast"][..], &["--rounds"], &["--rounds", "many"], &["--rounds", "0"], &["--x", "1"]]
         {
-            assert!(told(arguments).is_err(), "{arguments:?}");
+            assert!(parse(arguments).is_err(), "{arguments:?}");
         }
     }
 
     #[test]
-    fn a_sabotage_that_a_kill_cannot_show_is_refused_without_a_power_cut() {
-        assert!(told(&["--sabotage", "no-sync"]).is_err());
-        assert!(told(&["--sabotage", "no-sync", "--lose-unsynced"]).is_ok());
+    fn a_sabotage_that_needs_power_cuts_is_refused_without_them() {
+        assert!(parse(&["--sabotage", "no-sync"]).is_err());
+        assert!(parse(&["--sabotage", "no-sync", "--lose-unsynced"]).is_ok());
     }
 }

@@ -1,15 +1,13 @@
-//! The audit: what was acknowledged is asked for again, and what the store says is held against what was written down.
-//!
-//! What lives here: the questions, while no worker is alive. What must never: an answer taken for granted because it came
-//! from a cache; the auditor is a process of its own.
+//! The audit: asks for acknowledged outcomes again, and compares the store with the journals. It runs while
+//! no worker is alive, and in a separate process, so that no answer comes from a cache.
 
 use crate::chance::Chance;
 use crate::client::Client;
-use crate::evidence::{Evidence, Trail, Violation};
+use crate::evidence::{Evidence, KeyLog, Violation};
 use crate::journal::{Kind, Line};
-use crate::place::{Failure, Open, Place};
 use crate::plan::LEASE_MAX;
 use crate::sabotage::Sabotage;
+use crate::workspace::{Failure, Open, Workspace};
 use semel::core::policy::Class;
 use semel::core::record::{Doubt, Record, State, StateName};
 use std::collections::BTreeSet;
@@ -17,88 +15,87 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How many questions are under way at once.
-const AT_ONCE: usize = 64;
-/// How often a key that is said to be in progress is asked again, while nobody is alive who could be at it.
+/// How many requests run at once.
+const CONCURRENT_MAX: usize = 64;
+/// How often a key that is in progress is asked again, although no process is alive that could run it.
 const TRIES: u32 = 20;
 
-/// What an audit found in order.
+/// The counts of an audit without violations.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) replays: usize,
     pub(crate) unknown: BTreeSet<String>,
 }
 
-/// Whom an audit asks.
+/// Which keys an audit checks.
 pub(crate) enum Reach<'a> {
-    /// Some of what was acknowledged.
+    /// A sample of the acknowledged keys.
     Sample(&'a mut Chance),
-    /// Every key there is, once all leases are dead.
+    /// Every key, after all leases have expired.
     Everything,
 }
 
-/// Who audits what.
+/// The context of an audit.
 pub(crate) struct Auditor<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) workspace: &'a Workspace,
     pub(crate) seed: u64,
     pub(crate) run: String,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
 impl Auditor<'_> {
-    /// Audits. A promise that was not kept is a [`Violation`].
+    /// Audits. A broken promise is a [`Violation`].
     pub(crate) async fn audit(&self, evidence: &mut Evidence, reach: Reach<'_>) -> Result<Checked, Failure> {
-        evidence.gather(self.place)?;
+        evidence.gather(self.workspace)?;
         let keys = match reach {
             Reach::Everything => {
                 tokio::time::sleep(LEASE_MAX + Duration::from_millis(200)).await;
-                evidence.trails.keys().cloned().collect()
+                evidence.logs.keys().cloned().collect()
             }
             Reach::Sample(chance) => sample(evidence, chance),
         };
-        let open = Open::new(&self.place.address, &self.run, None)
+        let open = Open::new(&self.workspace.address, &self.run, None)
             .await
-            .map_err(|error| Violation::new(format!("the store cannot be opened any more: {error}")))?;
+            .map_err(|error| Violation::new(format!("the store can no longer be opened: {error}")))?;
         let unsound = open.verify().await?;
         if !unsound.is_empty() {
             return Err(
-                Violation { lines: unsound, ..Violation::new("the store's file is not sound") }.into()
+                Violation { lines: unsound, ..Violation::new("the store's file is not intact") }.into()
             );
         }
-        let client = Client::new(open.engine.clone(), self.place, self.seed, &self.run, self.sabotage)?;
+        let client = Client::new(open.engine.clone(), self.workspace, self.seed, &self.run, self.sabotage)?;
         let mut checked = Checked::default();
-        for some in keys.chunks(AT_ONCE) {
+        for some in keys.chunks(CONCURRENT_MAX) {
             let mut asked = JoinSet::new();
             for key in some {
                 asked.spawn(ask(Arc::clone(&client), key.clone()));
             }
             while let Some(answer) = asked.join_next().await {
                 let (line, record) = answer??;
-                let trail = &evidence.trails[&line.key];
-                if let Err(what) = judge(evidence, trail, &line, record.as_ref(), &mut checked) {
-                    let mut lines = trail.told();
+                let log = &evidence.logs[&line.key];
+                if let Err(violated) = judge(evidence, log, &line, record.as_ref(), &mut checked) {
+                    let mut lines = log.lines();
                     lines.push(format!("audit    {line}"));
                     lines.extend(record.iter().flat_map(history));
-                    return Err(Violation { what: format!("{what} (key {})", line.key), lines }.into());
+                    return Err(Violation { message: format!("{violated} (key {})", line.key), lines }.into());
                 }
             }
         }
         open.close().await;
-        // The auditor's own attempts are evidence too.
-        evidence.gather(self.place)?;
+        // The auditor's own attempts count as evidence too.
+        evidence.gather(self.workspace)?;
         Ok(checked)
     }
 }
 
-/// What is acknowledged and kept long: the newest, and some of all.
+/// Acknowledged keys with a long retention: the newest, and a sample of all.
 fn sample(evidence: &Evidence, chance: &mut Chance) -> Vec<String> {
-    let kept =
-        |(key, trail): &(&String, &Trail)| trail.promise().is_some() && evidence.plan(key).is_kept_long();
+    let kept = |(key, log): &(&String, &KeyLog)| log.promise().is_some() && evidence.plan(key).is_kept_long();
     let mut keys: Vec<(u64, &String)> = evidence
-        .trails
+        .logs
         .iter()
         .filter(kept)
-        .map(|(key, trail)| (trail.promise().map_or(0, |line| line.at), key))
+        .map(|(key, log)| (log.promise().map_or(0, |line| line.at), key))
         .collect();
     keys.sort_unstable();
     let newest = keys.len().saturating_sub(150);
@@ -110,7 +107,7 @@ fn sample(evidence: &Evidence, chance: &mut Chance) -> Vec<String> {
     chosen.into_iter().cloned().collect()
 }
 
-/// Asks until somebody can have the last word, and looks at the record.
+/// Asks until the answer is final, and reads the record.
 async fn ask(client: Arc<Client>, key: String) -> Result<(Line, Option<Record>), Failure> {
     let mut tries = 0;
     loop {
@@ -135,36 +132,37 @@ async fn record(client: &Client, line: &Line) -> Result<Option<Record>, Failure>
     Ok(item.and_then(|item| item.record().cloned()))
 }
 
-/// The process whose attempt the record is in.
+/// The process that owns the record's attempt.
 fn owner(record: &Record) -> Option<&str> {
     let claims = [StateName::Claimed, StateName::Processing];
     let entries = record.history().entries();
     entries.iter().rev().find(|entry| claims.contains(&entry.to)).map(|entry| &*entry.who)
 }
 
-/// Whether nobody can tell because the lease of `run` was over. On a machine so slow that this happens to the auditor itself, its engine
-/// is still about to store what became of the attempt: the doubt has to pass.
+/// Whether the outcome is unknown because the lease of `run` expired. On a very slow machine this can happen
+/// to the auditor itself: its engine will still store the result, so the doubt must disappear.
 fn lapsed_for(record: &Record, run: &str) -> bool {
     matches!(record.state(), State::Unknown { doubt: Doubt::Lapsed, .. }) && owner(record) == Some(run)
 }
 
 fn judge(
     evidence: &Evidence,
-    trail: &Trail,
+    log: &KeyLog,
     line: &Line,
     record: Option<&Record>,
     checked: &mut Checked,
 ) -> Result<(), String> {
-    if let Some(promise) = trail.promise().filter(|promise| promise.expires > line.at) {
-        let kept = line.kind == Kind::Replay && line.what == promise.what && line.expires == promise.expires;
+    if let Some(promise) = log.promise().filter(|promise| promise.expires > line.at) {
+        let kept =
+            line.kind == Kind::Replay && line.detail == promise.detail && line.expires == promise.expires;
         checked.replays += usize::from(kept);
         return if kept { Ok(()) } else { Err("an acknowledged outcome is lost".to_owned()) };
     }
     match line.kind {
-        Kind::InProgress => Err("a key is wedged: in progress, though nobody is alive".to_owned()),
+        Kind::InProgress => Err("a key is wedged: in progress, although no process is alive".to_owned()),
         Kind::Nothing => Err("a key gets no answer".to_owned()),
         Kind::Unknown => {
-            explained(evidence, trail, line, record)?;
+            explained(evidence, log, line, record)?;
             checked.unknown.insert(line.key.clone());
             Ok(())
         }
@@ -172,20 +170,20 @@ fn judge(
     }
 }
 
-/// Whether there is a reason why nobody can tell.
-fn explained(evidence: &Evidence, trail: &Trail, line: &Line, record: Option<&Record>) -> Result<(), String> {
-    let Some(record) = record else { return Err("an outcome is unknown without a record of it".to_owned()) };
+/// Whether there is a reason for the unknown outcome.
+fn explained(evidence: &Evidence, log: &KeyLog, line: &Line, record: Option<&Record>) -> Result<(), String> {
+    let Some(record) = record else { return Err("an outcome is unknown, but has no record".to_owned()) };
     let State::Unknown { doubt, .. } = record.state() else {
-        return Err(format!("an outcome was told to be unknown whose record is {}", record.state_name()));
+        return Err(format!("an outcome was reported as unknown, but its record is {}", record.state_name()));
     };
-    // Whenever it was: what a process has sent can reach a server after the process was killed.
+    // At any time: a request can reach a server after its process was killed.
     let died = |run: &str| evidence.killed.contains(run);
     let is_explained = match doubt {
         Doubt::Lapsed => owner(record).is_some_and(died),
-        Doubt::Owner if trail.doubted(record.fence()) => true,
-        // Nothing came of the last attempt, but an earlier one's owner died: the doubt is kept.
+        Doubt::Owner if log.ended_in_doubt(record.fence()) => true,
+        // The last attempt had no effect, but the owner of an earlier one died: the doubt remains.
         Doubt::Owner if evidence.plan(&line.key).class == Class::Downstream => {
-            trail.begun().any(|begun| died(&begun.run) || trail.doubted(begun.fence))
+            log.begun().any(|begun| died(&begun.run) || log.ended_in_doubt(begun.fence))
         }
         Doubt::Owner => false,
     };
@@ -227,7 +225,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000_000;
     const DAY: u64 = 24 * 3_600_000;
 
-    /// Claimed by `run`, and found a day later by somebody else.
+    /// Claimed by `run`, and found a day later by another process.
     fn lapsed(run: &str) -> Record {
         let id = CommandId::from_bytes([1; 32]);
         let command = Command {
@@ -253,27 +251,27 @@ mod tests {
 
     fn is_explained(evidence: &Evidence, record: &Record) -> bool {
         let line = Line::new(Kind::Unknown, "audit-1", "k");
-        explained(evidence, &Trail::default(), &line, Some(record)).is_ok()
+        explained(evidence, &KeyLog::default(), &line, Some(record)).is_ok()
     }
 
     #[test]
     fn only_the_death_of_its_owner_explains_a_lapse() {
         let mut evidence = Evidence::new(1, None);
-        assert!(!is_explained(&evidence, &lapsed("3a")), "nobody died");
+        assert!(!is_explained(&evidence, &lapsed("3a")), "no process died");
         evidence.killed.insert("3b".to_owned());
-        assert!(!is_explained(&evidence, &lapsed("3a")), "somebody else died");
+        assert!(!is_explained(&evidence, &lapsed("3a")), "another process died");
         evidence.killed.insert("3a".to_owned());
         assert!(is_explained(&evidence, &lapsed("3a")));
     }
 
-    /// The auditor is alive, and says itself what became of its attempt. It must not be taken for dead.
+    /// The auditor is alive, and reports the result of its attempt itself. It must not be considered dead.
     #[test]
-    fn a_lapse_of_the_auditors_own_has_to_pass() {
+    fn the_auditors_own_lapse_must_expire() {
         assert!(lapsed_for(&lapsed("audit-1"), "audit-1"));
-        assert!(!lapsed_for(&lapsed("3a"), "audit-1"), "nobody is left who could say it");
+        assert!(!lapsed_for(&lapsed("3a"), "audit-1"), "no process is left that could report it");
         assert!(
             !is_explained(&Evidence::new(1, None), &lapsed("audit-1")),
-            "and if it does not pass, it is reported"
+            "it is reported if it does not expire"
         );
     }
 }

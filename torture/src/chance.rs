@@ -1,10 +1,8 @@
-//! Chance that can be repeated.
-//!
-//! What lives here: a generator made of a seed (`SplitMix64`). What must never: a bit from anywhere else.
+//! Repeatable randomness: a generator that depends only on its seed (`SplitMix64`).
 
 use std::ops::Range;
 
-/// A sequence of numbers that follows from its seed.
+/// A sequence of numbers that is determined by its seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
@@ -13,12 +11,12 @@ impl Chance {
         Self(seed)
     }
 
-    /// A sequence of its own for everything that has a name.
+    /// A separate sequence for each name.
     pub(crate) fn named(seed: u64, name: &str) -> Self {
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        let mut own = Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold));
-        own.bits();
-        own
+        let mut sequence = Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold));
+        sequence.bits();
+        sequence
     }
 
     pub(crate) fn bits(&mut self) -> u64 {
@@ -38,7 +36,7 @@ impl Chance {
         usize::try_from(self.bits() % (len as u64)).unwrap_or(0)
     }
 
-    /// Whether something happens that happens so many times in a hundred.
+    /// True in this many of a hundred cases.
     pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.bits() % 100 < chance
     }

@@ -1,13 +1,11 @@
-//! A client of the engine that writes down what it does and what it is told.
-//!
-//! What lives here: one call, its work with its effect in the ledger, its answer in the journal. What must never: an
-//! effect before its line, or a line before its answer.
+//! A client of the engine that records its effects in the ledger and its answers in the journal. The line of
+//! an effect is the effect, and the line of an answer follows the answer.
 
 use crate::clock;
 use crate::journal::{self, Journal, Kind, Line};
-use crate::place::{Failure, Place};
-use crate::plan::{Nature, Plan};
+use crate::plan::{Behaviour, Plan};
 use crate::sabotage::Sabotage;
+use crate::workspace::{Failure, Workspace};
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Class;
@@ -26,7 +24,7 @@ pub(crate) struct Client {
     answers: Journal,
 }
 
-/// Which attempt an answer comes from.
+/// The attempt that an answer comes from.
 #[derive(Debug, Clone, Copy)]
 struct Origin {
     attempt: u32,
@@ -36,13 +34,13 @@ struct Origin {
 impl Client {
     pub(crate) fn new(
         engine: Engine,
-        place: &Place,
+        workspace: &Workspace,
         seed: u64,
         run: &str,
         sabotage: Option<Sabotage>,
     ) -> Result<Arc<Self>, Failure> {
-        let ledger = Journal::append_to(&place.ledger())?;
-        let answers = Journal::append_to(&place.answers())?;
+        let ledger = Journal::append_to(&workspace.ledger())?;
+        let answers = Journal::append_to(&workspace.answers())?;
         Ok(Arc::new(Self { engine, seed, run: run.to_owned(), sabotage, ledger, answers }))
     }
 
@@ -50,12 +48,12 @@ impl Client {
         Plan::of(self.seed, key, self.sabotage)
     }
 
-    /// Writes down that a key is about to be used for the first time.
+    /// Records that a key is about to be used for the first time.
     pub(crate) fn issue(&self, key: &str) -> Result<(), Failure> {
         Ok(self.ledger.note(&Line::new(Kind::Issue, &self.run, key))?)
     }
 
-    /// Asks for a key's command, and writes down the answer.
+    /// Sends a key's command, and records the answer.
     pub(crate) async fn ask(self: &Arc<Self>, key: &str) -> Result<Line, Failure> {
         let plan = self.plan(key);
         let intent = plan.intent(key, key)?;
@@ -67,20 +65,20 @@ impl Client {
         Ok(line)
     }
 
-    /// Asks under a key whose outcome is acknowledged with another payload, which must be refused.
-    pub(crate) async fn ask_by_mistake(self: &Arc<Self>, key: &str) -> Result<(), Failure> {
+    /// Sends an acknowledged key with another payload, which must be refused.
+    pub(crate) async fn ask_with_another_payload(self: &Arc<Self>, key: &str) -> Result<(), Failure> {
         let intent = self.plan(key).intent(key, "another payload")?;
         let (client, own_key) = (Arc::clone(self), key.to_owned());
         let work = move |_| async move {
             let line = Line::new(Kind::Wrong, &client.run, &own_key);
-            drop(client.answers.note(&Line { what: "ran-another-payload".to_owned(), ..line }));
+            drop(client.answers.note(&Line { detail: "ran-another-payload".to_owned(), ..line }));
             Ended::from(Ending::NotApplied(None))
         };
-        let told = self.engine.execute(intent, work).await;
-        let refused = matches!(&told, Ok(Answer { outcome: RequestOutcome::Mismatch, .. }) | Err(_));
+        let answer = self.engine.execute(intent, work).await;
+        let refused = matches!(&answer, Ok(Answer { outcome: RequestOutcome::Mismatch, .. }) | Err(_));
         if !refused {
             let line = Line::new(Kind::Wrong, &self.run, key);
-            self.answers.note(&Line { what: "answered-another-payload".to_owned(), ..line })?;
+            self.answers.note(&Line { detail: "answered-another-payload".to_owned(), ..line })?;
         }
         Ok(())
     }
@@ -89,7 +87,7 @@ impl Client {
         let origin = Origin { attempt: attempt.number(), fence: attempt.fence() };
         let ending = match self.effect(plan, key, &attempt, origin).await {
             Ok(ending) => ending,
-            // Nothing is known to be written; the ledger is the effect.
+            // The ledger is the effect, so it is not known whether it happened.
             Err(error) => {
                 eprintln!("the ledger cannot be written to: {error}");
                 Ending::InDoubt
@@ -108,9 +106,9 @@ impl Client {
         let body = plan.body(key, origin.attempt, origin.fence);
         let note = |kind| {
             let Origin { attempt: number, fence } = origin;
-            let (operation_id, what) = (attempt.operation_id().to_string(), journal::hash(&body));
+            let (operation_id, detail) = (attempt.operation_id().to_string(), journal::hash(&body));
             let line = Line::new(kind, &self.run, key);
-            self.ledger.note(&Line { operation_id, attempt: number, fence, what, ..line })
+            self.ledger.note(&Line { operation_id, attempt: number, fence, detail, ..line })
         };
         let nothing = || note(Kind::NotApplied).map(|()| Ending::NotApplied(None));
         note(Kind::Begin)?;
@@ -119,15 +117,15 @@ impl Client {
         if may_send.is_err() {
             return nothing();
         }
-        let in_doubt = matches!(plan.nature, Nature::Doubts { .. })
+        let in_doubt = matches!(plan.behaviour, Behaviour::Doubts { .. })
             && (plan.class == Class::External || origin.attempt == 1);
-        match plan.nature {
-            Nature::FailsFirst(times) if origin.attempt <= times => return nothing(),
-            Nature::Refuses => {
+        match plan.behaviour {
+            Behaviour::FailsFirst(times) if origin.attempt <= times => return nothing(),
+            Behaviour::Refuses => {
                 tokio::time::sleep(plan.after).await;
                 return Ok(Ending::FailedReplayable(Outcome::value(body)));
             }
-            Nature::Doubts { applied: false } if in_doubt => {}
+            Behaviour::Doubts { applied: false } if in_doubt => {}
             _ => note(Kind::Effect)?,
         }
         tokio::time::sleep(plan.after).await;
@@ -141,18 +139,18 @@ impl Client {
     }
 
     fn line(&self, key: &str, answer: Result<Answer<Origin>, Error>) -> Line {
-        let line = |kind, what: &str| Line { what: what.to_owned(), ..Line::new(kind, &self.run, key) };
-        let Ok(Answer { operation_id, outcome: told }) = answer else { return line(Kind::Nothing, "-") };
-        let told = match told {
+        let line = |kind, detail: &str| Line { detail: detail.to_owned(), ..Line::new(kind, &self.run, key) };
+        let Ok(Answer { operation_id, outcome: answered }) = answer else { return line(Kind::Nothing, "-") };
+        let answered = match answered {
             RequestOutcome::Ran(ran) => {
                 let Origin { attempt, fence } = ran.local;
-                let told = match (&ran.ending, ran.stored) {
+                let answered = match (&ran.ending, ran.stored) {
                     (Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome), Some(stored)) => {
                         acknowledged(line(Kind::Ran, "-"), outcome, stored.expires_at)
                     }
                     _ => line(Kind::Open, "-"),
                 };
-                Line { attempt, fence, ..told }
+                Line { attempt, fence, ..answered }
             }
             RequestOutcome::Replayed(replayed) if replayed.stored.state == StateName::FailedNotReplayable => {
                 line(Kind::Open, "-")
@@ -169,16 +167,16 @@ impl Client {
             // A node that has just started expires nothing: ask again.
             RequestOutcome::ClockNotTrusted { .. } => line(Kind::Nothing, "-"),
         };
-        Line { operation_id: operation_id.to_string(), at: clock::now(), ..told }
+        Line { operation_id: operation_id.to_string(), at: clock::now(), ..answered }
     }
 }
 
-/// The line of an answer that promises an outcome.
+/// The line of an answer that acknowledges an outcome.
 pub(crate) fn acknowledged(line: Line, outcome: &Outcome, expires_at: Option<Time>) -> Line {
-    let what = match &outcome.body {
+    let detail = match &outcome.body {
         Body::Kept(body) => journal::hash(body),
-        // Nothing here is too large or sealed: the judge finds no effect that this belongs to.
+        // No body here is too large or sealed: the judge finds no effect for this one.
         Body::NotRetained | Body::Sealed(_) => "not-kept".to_owned(),
     };
-    Line { expires: expires_at.map_or(0, Time::as_millis), what, ..line }
+    Line { expires: expires_at.map_or(0, Time::as_millis), detail, ..line }
 }

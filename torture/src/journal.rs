@@ -1,7 +1,6 @@
-//! What survives a kill: the ledger of effects and the journal of answers.
-//!
-//! What lives here: one line per event, appended with a single write, and read back. A process that dies leaves what it
-//! has written in the page cache; nothing is buffered here. What must never: a line that says what has not happened yet.
+//! The records that survive a kill: the ledger of effects and the journal of answers. Each event is one line,
+//! appended with a single unbuffered write after it has happened, so that a killed process leaves it in the
+//! page cache.
 
 use crate::clock;
 use sha2::{Digest, Sha256};
@@ -10,32 +9,32 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// In the ledger: a key is about to be used for the first time.
     Issue,
-    /// In the ledger: work has begun; its effect has not.
+    /// In the ledger: work has started; its effect has not happened.
     Begin,
     /// In the ledger: the effect.
     Effect,
-    /// In the ledger: the work is about to say that nothing took effect.
+    /// In the ledger: the work is about to report that nothing took effect.
     NotApplied,
-    /// In the ledger: the work is about to say that nobody can tell.
+    /// In the ledger: the work is about to report an unknown outcome.
     Doubt,
     /// An answer: this call ran it, and the outcome is stored.
     Ran,
-    /// An answer: the stored outcome, once more.
+    /// An answer: the stored outcome, replayed.
     Replay,
-    /// An answer that acknowledges nothing: it ran, and nothing final is stored.
+    /// An answer that acknowledges nothing: it ran, but nothing final is stored.
     Open,
-    /// An answer: nobody can tell.
+    /// An answer: the outcome is unknown.
     Unknown,
-    /// An answer: another attempt is under way.
+    /// An answer: another attempt is running.
     InProgress,
-    /// An answer: past its time.
+    /// An answer: the key has expired.
     Expired,
-    /// An answer: nothing was run, for want of a store, a lease or a process.
+    /// An answer: nothing was run, because of the store, a lease or a shutdown.
     Nothing,
     /// An answer that no caller should ever get.
     Wrong,
@@ -61,30 +60,30 @@ const NAMES: &[(Kind, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) kind: Kind,
-    /// Which process.
+    /// The process.
     pub(crate) run: String,
     pub(crate) key: String,
     pub(crate) operation_id: String,
     pub(crate) attempt: u32,
     pub(crate) fence: u64,
-    /// Until when the outcome is promised to be replayed; 0 where nothing is promised.
+    /// Until when the outcome must be replayed; 0 if nothing is acknowledged.
     pub(crate) expires: u64,
     pub(crate) at: u64,
-    /// When the question was put that this answers; for anything else, the same.
+    /// When the request was sent that this answers; otherwise the same as `at`.
     pub(crate) asked: u64,
     /// The hash of the outcome's bytes, or a word about what happened.
-    pub(crate) what: String,
+    pub(crate) detail: String,
 }
 
 impl Line {
     pub(crate) fn new(kind: Kind, run: &str, key: &str) -> Self {
         let (run, key) = (run.to_owned(), key.to_owned());
-        let (operation_id, what) = ("-".to_owned(), "-".to_owned());
+        let (operation_id, detail) = ("-".to_owned(), "-".to_owned());
         let at = clock::now();
-        Self { kind, run, key, operation_id, attempt: 0, fence: 0, expires: 0, at, asked: at, what }
+        Self { kind, run, key, operation_id, attempt: 0, fence: 0, expires: 0, at, asked: at, detail }
     }
 
-    /// Whether a stored outcome was acknowledged.
+    /// Whether this acknowledges a stored outcome.
     pub(crate) fn acknowledges(&self) -> bool {
         matches!(self.kind, Kind::Ran | Kind::Replay)
     }
@@ -98,20 +97,20 @@ impl Line {
         let (attempt, fence) = (next()?.parse().ok()?, next()?.parse().ok()?);
         let (expires, at) = (next()?.parse().ok()?, next()?.parse().ok()?);
         let asked = next()?.parse().ok()?;
-        let what = next()?.to_owned();
-        Some(Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, what })
+        let detail = next()?.to_owned();
+        Some(Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, detail })
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, what } = self;
+        let Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, detail } = self;
         let name = NAMES.iter().find(|(known, _)| known == kind).map_or("?", |(_, name)| name);
-        write!(f, "{name} {run} {key} {operation_id} {attempt} {fence} {expires} {at} {asked} {what}")
+        write!(f, "{name} {run} {key} {operation_id} {attempt} {fence} {expires} {at} {asked} {detail}")
     }
 }
 
-/// What stands behind a line that was written to its end.
+/// Ends a complete line.
 const END: &str = " .";
 
 /// A file of lines that several processes append to.
@@ -122,17 +121,18 @@ impl Journal {
         OpenOptions::new().create(true).append(true).open(path).map(Self)
     }
 
-    /// Has the line out of this process before it returns.
+    /// Returns when the line has left this process.
     pub(crate) fn note(&self, line: &Line) -> io::Result<()> {
-        // A kill may cut a write short between two pages: a line begins anew whatever stands before it, and says where it ends.
+        // A kill may truncate a write between two pages, so a line starts with a line feed and has an end
+        // mark.
         let text = format!("\n{line}{END}\n");
-        // A second write would be a second chance to be killed in between: one, or the line does not count.
+        // A second write could be lost to a kill in between, so an incomplete write is an error.
         let written = (&self.0).write(text.as_bytes())?;
         if written == text.len() { Ok(()) } else { Err(io::Error::other("a line was not written at once")) }
     }
 }
 
-/// Reads the lines that were appended since the last time. A line that a kill cut short has never happened.
+/// Reads the lines that were appended since the last call. A truncated line is ignored.
 pub(crate) struct Tail {
     read: u64,
 }
@@ -150,9 +150,9 @@ impl Tail {
         file.seek(SeekFrom::Start(self.read))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        self.read += whole as u64;
-        let text = String::from_utf8_lossy(&bytes[..whole]);
+        let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        self.read += complete as u64;
+        let text = String::from_utf8_lossy(&bytes[..complete]);
         Ok(text.lines().filter_map(|line| Line::read(line.strip_suffix(END)?)).collect())
     }
 }
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_cut_short_has_never_happened_and_spoils_no_line_behind_it() {
+    fn a_truncated_line_is_ignored_and_the_next_is_read() {
         let folder = std::env::temp_dir().join(format!("semel-journal-{}", std::process::id()));
         let _ = std::fs::remove_file(&folder);
         let lines = [Kind::Ran, Kind::Replay].map(|kind| Line::new(kind, "r1a", "k-1"));
         let journal = Journal::append_to(&folder).expect("a file");
         journal.note(&lines[0]).expect("written");
-        let cut = format!("\n{}", Line { what: hash(b"an outcome"), ..lines[0].clone() });
+        let cut = format!("\n{}", Line { detail: hash(b"an outcome"), ..lines[0].clone() });
         (&journal.0).write_all(&cut.as_bytes()[..cut.len() - 17]).expect("written");
         journal.note(&lines[1]).expect("written");
         assert_eq!(Tail::from_the_start().lines(&folder).expect("read"), lines);
@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_has_never_happened() {
-        let whole = Line::new(Kind::Effect, "r1a", "k-1").to_string();
-        let half = &whole[..whole.len() - 2];
+    fn an_incomplete_line_is_ignored() {
+        let complete = Line::new(Kind::Effect, "r1a", "k-1").to_string();
+        let half = &complete[..complete.len() - 2];
         assert_eq!(Line::read(half), None);
     }
 }

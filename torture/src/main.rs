@@ -1,8 +1,8 @@
-//! Kills real processes in the middle of real commands, and audits what is left.
+//! Kills real processes in the middle of real commands, and audits the result.
 //!
-//! What lives here: one program with two roles. The *worker* runs commands through the engine on a real store; the *judge*
-//! starts workers, kills them, and holds what they wrote down against what the store says. What must never: product
-//! code, or a check that a killed process would have to make itself.
+//! What lives here: one program with two roles. The *worker* runs commands through the engine on a real
+//! store; the *judge* starts workers, kills them, and compares their journals with the store. What must
+//! never: product code, or a check that a killed process would have to make itself.
 
 mod arguments;
 mod audit;
@@ -12,14 +12,14 @@ mod clock;
 mod evidence;
 mod journal;
 mod judge;
-mod looker;
-mod place;
+mod observer;
 mod plan;
 mod power;
 mod sabotage;
 mod summary;
 mod victim;
 mod worker;
+mod workspace;
 
 use arguments::Role;
 use std::process::ExitCode;
@@ -45,9 +45,9 @@ fn main() -> ExitCode {
         }
     };
     let ended = match role {
-        Role::Worker(orders) if orders.looks => runtime.block_on(looker::run(orders)),
-        Role::Worker(orders) => runtime.block_on(worker::run(orders)),
-        Role::Judge(case) => runtime.block_on(judge::run(case)),
+        Role::Worker(options) if options.read_only => runtime.block_on(observer::run(options)),
+        Role::Worker(options) => runtime.block_on(worker::run(options)),
+        Role::Judge(options) => runtime.block_on(judge::run(options)),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,5 @@
-//! What each key's command is like.
-//!
-//! What lives here: everything about a command that follows from its key and the seed, so that a retry from any process
-//! and any round is the same command. What must never: anything that differs between two calls with the same key.
+//! The properties of each key's command. They follow from the key and the seed, so that a retry from any
+//! process and any round is the same command.
 
 use crate::chance::Chance;
 use crate::sabotage::Sabotage;
@@ -13,33 +11,33 @@ use semel::payload::Raw;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest that a dead process can hold a key up.
+/// The longest time that a dead process can block a key.
 pub(crate) const LEASE_MAX: Duration = Duration::from_millis(400);
 
 /// What the work does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub(crate) enum Behaviour {
     /// It takes effect.
     Works,
-    /// It is refused for good.
+    /// It is refused permanently.
     Refuses,
-    /// So many attempts come to nothing; the next takes effect.
+    /// This many attempts have no effect; the next one does.
     FailsFirst(u32),
-    /// The first attempt cannot tell; later ones (of a system that deduplicates) take effect.
+    /// The first attempt does not know its outcome; later ones (of a system that deduplicates) take effect.
     Doubts {
-        /// Whether it took effect all the same.
+        /// Whether the effect happened nevertheless.
         applied: bool,
     },
 }
 
-/// What a key's command is like.
+/// The properties of a key's command.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// What the effect's system is really like, whatever the policy says.
+    /// The actual class of the effect's system, whatever the policy says.
     pub(crate) class: Class,
     pub(crate) policy: Arc<Policy>,
     pub(crate) reserved: bool,
-    pub(crate) nature: Nature,
+    pub(crate) behaviour: Behaviour,
     /// How long the work takes until its effect, and from there to its answer.
     pub(crate) before: Duration,
     pub(crate) after: Duration,
@@ -50,11 +48,11 @@ impl Plan {
     pub(crate) fn of(seed: u64, key: &str, sabotage: Option<Sabotage>) -> Self {
         let mut chance = Chance::named(seed, key);
         let class = if chance.percent(60) { Class::External } else { Class::Downstream };
-        let nature = match chance.within(0..100) {
-            0..72 => Nature::Works,
-            72..80 => Nature::Refuses,
-            80..93 => Nature::FailsFirst(u32::try_from(chance.within(1..3)).unwrap_or(1)),
-            _ => Nature::Doubts { applied: chance.percent(50) },
+        let behaviour = match chance.within(0..100) {
+            0..72 => Behaviour::Works,
+            72..80 => Behaviour::Refuses,
+            80..93 => Behaviour::FailsFirst(u32::try_from(chance.within(1..3)).unwrap_or(1)),
+            _ => Behaviour::Doubts { applied: chance.percent(50) },
         };
         let long = chance.percent(12);
         let mut span = |most| Duration::from_millis(chance.within(0..most));
@@ -66,10 +64,10 @@ impl Plan {
         };
         let policy = Arc::new(policy(class, &mut chance, sabotage));
         let reserved = chance.percent(30);
-        Self { class, policy, reserved, nature, before, after, body_bytes }
+        Self { class, policy, reserved, behaviour, before, after, body_bytes }
     }
 
-    /// How long after its effect a key may at the earliest be used for another.
+    /// The shortest time after an effect before its key may be used for another one.
     pub(crate) fn retention_ms(&self) -> u64 {
         let tombstone = match self.policy.after_expiry {
             AfterExpiry::Refuse => self.policy.tombstone,
@@ -78,13 +76,13 @@ impl Plan {
         millis(self.policy.ttl.saturating_add(tombstone))
     }
 
-    /// Whether its outcome outlives this torture.
+    /// Whether its outcome outlives this run.
     pub(crate) fn is_kept_long(&self) -> bool {
         self.policy.ttl >= Duration::from_hours(1)
     }
 
-    /// The answer's bytes. A system that deduplicates gives the same on every attempt; elsewhere they tell which
-    /// attempt they come from.
+    /// The body of the answer. A system that deduplicates returns the same on every attempt; otherwise it
+    /// identifies the attempt.
     pub(crate) fn body(&self, key: &str, attempt: u32, fence: u64) -> Vec<u8> {
         let origin = match self.class {
             Class::Downstream => key.to_owned(),
@@ -98,7 +96,7 @@ impl Plan {
         body
     }
 
-    /// The call. `payload` is the key itself for whoever means the command, anything else for a mistake.
+    /// The request. `payload` is the key itself; anything else is a mistake that must be refused.
     pub(crate) fn intent(&self, key: &str, payload: &str) -> Result<Intent, key::Error> {
         let scope = Scope::new(Identity::api_key("torture"), Operation::named(self.class.name()));
         let payload = Raw::from(payload.to_owned());
@@ -116,7 +114,7 @@ fn policy(class: Class, chance: &mut Chance, sabotage: Option<Sabotage>) -> Poli
     let (short, shorter) = (Duration::from_millis(900), Duration::from_millis(600));
     let change = |policy: &mut PolicySettings| {
         policy.lease = lease;
-        // Longer than the lease, as a policy has to have it.
+        // Longer than the lease, as a policy requires.
         policy.denied_ttl = policy.denied_ttl.max(lease.saturating_mul(2));
         policy.work_deadline = Duration::from_secs(20);
         match chance.within(0..10) {
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_deduplicates_two_attempts_can_be_told_apart() {
+    fn without_deduplication_two_attempts_are_distinguishable() {
         let plan = Plan { class: Class::External, body_bytes: 64, ..Plan::of(7, "r1-k1", None) };
         assert_ne!(plan.body("r1-k1", 1, 5), plan.body("r1-k1", 2, 6));
     }

@@ -1,11 +1,9 @@
-//! Power cuts: what was not synced may be gone.
-//!
-//! What lives here: the shim that writes down every write that is not synced yet (see `shim/unsynced.c`), and how some of
-//! those are taken back once the process is dead. What must never: a cut while a worker is alive.
+//! Power cuts: writes that were not synced may be lost. The shim (`shim/unsynced.c`) records every unsynced
+//! write, and some of them are undone after the process is dead.
 
 use crate::chance::Chance;
-use crate::place::{Failure, Place};
 use crate::sabotage::Sabotage;
+use crate::workspace::{Failure, Workspace};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -16,7 +14,7 @@ const SHIM: &str = include_str!("../shim/unsynced.c");
 const MAGIC: u32 = 0x534d_4c55;
 const HEADER_BYTES: usize = 40;
 
-/// The shim, ready to be put under a worker.
+/// The compiled shim.
 #[derive(Debug)]
 pub(crate) struct Power {
     library: PathBuf,
@@ -25,22 +23,22 @@ pub(crate) struct Power {
     lies: bool,
 }
 
-/// What a power cut took.
+/// The writes that a power cut discarded.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct PowerCut {
     pub(crate) unsynced: usize,
-    pub(crate) taken_back: usize,
+    pub(crate) discarded: usize,
     pub(crate) torn: bool,
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for PowerCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let torn = if self.torn { ", one torn" } else { "" };
-        write!(f, "power cut: {} of {} unsynced writes lost{torn}", self.taken_back, self.unsynced)
+        write!(f, "power cut: {} of {} unsynced writes lost{torn}", self.discarded, self.unsynced)
     }
 }
 
-/// What was written down before it was done.
+/// An entry of the shim's journal, written before the write itself.
 #[derive(Debug)]
 enum Step {
     Write { at: u64, old_length: u64, old: Vec<u8>, new: Vec<u8> },
@@ -51,11 +49,11 @@ enum Step {
 
 impl Power {
     /// Compiles the shim.
-    pub(crate) fn new(place: &Place, sabotage: Option<Sabotage>) -> Result<Self, Failure> {
+    pub(crate) fn new(workspace: &Workspace, sabotage: Option<Sabotage>) -> Result<Self, Failure> {
         if !cfg!(target_os = "linux") {
             return Err("--lose-unsynced puts a library under the worker, which only works on Linux".into());
         }
-        let (source, library) = (place.beside.join("unsynced.c"), place.beside.join("unsynced.so"));
+        let (source, library) = (workspace.beside.join("unsynced.c"), workspace.beside.join("unsynced.so"));
         fs::write(&source, SHIM)?;
         let mut compiler = Command::new("cc");
         compiler.args(["-Wall", "-Wextra", "-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
@@ -64,13 +62,13 @@ impl Power {
         if !compiled.status.success() {
             return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
         }
-        let undo = place.beside.join("undo");
+        let undo = workspace.beside.join("undo");
         fs::create_dir_all(&undo)?;
-        let prefix = place.address.file().ok_or("a power cut takes back what was written to files")?;
+        let prefix = workspace.address.file().ok_or("a power cut discards writes to files")?;
         Ok(Self { library, undo, prefix, lies: sabotage == Some(Sabotage::NoSync) })
     }
 
-    /// Has a process's writes go through the shim.
+    /// Makes a process load the shim.
     pub(crate) fn put_under(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library);
         command.env("SEMEL_UNSYNCED_PREFIX", &self.prefix).env("SEMEL_UNSYNCED_UNDO", &self.undo);
@@ -79,14 +77,14 @@ impl Power {
         }
     }
 
-    /// Takes back some of what was not synced: the names that were made last, and of each file either everything, the
-    /// last writes, or any of them; sometimes half a write stays.
-    pub(crate) fn cut(&self, place: &Place, chance: &mut Chance) -> Result<Cut, Failure> {
-        let mut cut = Cut::default();
+    /// Discards some unsynced writes: the names created last, and of each file all writes, the last ones or
+    /// any of them; sometimes half of a write stays.
+    pub(crate) fn cut(&self, workspace: &Workspace, chance: &mut Chance) -> Result<PowerCut, Failure> {
+        let mut cut = PowerCut::default();
         let names = steps(&self.undo.join("directory.undo"))?;
         let kept = chance.index(names.len() + 1);
         cut.unsynced += names.len();
-        cut.taken_back += names.len() - kept;
+        cut.discarded += names.len() - kept;
         for name in names[kept..].iter().rev() {
             match name {
                 Step::Create { path } => drop(fs::remove_file(path)),
@@ -94,15 +92,15 @@ impl Power {
                 Step::Write { .. } | Step::Truncate { .. } => return Err("a write among the names".into()),
             }
         }
-        for path in place.address.files() {
+        for path in workspace.address.files() {
             if path.to_string_lossy().ends_with("-shm") {
-                // Shared memory that happens to have a name: it does not outlive the machine.
+                // Shared memory with a name: it does not outlive the machine.
                 drop(fs::remove_file(path));
                 continue;
             }
             let Ok(found) = fs::metadata(&path) else { continue };
             let written = steps(&self.undo.join(format!("{}.undo", found.ino())))?;
-            take_back(&path, &written, chance, &mut cut)?;
+            discard(&path, &written, chance, &mut cut)?;
         }
         for entry in fs::read_dir(&self.undo)? {
             fs::remove_file(entry?.path())?;
@@ -111,8 +109,8 @@ impl Power {
     }
 }
 
-/// Puts the file back to when it was last synced, then does again whatever had reached the disk.
-fn take_back(path: &Path, written: &[Step], chance: &mut Chance, cut: &mut Cut) -> Result<(), Failure> {
+/// Restores the file as it was last synced, then repeats the writes that had reached the disk.
+fn discard(path: &Path, written: &[Step], chance: &mut Chance, cut: &mut PowerCut) -> Result<(), Failure> {
     if written.is_empty() {
         return Ok(());
     }
@@ -138,18 +136,18 @@ fn take_back(path: &Path, written: &[Step], chance: &mut Chance, cut: &mut Cut) 
         };
         if torn == Some(index) {
             cut.torn = true;
-            again(&file, step, 2)?;
+            rewrite(&file, step, 2)?;
         } else if survives {
-            again(&file, step, 1)?;
+            rewrite(&file, step, 1)?;
         } else {
-            cut.taken_back += 1;
+            cut.discarded += 1;
         }
     }
     Ok(())
 }
 
-/// Does a write again, or the first part of it.
-fn again(file: &File, step: &Step, part: usize) -> Result<(), Failure> {
+/// Repeats a write, or the first part of it.
+fn rewrite(file: &File, step: &Step, part: usize) -> Result<(), Failure> {
     match step {
         Step::Write { at, new, .. } => file.write_all_at(&new[..new.len() / part], *at)?,
         Step::Truncate { to, .. } => file.set_len(*to)?,
@@ -158,7 +156,7 @@ fn again(file: &File, step: &Step, part: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a journal of the shim. Half an entry at its end belongs to a write that has not happened.
+/// Reads a journal of the shim. An incomplete entry at its end belongs to a write that has not happened.
 fn steps(path: &Path) -> Result<Vec<Step>, Failure> {
     let Ok(bytes) = fs::read(path) else { return Ok(Vec::new()) };
     let mut rest = &bytes[..];
@@ -211,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn half_an_entry_has_not_happened() {
-        let whole = entry(1, 5, 9, b"old", b"newer");
-        for cut in 0..whole.len() {
-            assert!(step(&whole[..cut]).expect("readable").is_none(), "{cut}");
+    fn an_incomplete_entry_is_ignored() {
+        let complete = entry(1, 5, 9, b"old", b"newer");
+        for cut in 0..complete.len() {
+            assert!(step(&complete[..cut]).expect("readable").is_none(), "{cut}");
         }
-        let (read, rest) = step(&whole).expect("readable").expect("whole");
+        let (read, rest) = step(&complete).expect("readable").expect("complete");
         assert!(rest.is_empty());
         assert!(
             matches!(read, Step::Write { at: 5, old_length: 9, old, new } if old == b"old" && new == b"newer")
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_the_writes_can_be_lost_and_nothing_that_was_synced() {
+    fn any_unsynced_write_can_be_lost_and_no_synced_one() {
         let path = std::env::temp_dir().join(format!("semel-power-{}", std::process::id()));
         let written = [
             Step::Write { at: 3, old_length: 6, old: b"def".to_vec(), new: b"XYZW".to_vec() },
@@ -234,12 +232,12 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..200 {
             fs::write(&path, b"ab--").expect("written");
-            let mut cut = Cut::default();
-            take_back(&path, &written, &mut Chance::new(seed), &mut cut).expect("taken back");
+            let mut cut = PowerCut::default();
+            discard(&path, &written, &mut Chance::new(seed), &mut cut).expect("discarded");
             seen.insert(fs::read(&path).expect("read"));
         }
         fs::remove_file(&path).expect("removed");
-        // Nothing of it, the first, the first two, all, only the last, and half of the first.
+        // None of the writes, the first, the first two, all, only the last, and half of the first.
         for possible in [&b"abcdef"[..], b"abcXYZW", b"ab", b"ab--", b"ab--ef", b"abcXYf"] {
             assert!(seen.contains(possible), "{possible:?} {seen:?}");
         }

@@ -1,7 +1,5 @@
-//! Faults put in on purpose, to see that the judge finds them.
-//!
-//! What lives here: what each sabotage is called, and the store that lies. What must never: a way into these from
-//! anywhere but the torture's own command line.
+//! Deliberate faults, which the judge must find. They can only be enabled on the command line of this
+//! program.
 
 use semel::core::id::CommandId;
 use semel::core::record::Record;
@@ -9,20 +7,20 @@ use semel::core::store::{Change, Clock as _, Delegate, Pending, Store, Written};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A fault put in on purpose.
+/// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     /// Outcomes are acknowledged before they are stored.
     AnswerEarly,
-    /// Every process begins with an empty store.
+    /// Every process starts with an empty store.
     Forget,
-    /// An effect that nobody deduplicates is run again after its owner died.
+    /// An effect that is not deduplicated is run again after its owner died.
     TakeOver,
     /// A lease as long as a retention period.
     Wedge,
-    /// Work ends in doubt, and nobody has written down why.
+    /// Work ends in doubt without recording why.
     SilentDoubt,
-    /// The disk says "synced" and syncs nothing, as it is with `synchronous=OFF`.
+    /// The disk reports "synced" and syncs nothing, as with `synchronous=OFF`.
     NoSync,
 }
 
@@ -45,7 +43,7 @@ impl Sabotage {
     }
 }
 
-/// A store that says "done" to a final outcome, and writes it a moment later.
+/// A store that acknowledges a final outcome, and writes it a moment later.
 pub(crate) struct AnswersEarly(pub(crate) Arc<dyn Store>);
 
 impl Delegate for AnswersEarly {

@@ -1,17 +1,15 @@
-//! What a torture came to.
-//!
-//! What lives here: the counts and their table. What must never: a run that reached nothing and calls itself passed.
+//! The counts of a run, as a table. A run that met nothing must not pass.
 
 use crate::evidence::Evidence;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The counts of one torture.
+/// The counts of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) rounds: u64,
     pub(crate) kills: usize,
-    /// Within 50 ms of it: while the file is opened or recovered.
+    /// Within 50 ms of the start: while the file is opened or recovered.
     pub(crate) kills_in_opening: usize,
     pub(crate) ended_by_themselves: usize,
     pub(crate) commands: usize,
@@ -22,10 +20,10 @@ pub(crate) struct Summary {
     pub(crate) take_overs: usize,
     pub(crate) expired: usize,
     pub(crate) audits: usize,
-    /// Only where power was cut.
-    pub(crate) writes_taken_back: Option<usize>,
-    /// Only there too: outcomes that were read and told between a kill and the cut.
-    pub(crate) told_before_cut: Option<usize>,
+    /// Only with power cuts.
+    pub(crate) writes_discarded: Option<usize>,
+    /// Only with power cuts: outcomes that were read and acknowledged between a kill and the cut.
+    pub(crate) acknowledged_before_cut: Option<usize>,
 }
 
 impl Summary {
@@ -52,12 +50,12 @@ impl Summary {
             ("refused as expired", self.expired),
             ("integrity checks", self.audits),
         ];
-        rows.extend(self.writes_taken_back.map(|count| ("writes taken back", count)));
-        rows.extend(self.told_before_cut.map(|count| ("told before a cut", count)));
+        rows.extend(self.writes_discarded.map(|count| ("writes discarded", count)));
+        rows.extend(self.acknowledged_before_cut.map(|count| ("read before a cut", count)));
         rows
     }
 
-    /// What a long enough torture must have met, and this one has not.
+    /// The kinds of events that a long enough run must have met, and this one has not.
     pub(crate) fn missed(&self) -> Vec<&'static str> {
         let may_be_none = ["kills near the start", "ended by themselves", "refused as expired"];
         let must = |row: &(&'static str, usize)| row.1 == 0 && !may_be_none.contains(&row.0);
@@ -79,9 +77,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torture_that_met_nothing_says_so() {
+    fn a_run_that_met_no_faults_says_so() {
         assert!(Summary::default().missed().contains(&"kills"));
-        let blind = Summary { writes_taken_back: Some(0), ..Summary::default() };
-        assert!(blind.missed().contains(&"writes taken back"));
+        let blind = Summary { writes_discarded: Some(0), ..Summary::default() };
+        assert!(blind.missed().contains(&"writes discarded"));
     }
 }

@@ -1,11 +1,9 @@
-//! A worker process, from its start to its end.
-//!
-//! What lives here: how a worker is started, watched and killed. What must never: a worker that outlives its judge.
+//! Starts, watches and kills a worker process. No worker outlives its judge.
 
 use crate::evidence::Violation;
-use crate::place::Failure;
 use crate::power::Power;
-use crate::worker::Orders;
+use crate::worker::WorkerOptions;
+use crate::workspace::Failure;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -15,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a worker may take to open its store, on the slowest machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A worker process.
 pub(crate) struct Victim {
@@ -26,20 +24,20 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    pub(crate) fn start(orders: &Orders, power: Option<&Power>) -> Result<Self, Failure> {
-        let Orders { place, seed, round, run, life, looks, sabotage } = orders;
-        let errors = place.errors(run);
+    pub(crate) fn start(options: &WorkerOptions, power: Option<&Power>) -> Result<Self, Failure> {
+        let WorkerOptions { workspace, seed, round, run, life, read_only, sabotage } = options;
+        let errors = workspace.errors(run);
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["worker", "--store", &place.address.url().to_string(), "--run", run])
+            .args(["worker", "--store", &workspace.address.url().to_string(), "--run", run])
             .args(["--seed", &seed.to_string(), "--round", &round.to_string()])
             .args(["--millis", &life.as_millis().to_string(), "--beside"])
-            .arg(&place.beside)
+            .arg(&workspace.beside)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors)?);
-        if *looks {
-            command.arg("--looks");
+        if *read_only {
+            command.arg("--read-only");
         }
         if let Some(sabotage) = sabotage {
             command.args(["--sabotage", sabotage.name()]);
@@ -48,24 +46,24 @@ impl Victim {
             power.put_under(&mut command);
         }
         let mut child = command.spawn()?;
-        let (tell, ready) = channel();
+        let (started, ready) = channel();
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
                 let mut line = String::new();
                 if BufReader::new(output).read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                    let _ = tell.send(());
+                    let _ = started.send(());
                 }
             });
         }
         Ok(Self { child, run: run.clone(), ready, errors })
     }
 
-    /// Waits until it takes commands, or has ended.
+    /// Waits until it accepts commands, or has ended.
     pub(crate) fn wait_until_ready(&self) {
-        let _ = self.ready.recv_timeout(PATIENCE);
+        let _ = self.ready.recv_timeout(START_TIMEOUT);
     }
 
-    /// Kills it. `false` where it had ended by itself, as it may when its life is over.
+    /// Kills it. `false` if it had already ended, as it may after its lifetime.
     pub(crate) fn kill(&mut self) -> Result<bool, Failure> {
         if let Some(status) = self.child.try_wait()? {
             self.read_errors()?;
@@ -78,7 +76,7 @@ impl Victim {
         Ok(true)
     }
 
-    /// Lets it end by itself.
+    /// Waits until it ends.
     pub(crate) fn let_end(&mut self) -> Result<(), Failure> {
         let status = self.child.wait()?;
         self.read_errors()?;
@@ -86,15 +84,15 @@ impl Victim {
         if status.success() { Ok(()) } else { Err(Violation::new(ended).into()) }
     }
 
-    /// Whatever it had to say, a panic above all, is something that must not have happened.
+    /// Any error output, such as a panic, is a violation.
     fn read_errors(&self) -> Result<(), Failure> {
-        let said = std::fs::read_to_string(&self.errors)?;
-        if said.is_empty() {
+        let output = std::fs::read_to_string(&self.errors)?;
+        if output.is_empty() {
             std::fs::remove_file(&self.errors)?;
             return Ok(());
         }
-        let lines = said.lines().map(str::to_owned).collect();
-        Err(Violation { what: format!("worker {} complained", self.run), lines }.into())
+        let lines = output.lines().map(str::to_owned).collect();
+        Err(Violation { message: format!("worker {} printed an error", self.run), lines }.into())
     }
 }
 

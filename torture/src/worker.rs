@@ -1,14 +1,12 @@
-//! The process that is killed.
-//!
-//! What lives here: many tasks that send new keys, old keys and the same key at the same time, until somebody kills them
-//! or their time is up. What must never: an audit; whoever may die at any moment cannot judge.
+//! The process that is killed: many tasks that send new keys, old keys and the same key concurrently, until
+//! they are killed or their time is up. The audit is another process.
 
 use crate::chance::Chance;
 use crate::client::Client;
 use crate::clock::Stopwatch;
 use crate::journal::{Kind, Tail};
-use crate::place::{Failure, Open, Place};
 use crate::sabotage::Sabotage;
+use crate::workspace::{Failure, Open, Workspace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,42 +15,42 @@ use tokio::task::JoinSet;
 /// How many tasks send commands at once.
 const TASKS: u64 = 24;
 
-/// What a worker is told to do.
+/// The options of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Orders {
-    pub(crate) place: Place,
+pub(crate) struct WorkerOptions {
+    pub(crate) workspace: Workspace,
     pub(crate) seed: u64,
     pub(crate) round: u64,
     pub(crate) run: String,
-    /// When it may end by itself.
+    /// After this time it ends.
     pub(crate) life: Duration,
-    /// Whether it only reads; see [`crate::looker`].
-    pub(crate) looks: bool,
+    /// Whether it only reads; see [`crate::observer`].
+    pub(crate) read_only: bool,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
-struct Shift {
+struct Session {
     client: Arc<Client>,
-    orders: Orders,
+    options: WorkerOptions,
     next_key: AtomicU64,
-    /// Keys of earlier rounds, and of other processes of this one.
+    /// Keys of earlier rounds, and of the other process of this round.
     old: Vec<String>,
     began: Stopwatch,
 }
 
-/// Works until its life is over. Prints a line as soon as it takes commands.
-pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
+/// Sends commands until its time is up. Prints a line as soon as it accepts commands.
+pub(crate) async fn run(options: WorkerOptions) -> Result<(), Failure> {
     let began = Stopwatch::start();
-    let Orders { place, seed, run, sabotage, .. } = &orders;
-    let issued = Tail::from_the_start().lines(&place.ledger())?;
+    let WorkerOptions { workspace, seed, run, sabotage, .. } = &options;
+    let issued = Tail::from_the_start().lines(&workspace.ledger())?;
     let old = issued.into_iter().filter(|line| line.kind == Kind::Issue).map(|line| line.key).collect();
-    let open = Open::new(&place.address, run, *sabotage).await?;
-    let client = Client::new(open.engine.clone(), place, *seed, run, *sabotage)?;
+    let open = Open::new(&workspace.address, run, *sabotage).await?;
+    let client = Client::new(open.engine.clone(), workspace, *seed, run, *sabotage)?;
     println!("ready");
-    let shift = Arc::new(Shift { client, next_key: AtomicU64::new(0), old, began, orders });
+    let session = Arc::new(Session { client, next_key: AtomicU64::new(0), old, began, options });
     let mut tasks = JoinSet::new();
     for index in 0..TASKS {
-        tasks.spawn(serve(Arc::clone(&shift), index));
+        tasks.spawn(serve(Arc::clone(&session), index));
     }
     while let Some(ended) = tasks.join_next().await {
         ended??;
@@ -61,33 +59,33 @@ pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn serve(shift: Arc<Shift>, index: u64) -> Result<(), Failure> {
-    let Orders { seed, run, life, .. } = &shift.orders;
+async fn serve(session: Arc<Session>, index: u64) -> Result<(), Failure> {
+    let WorkerOptions { seed, run, life, .. } = &session.options;
     let mut chance = Chance::named(*seed, &format!("{run} {index}"));
-    let mut own: Vec<String> = Vec::new();
-    while shift.began.lap() < *life {
+    let mut own_keys: Vec<String> = Vec::new();
+    while session.began.lap() < *life {
         match chance.within(0..100) {
             0..50 => {
-                let key = shift.fresh_key()?;
-                shift.client.ask(&key).await?;
-                own.push(key);
+                let key = session.fresh_key()?;
+                session.client.ask(&key).await?;
+                own_keys.push(key);
             }
             50..65 => {
-                let key = shift.fresh_key()?;
-                at_once(&shift, &key, chance.within(2..5)).await?;
-                own.push(key);
+                let key = session.fresh_key()?;
+                send_concurrently(&session, &key, chance.within(2..5)).await?;
+                own_keys.push(key);
             }
-            65..80 if !own.is_empty() => {
-                let key = &own[chance.index(own.len())];
-                let told = shift.client.ask(key).await?;
-                if told.acknowledges() && shift.client.plan(key).is_kept_long() && chance.percent(20) {
-                    shift.client.ask_by_mistake(key).await?;
+            65..80 if !own_keys.is_empty() => {
+                let key = &own_keys[chance.index(own_keys.len())];
+                let answer = session.client.ask(key).await?;
+                if answer.acknowledges() && session.client.plan(key).is_kept_long() && chance.percent(20) {
+                    session.client.ask_with_another_payload(key).await?;
                 }
             }
-            _ if !shift.old.is_empty() => {
-                let from = if chance.percent(50) { shift.old.len().saturating_sub(200) } else { 0 };
-                let key = &shift.old[from + chance.index(shift.old.len() - from)];
-                at_once(&shift, key, chance.within(1..3)).await?;
+            _ if !session.old.is_empty() => {
+                let from = if chance.percent(50) { session.old.len().saturating_sub(200) } else { 0 };
+                let key = &session.old[from + chance.index(session.old.len() - from)];
+                send_concurrently(&session, key, chance.within(1..3)).await?;
             }
             _ => {}
         }
@@ -95,11 +93,11 @@ async fn serve(shift: Arc<Shift>, index: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same command, several times at the same time.
-async fn at_once(shift: &Arc<Shift>, key: &str, times: u64) -> Result<(), Failure> {
+/// Sends the same command several times concurrently.
+async fn send_concurrently(session: &Arc<Session>, key: &str, times: u64) -> Result<(), Failure> {
     let mut twins = JoinSet::new();
     for _ in 0..times {
-        let (client, key) = (Arc::clone(&shift.client), key.to_owned());
+        let (client, key) = (Arc::clone(&session.client), key.to_owned());
         twins.spawn(async move { client.ask(&key).await.map(drop) });
     }
     while let Some(ended) = twins.join_next().await {
@@ -108,11 +106,11 @@ async fn at_once(shift: &Arc<Shift>, key: &str, times: u64) -> Result<(), Failur
     Ok(())
 }
 
-impl Shift {
-    /// A key that nobody in this process has used. Two processes of one round come by the same keys.
+impl Session {
+    /// A key that this process has not used. Two processes of one round use the same keys.
     fn fresh_key(&self) -> Result<String, Failure> {
         let number = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let key = format!("round-{}-key-{number}", self.orders.round);
+        let key = format!("round-{}-key-{number}", self.options.round);
         self.client.issue(&key)?;
         Ok(key)
     }

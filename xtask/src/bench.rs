@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             return result;
         }
         Some((name, options)) if name == "http" => {
-            // What is measured is the program as it is shipped.
+            // Measure the program as it is shipped.
             let mut command = cargo::cargo();
             command.args(["build", "--quiet", "--profile=dist", "--package=semel-gateway", "--bin=semel"]);
             cargo::pass_through(command)?;
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         _ => {}
     }
     let name = match arguments.split_first() {
-        // A pattern, so that only benchmark programs run: the library's unit tests have nothing to measure.
+        // A pattern, so that only benchmark programs run: the library's unit tests measure nothing.
         None => "*",
         Some((name, rest)) => {
             expect_no_arguments(rest)?;
@@ -54,7 +54,7 @@ fn example(name: &str, options: &[String], servers: &TestServers) -> Result<(), 
     cargo::pass_through(command)
 }
 
-/// Semel beside other libraries, which only this separate workspace depends on.
+/// Compares Semel with other libraries, which only this separate workspace depends on.
 fn peers(options: &[String], servers: &TestServers) -> Result<(), Failure> {
     let root = cargo::root();
     let mut command = cargo::cargo();
@@ -64,7 +64,7 @@ fn peers(options: &[String], servers: &TestServers) -> Result<(), Failure> {
     cargo::pass_through(command)
 }
 
-/// A benchmark of stores on servers, which are started unless they run, and stopped again.
+/// A benchmark of stores on servers. Servers that do not run are started, and stopped afterwards.
 fn with_servers(names: &[&str], name: &str, options: &[String]) -> Result<(), Failure> {
     let mut servers = TestServers::default();
     let result = match servers.up_named(names) {

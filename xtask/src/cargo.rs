@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::command::Failure;
 
-/// Between two looks at a program that has not ended.
+/// The pause between two checks of a running program.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The repository's root.
@@ -18,7 +18,7 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// The folder for everything that is built or downloaded, wherever `CARGO_TARGET_DIR` has put it.
+/// The folder for everything that is built or downloaded, as `CARGO_TARGET_DIR` says.
 pub(crate) fn target() -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR");
     root().join(named.unwrap_or_else(|| OsString::from("target")))
@@ -29,14 +29,15 @@ pub(crate) fn cargo() -> Command {
     child(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// The nightly toolchain's cargo, through rustup; the cargo that runs this program does not understand `+nightly`.
+/// The nightly toolchain's cargo, through rustup; the cargo that runs this program does not understand
+/// `+nightly`.
 pub(crate) fn cargo_nightly() -> Command {
     let mut command = child(&OsString::from("cargo"));
     command.arg("+nightly");
     command
 }
 
-/// Git, which also answers where the checkout belongs to another user (as it does in many CI containers).
+/// Git, configured to answer even if the checkout belongs to another user, as in many CI containers.
 pub(crate) fn git() -> Command {
     let mut command = child(&OsString::from("git"));
     command.args(["-c", "safe.directory=*"]);
@@ -54,7 +55,7 @@ fn child(program: &OsString) -> Command {
     command
 }
 
-/// Runs to the end with output passed through; `Ok` only where the exit code is zero.
+/// Runs to the end with output passed through; `Ok` only if the exit code is zero.
 pub(crate) fn pass_through(mut command: Command) -> Result<(), Failure> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -63,7 +64,7 @@ pub(crate) fn pass_through(mut command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs to the end, for at most this long; the error says why it failed, by the last line it wrote.
+/// Runs to the end, for at most this long. The error is the last line of output.
 pub(crate) fn within(limit: Duration, mut command: Command) -> Result<(), String> {
     let program = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("{program}: {error}");
@@ -86,12 +87,12 @@ pub(crate) fn within(limit: Duration, mut command: Command) -> Result<(), String
     Err(stderr
         .lines()
         .rfind(|line| !line.trim().is_empty())
-        .unwrap_or("it failed without a word")
+        .unwrap_or("it failed without output")
         .trim()
         .to_owned())
 }
 
-/// Runs to the end and returns standard output; the error is the first line that says why not.
+/// Runs to the end and returns standard output. The error is the first line that explains the failure.
 pub(crate) fn capture(mut command: Command) -> Result<String, String> {
     let program = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;
@@ -102,7 +103,7 @@ pub(crate) fn capture(mut command: Command) -> Result<String, String> {
     Err(format!("{program}: {}", stderr.trim()))
 }
 
-/// Whether the command can be started and answers with exit code zero; its output is dropped.
+/// Whether the command can be started and exits with code zero; its output is discarded.
 pub(crate) fn answers(mut command: Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_command_is_ended_and_a_failing_one_says_why() {
+    fn a_hanging_command_is_killed_and_a_failing_one_reported() {
         let shell = |script: &str| {
             let mut command = program("sh");
             command.args(["-c", script]);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_is_an_error_with_its_own_words() {
+    fn a_failing_command_is_an_error_with_its_output() {
         let mut command = cargo();
         command.arg("no-such-subcommand");
         assert!(capture(command).unwrap_err().contains("no-such-subcommand"));

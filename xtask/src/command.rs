@@ -7,11 +7,11 @@ use crate::{bench, crash, dist, fuzz, model, mutants, services, sim, test, tidy,
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It was called wrongly: exit code 2, with the help text.
+    /// The usage is wrong: exit code 2, with the help text.
     Usage(String),
-    /// It could not do its work, for this reason: exit code 1.
+    /// The command failed, for this reason: exit code 1.
     Stopped(String),
-    /// It has already reported what is wrong: exit code 1, nothing more to print.
+    /// The command has already reported the problem: exit code 1, nothing more to print.
     Reported,
 }
 
@@ -26,19 +26,14 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[--fast]",
-        about: "all that CI runs: tidy, then every test; --fast: without the slow test programs",
+        about: "everything that CI runs: tidy, then every test; --fast: without the slow test programs",
         run: test::run,
     },
-    Command {
-        name: "tidy",
-        arguments: "",
-        about: "the rules of the house, lints, format, docs",
-        run: tidy::run,
-    },
+    Command { name: "tidy", arguments: "", about: "project rules, lints, format, docs", run: tidy::run },
     Command {
         name: "tools",
         arguments: "",
-        about: "install what tests speak with: curl, nginx, a browser …",
+        about: "install the programs that tests use: curl, nginx, a browser …",
         run: tools::run,
     },
     Command {
@@ -56,19 +51,19 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "model",
         arguments: "[args…]",
-        about: "the model checker, optimised; arguments go to it",
+        about: "the model checker, optimised; arguments are passed to it",
         run: model::run,
     },
     Command {
         name: "crash",
         arguments: "[transactions | patterns | args…]",
-        about: "kill -9 and power cuts, audited; arguments go to it; `transactions`: local commands, `patterns`: those in the caller's transaction, 100 rounds on SQLite and 30 on PostgreSQL",
+        about: "kill -9 and power cuts, audited; arguments are passed to it; `transactions`: local commands, `patterns`: those in the caller's transaction, 100 rounds on SQLite and 30 on PostgreSQL",
         run: crash::run,
     },
     Command {
         name: "torture",
         arguments: "[--seconds N] [--scenario NAME | --all]",
-        about: "floods of clients against the gateway, while an honest one is served; arguments go to it",
+        about: "floods of clients against the gateway, while an honest one is served; arguments are passed to it",
         run: torture::run,
     },
     Command {
@@ -86,13 +81,13 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "mutants",
         arguments: "[file…]",
-        about: "does a test notice each change? (default: machine, key, fingerprint)",
+        about: "check that a test fails for each small code change (default: machine, key, fingerprint)",
         run: mutants::run,
     },
     Command {
         name: "bench",
         arguments: "[name | store [args…] | http [args…]]",
-        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `transactions`: local commands against the same transaction without Semel; `http`: against nginx (`http --help`); `peers`: beside another library",
+        about: "the benchmarks, or one; `store`: compared with a bare log; `stores`: with manual SQL; `transactions`: with the same transaction without Semel; `http`: with nginx (`http --help`); `peers`: with another library",
         run: bench::run,
     },
 ];
@@ -109,7 +104,7 @@ pub(crate) fn dispatch(arguments: &[String]) -> Result<(), Failure> {
     }
     match COMMANDS.iter().find(|command| command.name == name) {
         Some(command) => (command.run)(rest),
-        None => Err(Failure::Usage(format!("there is no command `{name}`"))),
+        None => Err(Failure::Usage(format!("unknown command `{name}`"))),
     }
 }
 
@@ -138,7 +133,7 @@ mod tests {
     #[test]
     fn an_unknown_command_is_a_usage_error_that_names_it() {
         let answer = dispatch(&["frobnicate".to_owned()]);
-        assert_eq!(answer, Err(Failure::Usage("there is no command `frobnicate`".to_owned())));
+        assert_eq!(answer, Err(Failure::Usage("unknown command `frobnicate`".to_owned())));
     }
 
     #[test]

@@ -21,14 +21,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     cargo::pass_through(command)
 }
 
-/// A test program, which of its tests, and how many times its processes are killed.
+/// A test program, a filter for its tests, and how many times its processes are killed.
 type Rounds = (&'static str, &'static str, &'static str);
 
 const TRANSACTIONS: [Rounds; 2] = [("sqlite", "crash::killed", "100"), ("postgres", "crash::killed", "30")];
 const PATTERNS: [Rounds; 2] =
     [("patterns", "crash::killed_on_sqlite", "100"), ("patterns", "crash::killed_on_postgres", "30")];
 
-/// The rounds of local commands, and of the patterns in the caller's transaction: the test run plays a few of each.
+/// The rounds of local commands, and of the patterns in the caller's transaction. The test run does only a
+/// few of each.
 fn rounds(programs: &[Rounds]) -> Result<(), Failure> {
     let mut servers = TestServers::default();
     let result = match servers.up_named(&["postgres"]) {

@@ -6,18 +6,18 @@ use crate::command::Failure;
 const DEFAULT_SECONDS: u64 = 60;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let wish = Wish::parse(arguments)?;
+    let options = Options::parse(arguments)?;
     let path = cargo::root().join("fuzz/Cargo.toml");
     let manifest = std::fs::read_to_string(path)
         .map_err(|error| Failure::Stopped(format!("fuzz/Cargo.toml: {error}")))?;
-    let targets = wish.choose(targets(&manifest))?;
+    let targets = options.choose(targets(&manifest))?;
     tools_are_there()?;
 
     let mut failed = Vec::new();
     for target in &targets {
-        println!("── fuzz {target}, {} s", wish.seconds);
+        println!("── fuzz {target}, {} s", options.seconds);
         let mut command = cargo::cargo_nightly();
-        command.args(["fuzz", "run", target, "--", &format!("-max_total_time={}", wish.seconds)]);
+        command.args(["fuzz", "run", target, "--", &format!("-max_total_time={}", options.seconds)]);
         if cargo::pass_through(command).is_err() {
             failed.push(target.as_str());
         }
@@ -45,29 +45,29 @@ fn tools_are_there() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the caller asked for.
+/// The command line.
 #[derive(Debug, PartialEq, Eq)]
-struct Wish {
+struct Options {
     target: Option<String>,
     seconds: u64,
 }
 
-impl Wish {
+impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let mut wish = Self { target: None, seconds: DEFAULT_SECONDS };
+        let mut options = Self { target: None, seconds: DEFAULT_SECONDS };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             if argument == "--seconds" {
                 let number = rest.next().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-                wish.seconds =
+                options.seconds =
                     number.ok_or_else(|| Failure::Usage("--seconds needs a number above zero".to_owned()))?;
             } else if argument.starts_with('-') {
-                return Err(Failure::Usage(format!("fuzz does not know `{argument}`")));
-            } else if let Some(first) = wish.target.replace(argument.clone()) {
+                return Err(Failure::Usage(format!("fuzz: unknown option `{argument}`")));
+            } else if let Some(first) = options.target.replace(argument.clone()) {
                 return Err(Failure::Usage(format!("one target at a time: `{first}` or `{argument}`?")));
             }
         }
-        Ok(wish)
+        Ok(options)
     }
 
     fn choose(&self, all: Vec<String>) -> Result<Vec<String>, Failure> {
@@ -79,7 +79,7 @@ impl Wish {
             Some(target) if all.contains(target) => Ok(vec![target.clone()]),
             Some(target) => {
                 let known = all.join(", ");
-                Err(Failure::Usage(format!("there is no fuzz target `{target}`; there are: {known}")))
+                Err(Failure::Usage(format!("unknown fuzz target `{target}`; known targets: {known}")))
             }
         }
     }
@@ -109,25 +109,25 @@ mod tests {
     const MANIFEST: &str = "[package]\nname = \"semel-fuzz\"\n\n[[bin]]\nname = \"key\"\npath = \"key.rs\"\n\n\
                             [[bin]]\nname=\"codec\"\n[profile.release]\ndebug = true\n";
 
-    fn parse(arguments: &[&str]) -> Result<Wish, Failure> {
-        Wish::parse(&arguments.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn parse(arguments: &[&str]) -> Result<Options, Failure> {
+        Options::parse(&arguments.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn targets_are_the_names_of_the_programs_and_not_of_the_package() {
+    fn targets_are_the_programs_names() {
         assert_eq!(targets(MANIFEST), ["key", "codec"]);
     }
 
     #[test]
-    fn a_target_and_a_time_may_stand_in_either_order() {
-        let expected = Wish { target: Some("key".to_owned()), seconds: 5 };
+    fn a_target_and_a_duration_may_come_in_either_order() {
+        let expected = Options { target: Some("key".to_owned()), seconds: 5 };
         assert_eq!(parse(&["key", "--seconds", "5"]), Ok(expected));
         assert_eq!(parse(&["--seconds", "5", "key"]).unwrap().seconds, 5);
-        assert_eq!(parse(&[]).unwrap(), Wish { target: None, seconds: DEFAULT_SECONDS });
+        assert_eq!(parse(&[]).unwrap(), Options { target: None, seconds: DEFAULT_SECONDS });
     }
 
     #[test]
-    fn a_time_that_is_none_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for bad in [&["--seconds"][..], &["--seconds", "soon"], &["--seconds", "0"], &["--minutes", "1"]] {
             assert!(matches!(parse(bad), Err(Failure::Usage(_))), "{bad:?}");
         }
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn an_unknown_target_is_refused_with_the_list_of_known_ones() {
-        let wish = parse(&["jsn"]).unwrap();
-        let Err(Failure::Usage(reason)) = wish.choose(targets(MANIFEST)) else { panic!("accepted") };
+        let options = parse(&["jsn"]).unwrap();
+        let Err(Failure::Usage(reason)) = options.choose(targets(MANIFEST)) else { panic!("accepted") };
         assert!(reason.contains("key, codec"), "{reason}");
-        assert!(matches!(wish.choose(Vec::new()), Err(Failure::Stopped(_))));
+        assert!(matches!(options.choose(Vec::new()), Err(Failure::Stopped(_))));
     }
 }

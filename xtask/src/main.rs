@@ -1,7 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
-//! **What lives here**: thin callers of cargo, and the project's rules (`tidy`), so that CI runs nothing that a
-//! contributor cannot run. **What must never**: product code, or a check that only CI knows.
+//! **What lives here**: thin callers of cargo, and the project's rules (`tidy`), so that CI runs nothing that
+//! a contributor cannot run. **What must never**: product code, or a check that only CI knows.
 
 mod bench;
 mod cargo;

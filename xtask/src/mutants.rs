@@ -3,7 +3,7 @@
 use crate::cargo;
 use crate::command::Failure;
 
-/// Files in which a wrong line means a second effect: the state machine, the key and the fingerprint.
+/// Files in which a wrong line can repeat an effect: the state machine, the key and the fingerprint.
 const DEFAULT_FILES: &[&str] = &[
     "crates/core/src/machine/**/*.rs",
     "crates/core/src/key/**/*.rs",

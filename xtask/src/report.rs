@@ -11,7 +11,7 @@ pub(crate) enum Verdict {
     Passed,
     /// Not run, for this reason. Never a silent pass: the summary repeats it.
     Skipped(String),
-    /// Failed; each line says where and what to do. Empty if the step's own output says it.
+    /// Failed; each line names the place and the fix. Empty if the step's own output does.
     Failed(Vec<String>),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs a step, prints what it found and how long it took, and remembers both.
+    /// Runs a step, prints and remembers its result and duration.
     pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce() -> Verdict) {
         println!("── {name}");
         let stopwatch = Stopwatch::start();
@@ -49,7 +49,7 @@ impl Report {
         self.steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count()
     }
 
-    /// What was not checked, one line for each skipped step, for the end of a run.
+    /// The skipped checks, one line each, for the end of a run.
     pub(crate) fn skipped(&self) -> String {
         let mut lines = String::new();
         for step in &self.steps {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_step_does_not_keep_the_later_ones_from_running() {
+    fn a_failed_step_does_not_stop_the_later_ones() {
         let mut report = Report::default();
         report.step("first", || Verdict::Failed(vec!["a.rs:1: bad".to_owned()]));
         report.step("second", || Verdict::Failed(Vec::new()));

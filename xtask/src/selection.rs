@@ -1,10 +1,11 @@
-//! Which tests `cargo xtask test` runs. A `--fast` run says what it leaves out, so that nobody takes it for a full
-//! one.
+//! Which tests `cargo xtask test` runs. A `--fast` run lists what it leaves out, so that it is not mistaken
+//! for a full one.
 
 use crate::command::Failure;
 use crate::workspace::{Package, Workspace};
 
-/// The packages whose test programs a fast run leaves out, with what those test. Their unit tests run all the same.
+/// The packages whose test programs a fast run leaves out, with their subjects. Their unit tests are
+/// included.
 const SLOW: &[(&str, &str)] = &[
     ("semel-gateway", "the gateway as a program, with real clients and proxies"),
     ("semel-sim", "the model checker and the simulation"),
@@ -16,15 +17,15 @@ const WITH_SERVERS: &[(&str, &str)] = &[
     ("postgres", "the store on PostgreSQL"),
     ("redis", "the store on Redis and Valkey"),
     ("patterns", "the patterns in the caller's transaction"),
-    ("patterns_faults", "the same where something is in the way"),
+    ("patterns_faults", "the patterns under faults"),
 ];
 
 /// The tests of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// Every test there is.
+    /// Every test.
     All,
-    /// Unit tests, and the test programs of packages that are quick.
+    /// Unit tests, and the test programs of quick packages.
     Fast,
 }
 
@@ -37,8 +38,8 @@ impl Selection {
         }
     }
 
-    /// The arguments that make `cargo test` run these tests. The packages stay the same, so that both selections share
-    /// what is built: cargo would build dependencies again for other packages, with other features.
+    /// The arguments for `cargo test`. Both selections name the same packages and share one build: for other
+    /// packages, cargo would build dependencies again with other features.
     pub(crate) fn cargo_arguments(self) -> Result<Vec<String>, String> {
         let everything = ["test", "--workspace", "--no-fail-fast"].map(str::to_owned).to_vec();
         match self {
@@ -47,7 +48,7 @@ impl Selection {
         }
     }
 
-    /// What the reader must know was not tested, if anything.
+    /// What was not tested, if anything.
     pub(crate) fn left_out(self) -> Option<String> {
         if self == Self::All {
             return None;

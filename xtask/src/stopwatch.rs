@@ -1,4 +1,4 @@
-//! How long a step took: the only clock in this crate. Nothing depends on it.
+//! How long a step took: the only clock in this crate. No decision depends on it.
 
 use std::time::{Duration, Instant};
 

@@ -18,9 +18,9 @@ impl Tally {
         let counts = result.split_once(". ").map_or(result, |(_, counts)| counts);
         for part in counts.split(';') {
             let mut words = part.split_whitespace();
-            let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
+            let (Some(number), Some(status)) = (words.next(), words.next()) else { continue };
             let Ok(number) = number.parse::<usize>() else { continue };
-            match what {
+            match status {
                 "passed" => self.passed += number,
                 "failed" => self.failed += number,
                 "ignored" => self.ignored += number,
@@ -45,7 +45,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The line without terminal colour sequences, which `CARGO_TERM_COLOR=always` puts in.
+/// The line without terminal colour sequences, which `CARGO_TERM_COLOR=always` adds.
 fn without_colour(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut inside = false;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_count_for_nothing() {
+    fn other_lines_are_not_counted() {
         let lines = ["test a ... ok", "7 passed; 1 failed", "error: test failed", ""];
         assert_eq!(tally(&lines), Tally::default());
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_names_skipped_tests_only_where_there_are_any() {
+    fn the_last_line_names_skipped_tests_if_any() {
         assert_eq!(Tally { passed: 5, failed: 1, ignored: 0 }.to_string(), "5 passed, 1 failed");
         assert_eq!(Tally { passed: 5, failed: 0, ignored: 2 }.to_string(), "5 passed, 0 failed, 2 skipped");
     }

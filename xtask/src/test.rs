@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that CI runs; with `--fast`, only the quick part. Each step can also be run alone.
+//! `cargo xtask test`: everything that CI runs; with `--fast`, only the quick part. Each step can also be run
+//! alone.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -16,10 +17,10 @@ use crate::tools::deny::Missing;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let selection = Selection::parse(arguments)?;
     let mut report = Report::default();
-    // A fast run does not wait for a tool to be built.
+    // A fast run does not build tools.
     tidy::check(&mut report, if selection == Selection::All { Missing::Build } else { Missing::Skip });
     let mut command = cargo::cargo();
-    // A fast run takes servers and tools as it finds them; a full one fails where one of them is missing.
+    // A fast run uses servers and tools as it finds them; a full one fails if one of them is missing.
     let mut servers = TestServers::default();
     if selection == Selection::All {
         let tools = Tools::default();
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if last.failed == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Runs the selected tests, passes the output on and counts; says whether cargo was content.
+/// Runs the selected tests, passes their output on and counts them. Returns whether cargo succeeded.
 fn run_tests(mut command: Command, selection: Selection, tally: &mut Tally) -> io::Result<bool> {
     command.args(selection.cargo_arguments().map_err(io::Error::other)?).stdout(Stdio::piped());
     let mut child = command.spawn()?;
@@ -66,8 +67,8 @@ fn judge(finished: bool, tally: Tally) -> Verdict {
     if finished && tally.failed == 0 { Verdict::Passed } else { Verdict::Failed(Vec::new()) }
 }
 
-/// The tests' counts, with every failed step that no failed test accounts for counted as one more failure, so that
-/// a run that failed never ends in "0 failed".
+/// The tests' counts. Each failed step without a failed test counts as one more failure, so that a failed run
+/// never ends with "0 failed".
 fn last_line(tests: Tally, failed_steps: usize) -> Tally {
     let counted = usize::from(tests.failed > 0);
     Tally { failed: tests.failed + failed_steps.saturating_sub(counted), ..tests }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_pass_only_where_cargo_and_the_counts_agree() {
+    fn tests_pass_only_if_cargo_and_the_counts_agree() {
         assert_eq!(judge(true, GOOD), Verdict::Passed);
         assert_eq!(judge(false, GOOD), Verdict::Failed(Vec::new()), "a test program that died");
         assert_eq!(judge(true, BAD), Verdict::Failed(Vec::new()));

@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: runs the floods of `torture/src/flood` against an optimised gateway, directly and through
-//! nginx.
+//! `cargo xtask torture`: runs the floods of `torture/src/flood` against an optimised gateway, directly and
+//! through nginx.
 
 use crate::cargo;
 use crate::command::Failure;
@@ -7,12 +7,17 @@ use crate::services;
 use crate::tools::packages;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let find = || packages::places().into_iter().map(|place| place.join("nginx")).find(|file| file.is_file());
+    let find = || {
+        packages::directories()
+            .into_iter()
+            .map(|directory| directory.join("nginx"))
+            .find(|file| file.is_file())
+    };
     if find().is_none() {
         packages::install(&["nginx"]).map_err(Failure::Stopped)?;
     }
     let nginx =
-        find().ok_or_else(|| Failure::Stopped("nginx was installed, and cannot be found".to_owned()))?;
+        find().ok_or_else(|| Failure::Stopped("nginx is installed, but cannot be found".to_owned()))?;
     let mut build = cargo::cargo();
     build.args(["build", "--release", "--package", "semel-gateway", "--package", "semel-torture"]);
     cargo::pass_through(build)?;

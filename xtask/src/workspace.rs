@@ -1,4 +1,5 @@
-//! The workspace for the rules: its packages, its dependency table and the text of its files, read once.
+//! The workspace as the rules see it: its packages, its dependency table and the text of its files, read
+//! once.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::cargo;
 
-/// All that the rules look at.
+/// Everything that the rules check.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
@@ -20,7 +21,7 @@ pub(crate) struct Workspace {
 #[derive(Debug, Default)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Relative to the root, without a slash at the end.
+    /// Relative to the root, without a trailing slash.
     pub(crate) directory: String,
     pub(crate) dependencies: Vec<Dependency>,
     /// The root files of its libraries and programs.
@@ -30,7 +31,7 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Where its dependencies are declared.
+    /// The file that declares its dependencies.
     pub(crate) fn manifest(&self) -> String {
         format!("{}/Cargo.toml", self.directory)
     }
@@ -39,7 +40,7 @@ impl Package {
 /// A declared dependency.
 #[derive(Debug)]
 pub(crate) struct Dependency {
-    /// The package it means.
+    /// The package that it refers to.
     pub(crate) package: String,
     /// Its name in the manifest.
     pub(crate) name: String,
@@ -60,7 +61,7 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) line: usize,
     /// Whether it is one of our own crates.
-    pub(crate) own: bool,
+    pub(crate) is_ours: bool,
 }
 
 /// A file's path, relative to the root, and its text.
@@ -87,7 +88,7 @@ impl Workspace {
         let manifest = files.iter().find(|file| file.path == "Cargo.toml");
         let table = manifest.map(|file| parse_table(&file.text)).unwrap_or_default();
         if packages.is_empty() || table.is_empty() {
-            return Err("found no packages or no [workspace.dependencies]: nothing to judge".to_owned());
+            return Err("found no packages or no [workspace.dependencies]: nothing to check".to_owned());
         }
         Ok(Self { packages, table, files })
     }
@@ -106,7 +107,7 @@ fn text_files() -> Result<Vec<TextFile>, String> {
     paths.sort_unstable();
     paths.dedup();
     let read = |path: &str| {
-        // A file that is no text, or deleted but still in the index, has no lines to judge.
+        // A binary file, or one that is deleted but still in the index, has no lines to check.
         let text = std::fs::read_to_string(cargo::root().join(path)).ok()?;
         Some(TextFile { path: path.to_owned(), text })
     };
@@ -124,7 +125,7 @@ fn parse_package(package: &Value, root: &Path) -> Result<Package, String> {
         Some(path.to_string_lossy().replace('\\', "/"))
     };
     let name = text(&package["name"]);
-    let manifest = relative(&package["manifest_path"]).ok_or(format!("{name} lies outside the workspace"))?;
+    let manifest = relative(&package["manifest_path"]).ok_or(format!("{name} is outside the workspace"))?;
     let beside = ["test", "bench", "example", "custom-build"];
     let is_root = |target: &&Value| !list(&target["kind"]).any(|kind| beside.contains(&text(kind).as_str()));
     let is_test = |target: &&Value| list(&target["kind"]).any(|kind| kind == "test");
@@ -156,7 +157,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Reads `[workspace.dependencies]`, one entry a line, as this project writes it.
+/// Reads `[workspace.dependencies]`, one entry per line, as this project writes it.
 fn parse_table(manifest: &str) -> Vec<Entry> {
     let mut inside = false;
     let mut entries = Vec::new();
@@ -171,7 +172,7 @@ fn parse_table(manifest: &str) -> Vec<Entry> {
             entries.push(Entry {
                 name: name.trim().to_owned(),
                 line: index + 1,
-                own: value.contains("path ="),
+                is_ours: value.contains("path ="),
             });
         }
     }
@@ -214,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn the_table_ends_where_the_next_section_begins() {
+    fn the_table_ends_at_the_next_section() {
         let manifest = "[package]\nname = \"x\"\n[workspace.dependencies]\ncore = { path = \"c\" }\n\n# why\n\
                         sha2 = \"0.11\"\n[workspace.lints.rust]\nunsafe_code = \"forbid\"\n";
         let expected = [
-            Entry { name: "core".to_owned(), line: 4, own: true },
-            Entry { name: "sha2".to_owned(), line: 7, own: false },
+            Entry { name: "core".to_owned(), line: 4, is_ours: true },
+            Entry { name: "sha2".to_owned(), line: 7, is_ours: false },
         ];
         assert_eq!(parse_table(manifest), expected);
     }

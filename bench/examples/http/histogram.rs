@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// Below this many microseconds each has its own count.
+/// Below this, each microsecond has its own bucket.
 const EXACT: u64 = 128;
-/// Counts for each doubling above.
+/// Buckets per doubling above that.
 const STEPS: u64 = 64;
 
 /// Counts of microseconds.
@@ -13,19 +13,19 @@ pub(crate) struct Histogram(Vec<u64>);
 
 impl Histogram {
     pub(crate) fn count(&mut self, micros: u64) {
-        self.add(place(micros), 1);
+        self.add(bucket(micros), 1);
     }
 
-    fn add(&mut self, place: usize, count: u64) {
-        if self.0.len() <= place {
-            self.0.resize(place + 1, 0);
+    fn add(&mut self, bucket: usize, count: u64) {
+        if self.0.len() <= bucket {
+            self.0.resize(bucket + 1, 0);
         }
-        self.0[place] += count;
+        self.0[bucket] += count;
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (place, count) in other.0.iter().enumerate().filter(|(_, count)| **count > 0) {
-            self.add(place, *count);
+        for (bucket, count) in other.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            self.add(bucket, *count);
         }
     }
 
@@ -33,24 +33,24 @@ impl Histogram {
         self.0.iter().sum()
     }
 
-    /// Milliseconds that so many of a thousand stay below.
+    /// The latency in milliseconds that this many of a thousand requests stay below.
     pub(crate) fn quantile(&self, of_thousand: u64) -> f64 {
-        let wanted = self.total() * of_thousand / 1000;
+        let rank = self.total() * of_thousand / 1000;
         let mut seen = 0;
-        for (place, count) in self.0.iter().enumerate() {
+        for (bucket, count) in self.0.iter().enumerate() {
             seen += count;
-            if seen > wanted {
-                return micros(place) as f64 / 1000.0;
+            if seen > rank {
+                return micros(bucket) as f64 / 1000.0;
             }
         }
         f64::NAN
     }
 
-    /// As one word: `place:count,…`.
+    /// As one word: `bucket:count,…`.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for (place, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let _ = write!(text, "{place}:{count},");
+        for (bucket, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let _ = write!(text, "{bucket}:{count},");
         }
         text
     }
@@ -58,30 +58,30 @@ impl Histogram {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut histogram = Self::default();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (place, count) = pair.split_once(':')?;
-            histogram.add(place.parse().ok()?, count.parse().ok()?);
+            let (bucket, count) = pair.split_once(':')?;
+            histogram.add(bucket.parse().ok()?, count.parse().ok()?);
         }
         Some(histogram)
     }
 }
 
-fn place(micros: u64) -> usize {
+fn bucket(micros: u64) -> usize {
     let doublings = micros.max(EXACT).ilog2() - EXACT.ilog2();
-    let place = if micros < EXACT {
+    let bucket = if micros < EXACT {
         micros
     } else {
-        // The leading bit and the six after it say where.
+        // The leading bit and the six bits after it select the bucket.
         EXACT + u64::from(doublings) * STEPS + ((micros >> (doublings + 1)) - STEPS)
     };
-    usize::try_from(place).unwrap_or(usize::MAX)
+    usize::try_from(bucket).unwrap_or(usize::MAX)
 }
 
-/// The least that is counted there.
-fn micros(place: usize) -> u64 {
-    let place = place as u64;
-    if place < EXACT {
-        return place;
+/// The lowest value of a bucket.
+fn micros(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < EXACT {
+        return bucket;
     }
-    let (doublings, step) = ((place - EXACT) / STEPS, (place - EXACT) % STEPS);
+    let (doublings, step) = ((bucket - EXACT) / STEPS, (bucket - EXACT) % STEPS);
     (STEPS + step) << (doublings + 1)
 }

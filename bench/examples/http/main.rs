@@ -1,10 +1,11 @@
-//! What the gateway costs, beside the upstream without it and beside nginx as a plain proxy.
+//! The cost of the gateway, compared with the upstream alone and with nginx as a plain proxy.
 //!
 //! `cargo xtask bench http [--quick] [--connections N,…] [--seconds N] [--records N]`
 //!
-//! Clients, upstream and each proxy are processes of their own. Everything that is compared runs in turns of a second, in
-//! another order each round, so that what the machine does besides hits all of it; the ratios are what counts. Where
-//! clients, proxy and upstream share few cores, throughput tells of all three, and CPU per request of the proxy alone.
+//! Clients, upstream and each proxy run in separate processes. The subjects run for a second each, in a
+//! different order each round, so that other load on the machine affects all of them equally. Compare the
+//! ratios. If clients, proxy and upstream share few cores, throughput depends on all three; CPU per request
+//! concerns the proxy only.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
@@ -30,14 +31,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use subject::{Clients, Subject};
 
-/// How long one subject runs before it is another's turn.
-const TURN_MILLIS: u64 = 1000;
-/// The number of connections that the aims are about.
-const AIMED_AT: u64 = 64;
-/// How often the gateway is started to see how long that takes.
+/// How long one subject runs before the next one.
+const RUN_MILLIS: u64 = 1000;
+/// The number of connections that the targets refer to.
+const TARGET_CONNECTIONS: u64 = 64;
+/// How often the gateway is started to measure the start time.
 const STARTS: usize = 9;
-/// How long it does nothing before it is weighed.
-const REST: Duration = Duration::from_secs(2);
+/// How long the gateway is idle before its memory is measured.
+const IDLE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = match Part::read(std::env::args().skip(1))? {
@@ -57,13 +58,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     for &connections in &options.connections {
         let all = in_turns(&options, connections, &mut clients, &mut subjects)?;
         report::table(connections, &all);
-        if connections == AIMED_AT {
-            report::aims(&all);
+        if connections == TARGET_CONNECTIONS {
+            report::print_targets(&all);
         }
     }
     drop(subjects);
     if options.only.is_none() {
-        println!("\n## Beside requests\n");
+        println!("\n## Besides requests\n");
         starting(&options, &folder.0, upstream.address)?;
         weight(&options, &folder.0, upstream.address, &mut clients)?;
     }
@@ -85,7 +86,7 @@ fn in_turns(
             order.reverse();
         }
         for at in order {
-            runs[at].push(subjects[at].turn(clients, connections, TURN_MILLIS)?);
+            runs[at].push(subjects[at].run_load(clients, connections, RUN_MILLIS)?);
         }
     }
     let measured = subjects.iter().zip(runs).zip(before).map(|((subject, runs), before)| Measured {
@@ -106,13 +107,17 @@ fn starting(options: &Options, folder: &Path, upstream: SocketAddr) -> Result<()
             .push(Process::semel(&options.semel, upstream, &["--store", &store])?.ready_after.as_secs_f64());
     }
     let process = Process::semel(&options.semel, upstream, &["--store", &store])?;
-    std::thread::sleep(REST);
-    report::below("seconds from start to the first answer", meter::median(seconds.into_iter()), 0.2);
-    report::below("resident MB when idle", report::megabytes(process.resident_bytes()), 20.0);
+    std::thread::sleep(IDLE);
+    report::print_upper_target(
+        "seconds from start to the first answer",
+        meter::median(seconds.into_iter()),
+        0.2,
+    );
+    report::print_upper_target("resident MB when idle", report::megabytes(process.resident_bytes()), 20.0);
     Ok(())
 }
 
-/// What the gateway weighs on a store that holds much, before and after work.
+/// The gateway's memory on a large store, before and after load.
 fn weight(
     options: &Options,
     folder: &Path,
@@ -133,14 +138,18 @@ fn weight(
     let mut subject = Subject::of("full", process, Keys::New, true);
     let weigh = |subject: &Subject| subject.resident_bytes().map_or(f64::NAN, report::megabytes);
     let records = options.records;
-    report::below(&format!("resident MB on {records} records, idle"), weigh(&subject), 100.0);
-    let run = subject.turn(clients, AIMED_AT, options.seconds.max(1) * 1000)?;
+    report::print_upper_target(&format!("resident MB on {records} records, idle"), weigh(&subject), 100.0);
+    let run = subject.run_load(clients, TARGET_CONNECTIONS, options.seconds.max(1) * 1000)?;
     let more = run.latencies.total();
-    report::below(&format!("resident MB on {records} records, after {more} more"), weigh(&subject), 100.0);
+    report::print_upper_target(
+        &format!("resident MB on {records} records, after {more} more"),
+        weigh(&subject),
+        100.0,
+    );
     Ok(())
 }
 
-/// A folder that goes when it is dropped.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,10 +1,10 @@
-//! The request and the response of every measurement, and reading one message from a connection. Every response is
-//! checked before it is counted.
+//! The request and the response of every measurement, and reading one message from a connection. Every
+//! response is checked before it is counted.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// What the upstream answers, whatever it is asked.
+/// The upstream's response to every request.
 pub(crate) const RESPONSE: &[u8] = b"HTTP/1.1 201 Created\r\n\
     Content-Type: application/json\r\n\
     Location: /v1/payments/pay_4f0c2a\r\n\
@@ -13,7 +13,7 @@ pub(crate) const RESPONSE: &[u8] = b"HTTP/1.1 201 Created\r\n\
     \r\n\
     {\"id\":\"pay_4f0c2a\",\"object\":\"payment\",\"amount\":1200,\"currency\":\"eur\",\"status\":\"succeeded\",\"customer\":\"cus_81d2b4\"}";
 
-/// A request, of which only the key changes.
+/// A request. Only its key changes.
 #[derive(Clone)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
@@ -36,7 +36,8 @@ impl Request {
         Self { bytes: text.into_bytes(), key_at }
     }
 
-    /// The request with the key of that number: spread like a random one, so that records are not written in order.
+    /// The request with the `number`th key. Keys are spread like random ones, so that records are not written
+    /// in order.
     pub(crate) fn with_key(&mut self, number: u64) -> &[u8] {
         let (high, low) = (mixed(number), mixed(!number));
         let hex = format!("{high:016x}{low:016x}");
@@ -49,7 +50,7 @@ impl Request {
     }
 }
 
-/// The finaliser of `SplitMix64`: no two numbers give the same.
+/// The finaliser of `SplitMix64`: it maps no two numbers to the same value.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,7 +58,7 @@ fn mixed(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What a message's head says that matters here.
+/// The parts of a message's head that are used here.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) is_created: bool,
@@ -66,8 +67,8 @@ pub(crate) struct Head {
     length: usize,
 }
 
-/// Reads one message, and throws it away. `None` at the end of the connection. Nobody sends the next one before it was
-/// asked for.
+/// Reads one message and discards it. `None` at the end of the connection. No peer sends another message
+/// before it is asked for.
 pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> io::Result<Option<Head>> {
     let mut filled = 0;
     loop {
@@ -84,7 +85,7 @@ pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin), buffer: &mut [u8])
     }
 }
 
-/// The head and where it ends, once it is whole.
+/// The head and its end, if it has arrived completely.
 fn head(bytes: &[u8]) -> Option<(Head, usize)> {
     let mut head =
         Head { is_created: bytes.starts_with(b"HTTP/1.1 201"), is_stored: true, ..Head::default() };

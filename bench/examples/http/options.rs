@@ -1,5 +1,3 @@
-//! What can be asked for on the command line.
-
 use std::path::PathBuf;
 
 /// What is printed for `--help`.
@@ -23,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) semel: PathBuf,
 }
 
-/// What the program is to be.
+/// The role of this process.
 pub(crate) enum Part {
     Help,
     Upstream,
@@ -60,7 +58,7 @@ impl Part {
 }
 
 impl Options {
-    /// What repeats this run.
+    /// The command line that repeats this run.
     pub(crate) fn command_line(&self) -> String {
         let connections: Vec<_> = self.connections.iter().map(u64::to_string).collect();
         let only = self.only.as_ref().map_or_else(String::new, |only| format!(" --only {only}"));

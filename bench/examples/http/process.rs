@@ -1,4 +1,4 @@
-//! Starts and ends the measured processes, and reads what they use. None outlives the benchmark.
+//! Starts and stops the measured processes, and reads their resource use. None outlives the benchmark.
 
 use std::error::Error;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process may take to start and answer.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running process. It is killed when this is dropped.
 pub(crate) struct Process {
@@ -21,7 +21,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// This program once more, as the upstream.
+    /// This program again, as the upstream.
     pub(crate) fn upstream() -> Result<Self, Box<dyn Error>> {
         let started = Instant::now();
         let mut command = Command::new(std::env::current_exe()?);
@@ -32,7 +32,7 @@ impl Process {
         Ok(Self { child, address: line.trim().parse()?, ready_after: started.elapsed() })
     }
 
-    /// The gateway, with what it writes thrown away.
+    /// The gateway. Its output is discarded.
     pub(crate) fn semel(binary: &Path, upstream: SocketAddr, flags: &[&str]) -> Result<Self, Box<dyn Error>> {
         let address = free_address()?;
         let mut command = Command::new(binary);
@@ -43,7 +43,7 @@ impl Process {
         Self::start(command, address)
     }
 
-    /// nginx as a plain proxy, with as many processes as there are cores, which is what the gateway has threads for.
+    /// nginx as a plain proxy, with one worker per core, as the gateway has threads.
     pub(crate) fn nginx(folder: &Path, upstream: SocketAddr) -> Result<Self, Box<dyn Error>> {
         let address = free_address()?;
         let config = folder.join("nginx.conf");
@@ -63,7 +63,7 @@ impl Process {
             if let Some(status) = process.child.try_wait()? {
                 return Err(format!("{name} ended: {status}").into());
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > START_TIMEOUT {
                 return Err(format!("{name} does not answer").into());
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -72,19 +72,19 @@ impl Process {
         Ok(process)
     }
 
-    /// It and its children.
+    /// This process and its children.
     fn ids(&self) -> Vec<u32> {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         std::iter::once(id).chain(children.split(' ').filter_map(|child| child.trim().parse().ok())).collect()
     }
 
-    /// CPU used up since its start, in microseconds; the children's too.
+    /// CPU time since the start in microseconds, including children.
     pub(crate) fn cpu_micros(&self) -> f64 {
         self.ids().iter().map(|id| ticks(*id)).sum::<f64>() * 1e6 / TICKS_PER_SECOND
     }
 
-    /// What is in RAM, in bytes; the children's too, so that what they share counts more than once.
+    /// Resident memory in bytes, including children. Shared pages count more than once.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.ids().iter().map(|id| resident_kib(*id)).sum::<u64>() * 1024
     }
@@ -92,7 +92,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // nginx's children go with their master only where it is asked to end.
+        // nginx's workers end with their master only if it is asked to stop.
         let children = self.ids();
         for id in children.iter().rev() {
             let _ = Command::new("kill").arg(id.to_string()).stderr(Stdio::null()).status();
@@ -106,13 +106,13 @@ impl Drop for Process {
     }
 }
 
-/// The unit in which the kernel reports them, on every architecture of Linux.
+/// The unit in which Linux reports CPU time, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// User and system time together.
 fn ticks(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // The name is in parentheses, and may hold spaces.
+    // The name is in parentheses and may contain spaces.
     let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     after_name.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum()
 }
@@ -123,7 +123,7 @@ fn resident_kib(id: u32) -> u64 {
     line.trim().split(' ').next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// Asks for something, and waits for the first byte of an answer.
+/// Sends a request and waits for the first byte of the response.
 fn answer(address: SocketAddr) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")?;

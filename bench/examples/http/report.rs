@@ -1,14 +1,14 @@
-//! What was measured, as tables, and beside what was aimed at.
+//! Prints the results as tables, and compares them with the targets.
 
 use crate::histogram::Histogram;
 use crate::subject::{NGINX, OFF, REPLAYS, Run, SQLITE};
 use semel_bench::meter::median;
 
-/// One subject's turns.
+/// The runs of one subject.
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
     pub(crate) runs: Vec<Run>,
-    /// CPU of its process from the first turn to the last, what it did between them included.
+    /// CPU time of its process from the first run to the last, including the time between them.
     pub(crate) cpu_micros: Option<f64>,
     pub(crate) resident_bytes: Option<u64>,
 }
@@ -23,13 +23,13 @@ impl Measured {
         self.cpu_micros.map(|micros| micros / requests as f64)
     }
 
-    /// Throughput as a share of another's, round by round.
+    /// Throughput relative to another subject, round by round.
     fn share_of(&self, other: &Self) -> f64 {
         median(self.runs.iter().zip(&other.runs).map(|(mine, other)| mine.per_second / other.per_second))
     }
 }
 
-/// What the figures depend on besides.
+/// The circumstances that the figures depend on.
 pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -37,7 +37,8 @@ pub(crate) fn machine() -> String {
     format!("{cores} cores for clients, proxy and upstream together; load before the run {load}")
 }
 
-/// A line for each subject, with its throughput as a share of nginx's and of the unprotected gateway's, round by round.
+/// One line per subject, with its throughput relative to nginx and to the unprotected gateway, round by
+/// round.
 pub(crate) fn table(connections: u64, all: &[Measured]) {
     println!("\n## {connections} connections\n");
     println!(
@@ -52,38 +53,42 @@ pub(crate) fn table(connections: u64, all: &[Measured]) {
             "{:<28} {:>10.0} {:>9} {:>8} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>8}",
             one.name,
             one.per_second(),
-            told(share(NGINX), 2),
-            told(share(OFF), 2),
+            figure_or_dash(share(NGINX), 2),
+            figure_or_dash(share(OFF), 2),
             latencies.quantile(500),
             latencies.quantile(990),
             latencies.quantile(999),
-            told(one.cpu_per_request(), 1),
-            told(one.resident_bytes.map(megabytes), 1),
+            figure_or_dash(one.cpu_per_request(), 1),
+            figure_or_dash(one.resident_bytes.map(megabytes), 1),
         );
     }
 }
 
-/// What was aimed at, and what was seen.
-pub(crate) fn aims(all: &[Measured]) {
+/// Compares the results with the targets.
+pub(crate) fn print_targets(all: &[Measured]) {
     println!();
     for (name, other, least) in [(OFF, NGINX, 0.9), (SQLITE, OFF, 0.5), (REPLAYS, OFF, 0.9)] {
         if let (Some(one), Some(other)) = (find(all, name), find(all, other)) {
             let cpu = one.cpu_per_request().zip(other.cpu_per_request()).map(|(one, other)| one / other);
-            let seen = one.share_of(other);
-            let what = format!("{name}, as a share of {}", other.name);
-            println!("{} (CPU per request: {} times)", aim(&what, seen, least, seen >= least), told(cpu, 2));
+            let measured = one.share_of(other);
+            let label = format!("{name}, as a share of {}", other.name);
+            println!(
+                "{} (CPU per request: {} times)",
+                target_line(&label, measured, least, measured >= least),
+                figure_or_dash(cpu, 2)
+            );
         }
     }
 }
 
-/// One aim, of a figure that is to stay below.
-pub(crate) fn below(what: &str, seen: f64, most: f64) {
-    println!("{}", aim(what, seen, most, seen < most));
+/// Compares a figure with its upper limit.
+pub(crate) fn print_upper_target(label: &str, measured: f64, most: f64) {
+    println!("{}", target_line(label, measured, most, measured < most));
 }
 
-fn aim(what: &str, seen: f64, wanted: f64, is_met: bool) -> String {
+fn target_line(label: &str, measured: f64, target: f64, is_met: bool) -> String {
     let verdict = if is_met { "met" } else { "missed" };
-    format!("{what}: {seen:.2}, aim {wanted}, {verdict}")
+    format!("{label}: {measured:.2}, aim {target}, {verdict}")
 }
 
 pub(crate) fn megabytes(bytes: u64) -> f64 {
@@ -94,6 +99,6 @@ fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
     all.iter().find(|one| one.name == name)
 }
 
-fn told(figure: Option<f64>, digits: usize) -> String {
+fn figure_or_dash(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

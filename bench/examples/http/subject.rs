@@ -1,5 +1,5 @@
-//! The subjects: ways from the clients to the same upstream. Each is its own process, because CPU time is counted per
-//! process.
+//! The subjects: routes from the clients to the same upstream. Each runs in its own process, because CPU time
+//! is counted per process.
 
 use crate::histogram::Histogram;
 use crate::load::Keys;
@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The names in ratios.
+/// The subjects that ratios refer to.
 pub(crate) const NGINX: &str = "nginx";
 pub(crate) const OFF: &str = "protection off";
 pub(crate) const SQLITE: &str = "new keys, SQLite";
 pub(crate) const REPLAYS: &str = "replays, SQLite";
 
-/// A way, and which keys go it.
+/// A route, and the keys that are sent through it.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     /// None for the upstream itself.
@@ -28,14 +28,14 @@ pub(crate) struct Subject {
     next: u64,
 }
 
-/// The result of one turn.
+/// The result of one run.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) latencies: Histogram,
 }
 
 impl Subject {
-    /// All that were asked for, each with its process running, and its old keys used once.
+    /// All selected subjects, each with its process running and its repeated keys already used once.
     pub(crate) fn all(
         options: &Options,
         folder: &Path,
@@ -58,7 +58,7 @@ impl Subject {
         if is_wanted(NGINX) {
             match Process::nginx(folder, upstream) {
                 Ok(process) => subjects.push(Self::of(NGINX, process, Keys::New, false)),
-                Err(error) => println!("{error}; what is told in ratios to nginx is missing"),
+                Err(error) => println!("{error}; the ratios to nginx are missing"),
             }
         }
         let sqlite = |name: &str| format!("sqlite:{}", folder.join(name).display());
@@ -77,7 +77,7 @@ impl Subject {
                 let process = Process::semel(&options.semel, upstream, &flags)?;
                 let mut subject = Self::of(name, process, Keys::Fill, name != OFF);
                 if matches!(keys, Keys::Old | Keys::Mixed) {
-                    subject.turn(clients, 16, 60_000)?;
+                    subject.run_load(clients, 16, 60_000)?;
                 }
                 subjects.push(Self { keys, ..subject });
             }
@@ -90,8 +90,8 @@ impl Subject {
         Self { name, process: Some(process), address, keys, is_semel, next: 0 }
     }
 
-    /// Lets this many clients send requests for this long.
-    pub(crate) fn turn(
+    /// Sends requests over this many connections for this long.
+    pub(crate) fn run_load(
         &mut self,
         clients: &mut Clients,
         connections: u64,
@@ -99,16 +99,16 @@ impl Subject {
     ) -> Result<Run, Box<dyn Error>> {
         let Self { name, address, keys, is_semel, next, .. } = self;
         let order = format!("{address} {connections} {millis} {keys} {is_semel} {next}");
-        let told = clients.order(&order)?;
-        let words: Vec<&str> = told.split(' ').collect();
-        let [next, micros, latencies] = words[..] else { return Err(format!("{name}: {told}").into()) };
+        let response = clients.order(&order)?;
+        let fields: Vec<&str> = response.split(' ').collect();
+        let [next, micros, latencies] = fields[..] else { return Err(format!("{name}: {response}").into()) };
         self.next = next.parse()?;
         let latencies = Histogram::parse(latencies).ok_or("not a histogram")?;
         let per_second = latencies.total() as f64 * 1e6 / micros.parse::<f64>()?;
         Ok(Run { per_second, latencies })
     }
 
-    /// CPU used up since the start, in microseconds.
+    /// CPU time since the start, in microseconds.
     pub(crate) fn cpu_micros(&self) -> Option<f64> {
         self.process.as_ref().map(Process::cpu_micros)
     }
@@ -118,26 +118,27 @@ impl Subject {
     }
 }
 
-/// The process that the load comes from.
+/// The process that generates the load.
 pub(crate) struct Clients {
     child: Child,
     orders: ChildStdin,
-    told: BufReader<ChildStdout>,
+    responses: BufReader<ChildStdout>,
 }
 
 impl Clients {
     pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.arg(LOAD).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (orders, told) = (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
-        Ok(Self { child, orders, told: BufReader::new(told) })
+        let (orders, responses) =
+            (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
+        Ok(Self { child, orders, responses: BufReader::new(responses) })
     }
 
     fn order(&mut self, order: &str) -> std::io::Result<String> {
         writeln!(self.orders, "{order}")?;
         self.orders.flush()?;
         let mut line = String::new();
-        self.told.read_line(&mut line)?;
+        self.responses.read_line(&mut line)?;
         Ok(line.trim().to_owned())
     }
 }

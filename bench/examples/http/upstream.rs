@@ -1,4 +1,4 @@
-//! The service behind: answers each request at once, with as little work as possible.
+//! The upstream: answers each request at once, with as little work as possible.
 
 use crate::message;
 use std::error::Error;
@@ -6,7 +6,7 @@ use std::io::Write as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Serves until the process is ended; says where, on a line.
+/// Serves until the process is killed. Prints its address on a line.
 pub(crate) fn serve() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
@@ -15,7 +15,7 @@ pub(crate) fn serve() -> Result<(), Box<dyn Error>> {
         std::io::stdout().flush()?;
         loop {
             let (stream, _) = listener.accept().await?;
-            // A connection that breaks is its client's to tell of.
+            // The client reports a broken connection.
             tokio::spawn(async move { drop(connection(stream).await) });
         }
     })

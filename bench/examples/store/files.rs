@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use tokio::runtime::Runtime;
 
-/// A directory that goes when it is dropped.
+/// A directory that is removed when this is dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -24,7 +24,7 @@ impl Scratch {
         let path = self.0.join(format!("{records}.db"));
         if records > 0 {
             std::fs::copy(filled(runtime, records)?, &path)?;
-            // Or else the first checkpoint would wait for the disk to take the whole copy.
+            // Otherwise the first checkpoint would wait until the disk has the whole copy.
             std::fs::OpenOptions::new().write(true).open(&path)?.sync_all()?;
         }
         Ok(path)

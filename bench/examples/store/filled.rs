@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// As many as the store writes in one batch, twice: one batch gathers while the other is written.
+/// Twice the store's batch size: one batch gathers while the other is written.
 const FILLERS: u64 = 2048;
-/// A file of another schema is not used again.
+/// A file of another schema is not reused.
 const SCHEMA: &str = include_str!("../../../crates/sql/src/sqlite/schema/1.sql");
 
 /// The store that is measured.
@@ -28,7 +28,7 @@ pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// A file with the first so many commands, finished; made where there is none yet.
+/// A file with the first `count` commands finished. Creates it if it does not exist.
 pub(crate) fn filled(runtime: &Runtime, records: u64) -> Result<PathBuf, Box<dyn Error>> {
     let directory = target().join("bench");
     std::fs::create_dir_all(&directory)?;

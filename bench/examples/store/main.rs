@@ -1,10 +1,10 @@
-//! What the embedded store and the engine cost, beside a bare log that syncs as often and keeps nothing else.
+//! The cost of the embedded store and the engine, compared with a bare log that syncs as often.
 //!
 //! `cargo xtask bench store [--quick] [--records N,…] [--tasks N,…] [--seconds N] [--due N]`
 //!
-//! Everything that is compared runs in turns of a fraction of a second, so that what the machine does besides hits all
-//! of it; the ratios are what counts. CPU is that of the whole process: the tasks that ask, encoding included, and the
-//! threads that answer.
+//! The subjects run in turns of a fraction of a second, so that other load on the machine affects all of them
+//! equally. Compare the ratios. CPU is that of the whole process: the tasks that ask, including encoding, and
+//! the threads that answer.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
@@ -29,8 +29,8 @@ use std::time::Duration;
 use subject::Subject;
 use tokio::runtime::Runtime;
 
-/// How long one subject runs before it is another's turn.
-const TURN: Duration = Duration::from_millis(400);
+/// How long one subject runs before the next one.
+const RUN: Duration = Duration::from_millis(400);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Some(options) = Options::read(std::env::args().skip(1))? else {
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Claim and finish, under so many tasks at once.
+/// Claim and finish, with this many concurrent tasks.
 fn commands(
     runtime: &Runtime,
     scratch: &files::Scratch,
@@ -95,7 +95,7 @@ fn commands(
     Ok(())
 }
 
-/// What was answered once is answered again.
+/// Replays of finished commands.
 fn replays(
     runtime: &Runtime,
     options: &Options,
@@ -125,7 +125,7 @@ fn replays(
     Ok(())
 }
 
-/// The runs of each subject, one a round.
+/// The runs of each subject, one per round.
 fn in_turns(
     runtime: &Runtime,
     options: &Options,
@@ -133,30 +133,30 @@ fn in_turns(
     next: &Arc<AtomicU64>,
     subjects: &[Subject],
 ) -> Vec<Vec<Run>> {
-    let rounds = (options.seconds / TURN.as_secs_f64()).ceil().max(1.0);
+    let rounds = (options.seconds / RUN.as_secs_f64()).ceil().max(1.0);
     let mut runs: Vec<Vec<Run>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut round = 0.0;
     while round < rounds {
         for (subject, runs) in subjects.iter().zip(&mut runs) {
-            runs.push(meter::measure(runtime, tasks, TURN, next, subject));
+            runs.push(meter::measure(runtime, tasks, RUN, next, subject));
         }
         round += 1.0;
     }
     runs
 }
 
-/// Lets another process serve the file, and reports how much memory it used: this one also holds the measurements.
+/// Runs another process on the file and reports its memory. This process also holds the measurements.
 fn resident(path: &Path) -> Result<String, Box<dyn Error>> {
     let mut child = std::process::Command::new(std::env::current_exe()?);
     let output = child.arg(options::RESIDENT).arg(path).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What that process does.
+/// Runs in that process.
 fn serve(runtime: &Runtime, options: &Options, path: &Path) -> Result<(), Box<dyn Error>> {
     let store = filled::open(runtime, path)?;
     let after_opening = report::resident_mib();
-    // Numbers that nothing in the file has.
+    // Numbers that the file does not contain.
     let next = Arc::new(AtomicU64::new(1 << 40));
     let subject = Subject::Store("store", store.clone());
     drop(in_turns(runtime, options, 64, &next, &[subject]));

@@ -1,4 +1,4 @@
-//! Runs a subject for a while, and tells what it took.
+//! Runs a subject for a while, and measures the cost.
 
 use crate::subject::Subject;
 use rustix::time::{ClockId, clock_gettime};
@@ -8,19 +8,19 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// One turn of one subject.
+/// One run of one subject.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
-    /// Of the whole process, for each command.
+    /// CPU of the whole process, per command.
     pub(crate) cpu_micros: f64,
-    /// Of the thread that writes, and of the one that takes checkpoints.
+    /// CPU of the writer thread and of the checkpoint thread.
     pub(crate) writer_micros: f64,
     pub(crate) checkpoint_micros: f64,
-    /// How long each command took, in microseconds; in no order.
+    /// How long each command took, in microseconds; unordered.
     pub(crate) latencies: Vec<u32>,
 }
 
-/// What was used up since the process began, in microseconds.
+/// CPU time since the process started, in microseconds.
 struct Used {
     process: f64,
     writer: f64,
@@ -35,7 +35,7 @@ impl Used {
     }
 }
 
-/// The CPU time of the threads of this name, as the kernel reports it; zero if it does not.
+/// The CPU time of the threads with this name; zero if the kernel does not report it.
 fn of_threads(name: &str) -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |path: std::path::PathBuf| {
@@ -47,7 +47,7 @@ fn of_threads(name: &str) -> f64 {
     tasks.filter_map(|task| of(task.path())).sum()
 }
 
-/// Lets `tasks` tasks do one command after another for `span`.
+/// Runs commands in `tasks` concurrent tasks for `span`.
 pub(crate) fn measure(
     runtime: &Runtime,
     tasks: u64,
@@ -56,19 +56,19 @@ pub(crate) fn measure(
     subject: &Subject,
 ) -> Run {
     let before = Used::now();
-    let turn = meter::turn(runtime, tasks, span, next, || {
+    let run = meter::measure(runtime, tasks, span, next, || {
         let subject = subject.clone();
         move |number| {
             let subject = subject.clone();
             async move { subject.command(number).await }
         }
     });
-    let (after, done) = (Used::now(), turn.done());
+    let (after, done) = (Used::now(), run.done());
     Run {
-        per_second: turn.per_second(),
+        per_second: run.per_second(),
         cpu_micros: (after.process - before.process) / done,
         writer_micros: (after.writer - before.writer) / done,
         checkpoint_micros: (after.checkpoint - before.checkpoint) / done,
-        latencies: turn.latencies,
+        latencies: run.latencies,
     }
 }

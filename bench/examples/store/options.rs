@@ -1,5 +1,3 @@
-//! What can be asked for on the command line.
-
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -12,7 +10,7 @@ pub(crate) const HELP: &str = "cargo xtask bench store [options]
   --only NAME     nothing but claim and finish by this subject (log, store, engine), for a profiler
   --quick         --records 0,100000 --tasks 64,512 --seconds 2 --due 20000";
 
-/// How the program calls itself, followed by a file.
+/// The argument with which the program calls itself, followed by a file.
 pub(crate) const RESIDENT: &str = "--resident";
 
 pub(crate) struct Options {
@@ -25,7 +23,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None` where only help was asked for.
+    /// `None` if only help was asked for.
     pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Self {
             records: vec![0, 1_000_000, 3_000_000],
@@ -58,7 +56,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// What repeats this run.
+    /// The command line that repeats this run.
     pub(crate) fn command_line(&self) -> String {
         let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         let mut line = String::from("cargo xtask bench store");

@@ -1,16 +1,16 @@
-//! What was measured, as a table.
+//! Prints the results as a table.
 
 use crate::meter::Run;
 use semel_bench::meter::{median, quantile};
 
-/// Memory of this process that is in RAM; zero where the system does not tell.
+/// Resident memory of this process; zero if the system does not report it.
 pub(crate) fn resident_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// A line for each subject; the first is what the others are compared with, turn by turn.
+/// One line per subject; ratios are relative to the first, run by run.
 pub(crate) fn commands(names: &[&str], runs: &[Vec<Run>]) {
     println!(
         "{:<24} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8}",
@@ -18,7 +18,7 @@ pub(crate) fn commands(names: &[&str], runs: &[Vec<Run>]) {
     );
     for (name, mine) in names.iter().zip(runs) {
         let ratios = mine.iter().zip(&runs[0]).map(|(mine, first)| mine.per_second / first.per_second);
-        let of = |what: fn(&Run) -> f64| median(mine.iter().map(what));
+        let of = |figure: fn(&Run) -> f64| median(mine.iter().map(figure));
         let mut latencies: Vec<u32> = mine.iter().flat_map(|run| run.latencies.iter().copied()).collect();
         latencies.sort_unstable();
         println!(

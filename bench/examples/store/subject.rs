@@ -1,4 +1,4 @@
-//! What is measured: the same command, claimed and finished by whatever there is to do it.
+//! The subjects: different ways to claim and finish the same command.
 
 use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
 use semel_bench::barelog::BareLog;
@@ -16,13 +16,13 @@ use tokio::runtime::Runtime;
 
 #[derive(Clone)]
 pub(crate) enum Subject {
-    /// The floor: the same bytes, appended.
+    /// The baseline: the same bytes, appended to a log.
     Log(Arc<BareLog>),
-    /// A store, asked for an insert and a swap.
+    /// A store: one insert and one swap.
     Store(&'static str, Arc<dyn Store>),
     /// The engine over a store.
     Engine(&'static str, Engine, Arc<Policy>),
-    /// An engine, asked again for what it did: the first of the keys, how many, and the engine.
+    /// Replays by an engine: the first key, the number of keys, and the engine.
     Replay(&'static str, u64, u64, Arc<Subject>),
 }
 
@@ -48,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// Claims and finishes the `number`th command; it is durable on return.
+    /// Claims and finishes the `number`th command. It is durable on return.
     pub(crate) async fn command(&self, number: u64) {
         match self {
             Self::Log(log) => {

@@ -1,4 +1,4 @@
-//! Commands while the sweeper is at work, beside commands while it is not.
+//! Commands while the sweeper runs, compared with commands without it.
 
 use crate::meter::{self, Run};
 use crate::options::Options;
@@ -14,11 +14,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 
 const TASKS: u64 = 64;
-/// In how many portions what is due comes; between them, the same load without a sweep.
+/// The due records come in this many portions; between them, the same load runs without a sweep.
 const PORTIONS: u64 = 5;
-const TURN: Duration = Duration::from_millis(500);
-/// Past the time that an outcome is kept for, and not past that of its tombstone.
-const AGO: Duration = Duration::from_hours(25);
+const RUN: Duration = Duration::from_millis(500);
+/// Past the retention of an outcome, but not past that of its tombstone.
+const EXPIRED_SINCE: Duration = Duration::from_hours(25);
 
 pub(crate) fn under_load(
     runtime: &Runtime,
@@ -37,11 +37,11 @@ pub(crate) fn under_load(
         let started = std::time::Instant::now();
         let sweep = runtime.spawn(async move { (sweeper.sweep().await, started.elapsed()) });
         while !sweep.is_finished() {
-            with.push(meter::measure(runtime, TASKS, TURN, next, &load));
+            with.push(meter::measure(runtime, TASKS, RUN, next, &load));
         }
         // For as long as the sweep took.
         for _ in before..with.len() {
-            without.push(meter::measure(runtime, TASKS, TURN, next, &load));
+            without.push(meter::measure(runtime, TASKS, RUN, next, &load));
         }
         let (result, took) = runtime.block_on(sweep)?;
         let result = result?;
@@ -54,10 +54,10 @@ pub(crate) fn under_load(
     Ok(())
 }
 
-/// Puts `count` outcomes into the store whose time is over.
+/// Inserts `count` expired outcomes.
 fn make_due(runtime: &Runtime, store: &Arc<dyn Store>, next: &Arc<AtomicU64>, count: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
-    let then = Time::from_millis(0) + now.saturating_sub(AGO);
+    let then = Time::from_millis(0) + now.saturating_sub(EXPIRED_SINCE);
     let first = next.fetch_add(count, Ordering::Relaxed);
     let tasks: Vec<_> = (first..first + count)
         .map(|number| {

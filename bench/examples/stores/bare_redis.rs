@@ -1,4 +1,5 @@
-//! What people write by hand on Redis: `SET … NX` for the key, `SET` for its response, over one connection that all share.
+//! The usual manual solution on Redis: `SET … NX` for the key and `SET` for its response, over one shared
+//! connection.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -9,15 +10,15 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
-/// A server, by the URL of the private one.
-pub(crate) struct Place {
+/// The private server, found by its URL.
+pub(crate) struct Server {
     /// `HOST:PORT`.
     pub(crate) address: String,
-    /// What the keys of this run begin with.
+    /// The prefix of this run's keys.
     pub(crate) prefix: String,
 }
 
-impl Place {
+impl Server {
     pub(crate) fn find() -> Result<Self, Box<dyn Error>> {
         let url = std::env::var("SEMEL_TEST_REDIS_URL").map_err(|_| "SEMEL_TEST_REDIS_URL is not set")?;
         let address = url.strip_prefix("redis://").and_then(|rest| rest.split(['/', '?']).next());
@@ -35,7 +36,7 @@ impl Place {
         Ok(line.ok_or_else(|| format!("no {name}"))?.trim().to_owned())
     }
 
-    /// Removes what this run has written.
+    /// Removes the keys of this run.
     pub(crate) fn clean(&self) -> Result<(), Box<dyn Error>> {
         let script = "local n=0 for _,p in ipairs(ARGV) do local c='0' repeat local r=redis.call('SCAN',c,'MATCH',p,'COUNT',1000) \
                       c=r[1] for _,k in ipairs(r[2]) do redis.call('UNLINK',k) n=n+1 end until c=='0' end return n";
@@ -69,10 +70,10 @@ pub(crate) struct BareRedis {
 impl BareRedis {
     pub(crate) fn connect(
         runtime: &Runtime,
-        place: &Place,
+        server: &Server,
         body_bytes: usize,
     ) -> Result<Arc<Self>, Box<dyn Error>> {
-        let stream = runtime.block_on(tokio::net::TcpStream::connect(&place.address))?;
+        let stream = runtime.block_on(tokio::net::TcpStream::connect(&server.address))?;
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let (questions, mut asked) = mpsc::unbounded_channel::<Question>();
@@ -97,7 +98,7 @@ impl BareRedis {
                 let _ = answer.send(line == "+OK");
             }
         });
-        Ok(Arc::new(Self { questions, prefix: place.prefix.clone(), body: "x".repeat(body_bytes) }))
+        Ok(Arc::new(Self { questions, prefix: server.prefix.clone(), body: "x".repeat(body_bytes) }))
     }
 
     async fn ask(&self, arguments: &[&str]) -> bool {

@@ -1,4 +1,5 @@
-//! What people write by hand, run by pgbench: a key that is inserted unless it is there, and its response, a commit each.
+//! The usual manual solution on PostgreSQL, run by pgbench: insert a key unless it exists, then store its
+//! response, with one commit each.
 
 use crate::database::Database;
 use std::error::Error;
@@ -18,8 +19,8 @@ pub(crate) struct Pgbench {
     url: String,
 }
 
-/// What a run of it printed.
-pub(crate) struct Said {
+/// The figures that pgbench printed.
+pub(crate) struct PgbenchResult {
     pub(crate) done: f64,
     pub(crate) per_second: f64,
     pub(crate) mean_millis: f64,
@@ -34,8 +35,8 @@ impl Pgbench {
         Ok(Self { program: program()?, script, url: database.url().to_owned() })
     }
 
-    /// Prepared statements, as drivers use them; a connection for each client.
-    pub(crate) fn run(&self, clients: u64, span: Duration) -> Result<Said, Box<dyn Error>> {
+    /// With prepared statements, as drivers use them, and one connection per client.
+    pub(crate) fn run(&self, clients: u64, span: Duration) -> Result<PgbenchResult, Box<dyn Error>> {
         let threads = clients.min(2).to_string();
         let output = Command::new(&self.program)
             .args(["--no-vacuum", "--protocol=prepared", "--client", &clients.to_string()])
@@ -49,21 +50,21 @@ impl Pgbench {
             let line = text.lines().find_map(|line| line.strip_prefix(before))?;
             line.trim().split([' ', '/']).next()?.parse().ok()
         };
-        let said = || {
-            Some(Said {
+        let result = || {
+            Some(PgbenchResult {
                 done: number("number of transactions actually processed:")?,
                 per_second: number("tps =")?,
                 mean_millis: number("latency average =")?,
             })
         };
-        match said() {
-            Some(said) if output.status.success() => Ok(said),
+        match result() {
+            Some(result) if output.status.success() => Ok(result),
             _ => Err(format!("pgbench: {text}{}", String::from_utf8_lossy(&output.stderr)).into()),
         }
     }
 }
 
-/// From the path, or where Debian keeps the server's programs.
+/// From `PATH`, or from the folder in which Debian installs the server's programs.
 fn program() -> Result<PathBuf, Box<dyn Error>> {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&on_path).collect();

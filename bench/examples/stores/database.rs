@@ -1,4 +1,4 @@
-//! A database of its own on the server that is measured.
+//! A separate database on the measured server.
 
 use semel_bench::lifecycle::{claim, finish, id};
 use semel_core::store::{Change, Store, Written};
@@ -11,10 +11,10 @@ use tokio_postgres::{NoTls, Row};
 /// The server's URL; `cargo xtask bench` starts one and sets it.
 const VARIABLE: &str = "SEMEL_TEST_POSTGRES_URL";
 const NAME: &str = "semel_bench";
-/// The number of the command whose record is copied; no run gets there.
+/// The number of the command whose record is copied; no run reaches it.
 const TEMPLATE: u64 = (1 << 62) - 1;
 
-/// What people write by hand: a key, what the request was, and the response.
+/// The usual manual table: a key, the request's fingerprint and the response.
 const BY_HAND: &str = "CREATE TABLE by_hand (
     key text PRIMARY KEY,
     fingerprint bytea NOT NULL,
@@ -29,7 +29,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Replaces what an earlier run left.
+    /// Replaces the database of an earlier run.
     pub(crate) fn create(runtime: &Runtime) -> Result<Self, Box<dyn Error>> {
         let server_url = std::env::var(VARIABLE).map_err(|_| format!("{VARIABLE} names no server"))?;
         let (before, _) = server_url.rsplit_once('/').ok_or("the server's URL names no database")?;
@@ -40,7 +40,7 @@ impl Database {
         Ok(database)
     }
 
-    /// A role that is no superuser may not end the autovacuum that is at work on the tables: it is waited for.
+    /// A role that is not a superuser cannot stop autovacuum on the tables, so wait for it.
     pub(crate) fn drop(self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
         let mut tries = 0;
         loop {
@@ -56,7 +56,7 @@ impl Database {
         &self.url
     }
 
-    /// What the store takes: the URL without its scheme.
+    /// The URL without its scheme, as the store expects it.
     pub(crate) fn address(&self) -> &str {
         self.url.strip_prefix("postgres:").unwrap_or(&self.url)
     }
@@ -75,8 +75,8 @@ impl Database {
         })
     }
 
-    /// Brings both tables to so many rows, and tells how large they are. The store writes one record; the others are copies of it
-    /// under random ids, due at random times of a day.
+    /// Fills both tables to this many rows, and reports their size. The store writes one record; the others
+    /// are copies of it with random IDs, due at random times of a day.
     pub(crate) fn fill(
         &self,
         runtime: &Runtime,

@@ -1,10 +1,11 @@
-//! What each store costs, beside what people write by hand on the same server.
+//! The cost of each store, compared with the usual manual solution on the same server.
 //!
-//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N] [--only sqlite|postgres|redis] [--parameters P]`
+//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N]`, with
+//! `--only sqlite|postgres|redis` and `--parameters P`
 //!
-//! Store and floor run in turns on the same server with the same durability: two commits for each command, its claim and its
-//! outcome. The ratios are what counts. CPU of the client is that of this process, or of `pgbench`; CPU of the server is that
-//! of all its processes.
+//! Store and baseline run in turns on the same server with the same durability: two commits per command, for
+//! its claim and its outcome. Compare the ratios. Client CPU is that of this process or of `pgbench`; server
+//! CPU is that of all its processes.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The embedded store beside a log that syncs as often. `bench store` looks closer.
+/// The embedded store, compared with a log that syncs as often. `bench store` shows more detail.
 fn sqlite(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench/stores");
     std::fs::create_dir_all(&folder)?;
@@ -68,7 +69,7 @@ fn sqlite(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The PostgreSQL store beside `INSERT … ON CONFLICT DO NOTHING` and `UPDATE` by pgbench.
+/// The PostgreSQL store, compared with `INSERT … ON CONFLICT DO NOTHING` and `UPDATE` by pgbench.
 fn postgres(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> {
     let database = database::Database::create(runtime)?;
     let server = server::Server::of(runtime, &database)?;
@@ -80,7 +81,7 @@ fn postgres(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> 
         let store = open(runtime, &semel_sql::postgres::Backend, &address)?;
         let held = database.fill(runtime, &store, records)?;
         println!("\n## {records} records before{held}");
-        // No number of one run is used in the next.
+        // Each run uses new numbers.
         let next = Arc::new(AtomicU64::new(records << 32));
         for &clients in &options.clients {
             let subjects = [
@@ -103,33 +104,33 @@ fn postgres(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> 
     database.drop(runtime)
 }
 
-/// The Redis store beside `SET … NX` and `SET` over one connection.
+/// The Redis store, compared with `SET … NX` and `SET` over one connection.
 fn redis(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> {
-    let place = bare_redis::Place::find()?;
-    let server = server::Server::of_process(place.info("process_id")?.parse()?)?;
-    println!("\n# Redis {}", place.info("redis_version")?);
+    let server = bare_redis::Server::find()?;
+    let process = server::Server::of_process(server.info("process_id")?.parse()?)?;
+    println!("\n# Redis {}", server.info("redis_version")?);
     let parameters = options.parameters.as_deref().map(|given| format!("&{given}")).unwrap_or_default();
-    let address = format!("//{}?prefix={}{parameters}", place.address, place.prefix);
+    let address = format!("//{}?prefix={}{parameters}", server.address, server.prefix);
     let store = open(runtime, &semel_redis::Backend, &address)?;
     let next = Arc::new(AtomicU64::new(0));
     for &clients in &options.clients {
-        let floor = bare_redis::BareRedis::connect(runtime, &place, lifecycle::BODY_BYTES)?;
+        let floor = bare_redis::BareRedis::connect(runtime, &server, lifecycle::BODY_BYTES)?;
         let subjects = [
             Subject::BareRedis(floor),
             Subject::store(store.clone()),
             Subject::engine(runtime, store.clone())?,
         ];
-        compare(runtime, options, clients, &next, &subjects, Some(&server))?;
+        compare(runtime, options, clients, &next, &subjects, Some(&process))?;
     }
     runtime.block_on(store.close());
-    place.clean()
+    server.clean()
 }
 
 fn open(runtime: &Runtime, backend: &dyn Backend, address: &str) -> Result<Arc<dyn Store>, Box<dyn Error>> {
     Ok(runtime.block_on(backend.open(address, &OpenOptions::default()))?)
 }
 
-/// Runs the subjects in turns. The first is the floor. Returns the server's CPU for each command of the second.
+/// Runs the subjects in turns; the first is the baseline. Returns the server's CPU per command of the second.
 fn compare(
     runtime: &Runtime,
     options: &Options,

@@ -1,5 +1,3 @@
-//! What can be asked for on the command line.
-
 pub(crate) const HELP: &str = "cargo xtask bench stores [options]
   --records N,…   how many records the server holds before   0
   --clients N,…   how many ask at once                        1,16,64
@@ -55,7 +53,7 @@ impl Options {
         self.only.as_deref().is_none_or(|only| only == store)
     }
 
-    /// What repeats this run.
+    /// The command line that repeats this run.
     pub(crate) fn command_line(&self) -> String {
         let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         let only = self.only.as_ref().map(|only| format!(" --only {only}")).unwrap_or_default();

@@ -1,28 +1,28 @@
-//! What was measured, as a table.
+//! Prints the results as a table.
 
 use semel_bench::meter::{median, quantile};
 
-/// One turn of one subject. CPU is in microseconds for each command.
+/// One run of one subject. CPU is in microseconds per command.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) mean_millis: f64,
     pub(crate) client_micros: f64,
-    /// Not a number where there is no server.
+    /// NaN if there is no server.
     pub(crate) server_micros: f64,
-    /// Empty if they are not reported.
+    /// Empty if latencies are not reported.
     pub(crate) latencies: Vec<u32>,
 }
 
-/// A line for each subject, medians over its turns; ratios are to the first, turn by turn.
+/// One line per subject, medians over its runs; ratios are relative to the first, run by run.
 pub(crate) fn table(names: &[&str], runs: &[Vec<Run>]) {
     println!(
         "{:<18} {:>10} {:>6} {:>9} {:>6} {:>9} {:>10} {:>10} {:>6}",
         "", "per second", "ratio", "mean ms", "ratio", "p99 ms", "client us", "server us", "ratio"
     );
     for (name, mine) in names.iter().zip(runs) {
-        let of = |what: fn(&Run) -> f64| median(mine.iter().map(what));
-        let ratio = |what: fn(&Run) -> f64| {
-            median(mine.iter().zip(&runs[0]).map(|(mine, first)| what(mine) / what(first)))
+        let of = |figure: fn(&Run) -> f64| median(mine.iter().map(figure));
+        let ratio = |figure: fn(&Run) -> f64| {
+            median(mine.iter().zip(&runs[0]).map(|(mine, first)| figure(mine) / figure(first)))
         };
         let mut latencies: Vec<u32> = mine.iter().flat_map(|run| run.latencies.iter().copied()).collect();
         latencies.sort_unstable();
@@ -32,14 +32,14 @@ pub(crate) fn table(names: &[&str], runs: &[Vec<Run>]) {
             ratio(|run| run.per_second),
             of(|run| run.mean_millis),
             ratio(|run| run.mean_millis),
-            known(quantile(&latencies, 990), 3),
+            figure_or_dash(quantile(&latencies, 990), 3),
             of(|run| run.client_micros),
-            known(of(|run| run.server_micros), 1),
-            known(ratio(|run| run.server_micros), 2),
+            figure_or_dash(of(|run| run.server_micros), 1),
+            figure_or_dash(ratio(|run| run.server_micros), 2),
         );
     }
 }
 
-fn known(value: f64, decimals: usize) -> String {
+fn figure_or_dash(value: f64, decimals: usize) -> String {
     if value.is_nan() { "-".to_owned() } else { format!("{value:.decimals$}") }
 }

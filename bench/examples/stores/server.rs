@@ -1,4 +1,4 @@
-//! CPU of a server on this machine: its first process and all that it has started, those that have ended included.
+//! CPU time of a server on this machine: its main process and all its children, including finished ones.
 
 use crate::client::of_process;
 use crate::database::Database;
@@ -16,7 +16,7 @@ impl Server {
             let (session, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
             tokio::spawn(connection);
             let row = session.query_one("SELECT pg_backend_pid()", &[]).await?;
-            // While the session is open, its process is there to be looked at.
+            // The session's process exists while the session is open.
             let pid: i32 = row.try_get(0)?;
             Ok::<_, tokio_postgres::Error>(of_process(&pid.to_string()).map(|cpu| cpu.parent))
         })?;
@@ -25,7 +25,7 @@ impl Server {
         Ok(Self { postmaster })
     }
 
-    /// A server that names its process.
+    /// A server that reports its process ID.
     pub(crate) fn of_process(pid: u32) -> Result<Self, Box<dyn Error>> {
         let server = Self { postmaster: pid };
         server.cpu_micros().map_err(|_| "the server is not on this machine: its CPU cannot be measured")?;
@@ -34,14 +34,15 @@ impl Server {
 
     pub(crate) fn cpu_micros(&self) -> Result<f64, Box<dyn Error>> {
         let postmaster = of_process(&self.postmaster.to_string()).ok_or("the server has ended")?;
-        let mut sum = postmaster.own + postmaster.children;
+        let mut sum = postmaster.own_micros + postmaster.children_micros;
         for entry in std::fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
             else {
                 continue;
             };
-            sum += of_process(pid).filter(|cpu| cpu.parent == self.postmaster).map_or(0.0, |cpu| cpu.own);
+            sum +=
+                of_process(pid).filter(|cpu| cpu.parent == self.postmaster).map_or(0.0, |cpu| cpu.own_micros);
         }
         Ok(sum)
     }

@@ -1,4 +1,4 @@
-//! What is measured: the same command, claimed and finished by whatever there is to do it.
+//! The subjects: different ways to claim and finish the same command.
 
 use crate::bare_redis::BareRedis;
 use crate::by_hand::Pgbench;
@@ -24,11 +24,11 @@ use tokio::runtime::Runtime;
 
 #[derive(Clone)]
 pub(crate) enum Subject {
-    /// The floor of a server: two statements, as people write them.
+    /// The baseline of PostgreSQL: the two usual statements.
     ByHand(Pgbench),
-    /// The floor of Redis: two commands, as people write them.
+    /// The baseline of Redis: the two usual commands.
     BareRedis(Arc<BareRedis>),
-    /// The floor of an embedded store: the same bytes, appended.
+    /// The baseline of an embedded store: the same bytes, appended to a log.
     Log(Arc<BareLog>),
     Store(Arc<dyn Store>),
     Engine(Engine, Arc<Policy>),
@@ -61,7 +61,7 @@ impl Subject {
         }
     }
 
-    /// One turn.
+    /// Runs the subject once.
     pub(crate) fn run(
         &self,
         runtime: &Runtime,
@@ -73,18 +73,18 @@ impl Subject {
         let server_before = server.map(Server::cpu_micros).transpose()?;
         let client_before = client::cpu_micros()?;
         let (done, per_second, mean_millis, latencies) = if let Self::ByHand(pgbench) = self {
-            let said = pgbench.run(clients, span)?;
-            (said.done, said.per_second, said.mean_millis, Vec::new())
+            let result = pgbench.run(clients, span)?;
+            (result.done, result.per_second, result.mean_millis, Vec::new())
         } else {
-            let turn = meter::turn(runtime, clients, span, next, || {
+            let run = meter::measure(runtime, clients, span, next, || {
                 let subject = self.clone();
                 move |number| {
                     let subject = subject.clone();
                     async move { subject.command(number).await }
                 }
             });
-            let sum: f64 = turn.latencies.iter().map(|&micros| f64::from(micros)).sum();
-            (turn.done(), turn.per_second(), sum / turn.done() / 1000.0, turn.latencies)
+            let sum: f64 = run.latencies.iter().map(|&micros| f64::from(micros)).sum();
+            (run.done(), run.per_second(), sum / run.done() / 1000.0, run.latencies)
         };
         let client_micros = (client::cpu_micros()? - client_before) / done;
         let server_micros = match (server, server_before) {
@@ -94,10 +94,10 @@ impl Subject {
         Ok(Run { per_second, mean_millis, client_micros, server_micros, latencies })
     }
 
-    /// Claims and finishes the `number`th command; both are durable by then.
+    /// Claims and finishes the `number`th command. Both are durable on return.
     async fn command(&self, number: u64) {
         match self {
-            Self::ByHand(_) => unreachable!("pgbench has clients of its own"),
+            Self::ByHand(_) => unreachable!("pgbench has its own clients"),
             Self::BareRedis(redis) => redis.command(number).await,
             Self::Log(log) => {
                 let claim = claim(number);
@@ -118,8 +118,8 @@ impl Subject {
                 let key = Key::from_source(&format!("order-{number:020}")).expect("a proper key");
                 let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
                 let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
-                let told = engine.execute(intent, work).await.expect("the store is well").outcome;
-                assert!(matches!(&told, RequestOutcome::Ran(ran) if ran.stored.is_some()), "{told:?}");
+                let outcome = engine.execute(intent, work).await.expect("the store is well").outcome;
+                assert!(matches!(&outcome, RequestOutcome::Ran(ran) if ran.stored.is_some()), "{outcome:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
-//! What a local command costs beside the same transaction without Semel, on PostgreSQL and on SQLite.
+//! The cost of a local command, compared with the same transaction without Semel, on PostgreSQL and SQLite.
 //!
-//! `cargo xtask bench transactions [SECONDS]`. Both write an order and change the stock of an item. They take turns, a second each, so
-//! that whatever else the machine does concerns both.
+//! `cargo xtask bench transactions [SECONDS]`. Both variants write an order and change the stock of an item.
+//! They alternate every second, so that other load on the machine affects both equally.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-const TURN: Duration = Duration::from_secs(1);
+const RUN: Duration = Duration::from_secs(1);
 const CLIENTS: [u32; 3] = [1, 16, 64];
 const ITEMS: i64 = 1_000;
 
@@ -66,8 +66,8 @@ where
     for clients in CLIENTS {
         let (mut plain, mut local) = (Vec::new(), Vec::new());
         for _ in 0..seconds {
-            plain.push(turn(clients, without.clone()).await?);
-            local.push(turn(clients, with.clone()).await?);
+            plain.push(mean_seconds(clients, without.clone()).await?);
+            local.push(mean_seconds(clients, with.clone()).await?);
         }
         let (plain, local) = (median(plain), median(local));
         let ratio = local / plain;
@@ -76,12 +76,12 @@ where
     Ok(())
 }
 
-/// How long one command took, in the mean of all that were run in one turn.
-async fn turn<F>(clients: u32, command: impl Fn() -> F + Send + Sync + 'static) -> Result<f64, Failed>
+/// The mean duration of one command over a run.
+async fn mean_seconds<F>(clients: u32, command: impl Fn() -> F + Send + Sync + 'static) -> Result<f64, Failed>
 where
     F: Future<Output = Result<(), Failed>> + Send + 'static,
 {
-    let (command, until) = (Arc::new(command), Instant::now() + TURN);
+    let (command, until) = (Arc::new(command), Instant::now() + RUN);
     let mut running = JoinSet::new();
     for _ in 0..clients {
         let command = Arc::clone(&command);

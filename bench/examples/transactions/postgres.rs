@@ -1,4 +1,4 @@
-//! On PostgreSQL: a pool of 16 connections for both.
+//! On PostgreSQL: a pool of 16 connections for both variants.
 
 use crate::{Failed, ITEMS, compare, created, intent, next};
 use semel::Engine;

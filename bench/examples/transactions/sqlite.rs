@@ -1,5 +1,5 @@
-//! On SQLite: the store's own thread, and a connection of the application's own. Without Semel it is one connection for all, since a file
-//! has one writer.
+//! On SQLite: the store's own thread, and a connection of the application. Without Semel there is one
+//! connection for all clients, because a file has one writer.
 
 use crate::{Failed, ITEMS, compare, created, intent, next, outcome};
 use semel::{Engine, RequestOutcome};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const INSERT: &str = "INSERT INTO orders (id, item) VALUES (?1, ?2)";
-const TAKE: &str = "UPDATE stock SET left_over = left_over - 1 WHERE item = ?1";
+const TAKE_FROM_STOCK: &str = "UPDATE stock SET left_over = left_over - 1 WHERE item = ?1";
 
 pub(crate) async fn measure(seconds: u32) -> Result<(), Failed> {
     let folder = Folder::new()?;
@@ -42,7 +42,7 @@ pub(crate) async fn measure(seconds: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A folder of its own, removed at the end. Not in memory: the disk is what a commit waits for.
+/// A separate folder, removed at the end. It is not in memory: the cost of a commit is the disk.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -73,7 +73,7 @@ async fn pool(path: PathBuf) -> Result<SqlitePool, Failed> {
 async fn order(connection: &mut SqliteConnection, id: i64) -> Result<(), sqlx::Error> {
     let item = id % ITEMS;
     sqlx::query(INSERT).bind(id).bind(item).execute(&mut *connection).await?;
-    sqlx::query(TAKE).bind(item).execute(connection).await.map(drop)
+    sqlx::query(TAKE_FROM_STOCK).bind(item).execute(connection).await.map(drop)
 }
 
 async fn bare(pool: SqlitePool) -> Result<(), Failed> {
@@ -87,7 +87,7 @@ async fn local(engine: Engine, database: Database) -> Result<(), Failed> {
     let id = next();
     transact(&engine, &database, intent(id)?, move |tx, _| {
         tx.prepare_cached(INSERT)?.execute(params![id, id % ITEMS])?;
-        tx.prepare_cached(TAKE)?.execute(params![id % ITEMS])?;
+        tx.prepare_cached(TAKE_FROM_STOCK)?.execute(params![id % ITEMS])?;
         Ok(created(id))
     })
     .await?;

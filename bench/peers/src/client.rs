@@ -1,4 +1,4 @@
-//! A client that keeps its connection and sends what it is told.
+//! An HTTP client with a persistent connection.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A response, as far as it is looked at.
+/// The parts of a response that are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -25,30 +25,30 @@ impl Reply {
 
 pub(crate) struct Client {
     stream: TcpStream,
-    /// What every request says of its sender.
-    who: String,
+    /// The headers that identify the sender.
+    sender_headers: String,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    /// Connects, and logs in where the service has sessions.
+    /// Connects, and logs in if the service has sessions.
     pub(crate) async fn connect(to: SocketAddr) -> Result<Self, Box<dyn Error>> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        let who = "authorization: Bearer shop\r\n".to_owned();
-        let mut client = Self { stream, who, buffer: Vec::new() };
+        let sender_headers = "authorization: Bearer shop\r\n".to_owned();
+        let mut client = Self { stream, sender_headers, buffer: Vec::new() };
         let login = client.post("/login", "log-in-of-the-shop", "", "").await?;
         if let Some(cookie) = login.header("set-cookie").and_then(|cookie| cookie.split(';').next()) {
-            let _ = write!(client.who, "cookie: {cookie}\r\n");
+            let _ = write!(client.sender_headers, "cookie: {cookie}\r\n");
         }
         Ok(client)
     }
 
     /// Another connection of the same sender.
-    pub(crate) async fn again(&self, to: SocketAddr) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn reconnect(&self, to: SocketAddr) -> Result<Self, Box<dyn Error>> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, who: self.who.clone(), buffer: Vec::new() })
+        Ok(Self { stream, sender_headers: self.sender_headers.clone(), buffer: Vec::new() })
     }
 
     pub(crate) async fn post(
@@ -72,7 +72,7 @@ impl Client {
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: peers\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\n{}{more}\
              content-length: {}\r\n\r\n{body}",
-            self.who,
+            self.sender_headers,
             body.len()
         );
         Ok(self.stream.write_all(request.as_bytes()).await?)

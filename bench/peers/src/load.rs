@@ -1,4 +1,4 @@
-//! How many requests a service answers in a second.
+//! How many requests per second a service answers.
 
 use crate::client::Client;
 use crate::service::{Kind, Service};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// In turns, so that whatever else the machine does concerns all of them.
+/// The services take turns, so that other load on the machine affects all of them equally.
 pub(crate) async fn compare(
     prefix: &str,
     clients: usize,
@@ -24,8 +24,8 @@ pub(crate) async fn compare(
     }
     for _ in 0..rounds {
         for (_, service, firsts, replays) in &mut services {
-            firsts.push(turn(service.address, clients, span, false).await?);
-            replays.push(turn(service.address, clients, span, true).await?);
+            firsts.push(requests_per_second(service.address, clients, span, false).await?);
+            replays.push(requests_per_second(service.address, clients, span, true).await?);
         }
     }
     let floor = (median(&services[0].2), median(&services[0].3));
@@ -44,8 +44,8 @@ fn median(numbers: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Requests per second: each with its own key, or all with one.
-async fn turn(
+/// Requests per second: each with a new key, or all with the same one.
+async fn requests_per_second(
     to: SocketAddr,
     clients: usize,
     span: Duration,
@@ -53,10 +53,10 @@ async fn turn(
 ) -> Result<f64, Box<dyn Error>> {
     let first = Client::connect(to).await?;
     let kept: Arc<str> = format!("replayed-{:020}", NUMBERS.fetch_add(1, Ordering::Relaxed)).into();
-    first.again(to).await?.post("/quick", &kept, "", "{}").await?;
+    first.reconnect(to).await?.post("/quick", &kept, "", "{}").await?;
     let (started, mut running) = (Instant::now(), JoinSet::new());
     for _ in 0..clients {
-        let (mut client, kept) = (first.again(to).await?, Arc::clone(&kept));
+        let (mut client, kept) = (first.reconnect(to).await?, Arc::clone(&kept));
         running.spawn(async move {
             let mut done = 0_u32;
             while started.elapsed() < span {

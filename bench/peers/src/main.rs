@@ -1,8 +1,8 @@
-//! Semel and the crate axum-idempotent in front of the same handler, on the same server, in the same run: what each costs, and what
-//! each does when it matters.
+//! Compares Semel with the crate axum-idempotent: the same handler, server and run. Measures the cost of
+//! each, and shows how each handles duplicates, changed payloads and a crash.
 //!
-//! `cargo xtask bench peers [--seconds N] [--clients N,…] [--rounds N]`. The server is named by `SEMEL_TEST_VALKEY_URL`: the other
-//! crate's store needs commands that Redis has from 7.4 on and Valkey from 9.
+//! `cargo xtask bench peers [--seconds N] [--clients N,…] [--rounds N]`. `SEMEL_TEST_VALKEY_URL` names the
+//! server: the other crate's store needs commands of Redis 7.4 or Valkey 9.
 
 mod client;
 mod load;
@@ -21,9 +21,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("SEMEL_TEST_VALKEY_URL").map_err(|_| "SEMEL_TEST_VALKEY_URL is not set")?;
     let (mut seconds, mut clients, mut rounds) = (3, vec![16, 64], 3);
     while let Some(name) = arguments.next() {
+        if name == "--help" {
+            println!("usage: {HELP}");
+            return Ok(());
+        }
         let value = arguments.next().ok_or(HELP)?;
         match name.as_str() {
-            // How this program runs itself as a service.
+            // The argument with which this program runs itself as a service.
             "--serve" => {
                 let prefix = arguments.next().ok_or(HELP)?;
                 return service::serve(Kind::named(&value).ok_or(HELP)?, &url, &prefix).await;
@@ -35,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let prefix = format!("peers-{}", std::process::id());
-    println!("What became of one payment, by the handler's own ledger\n");
+    println!("Charges for one payment, by the handler's own ledger, and the status of the last response\n");
     scenarios::compare(&url, &prefix).await?;
     println!(
         "\nRequests per second, medians of {rounds} turns of {seconds} s; ratios are to the handler without a layer\n"

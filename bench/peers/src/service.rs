@@ -1,4 +1,4 @@
-//! One handler behind each of the layers, as a process of its own that can be killed.
+//! One handler behind each of the layers, in a separate process that can be killed.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -36,9 +36,9 @@ const KEY: &str = "idempotency-key";
 pub(crate) enum Kind {
     Nothing,
     Semel,
-    /// The other crate by the key that clients send.
+    /// The other crate, keyed by the clients' header.
     OtherByKey,
-    /// The other crate as it is by default: by a hash of the request.
+    /// The other crate with its default: keyed by a hash of the request.
     OtherByHash,
 }
 
@@ -83,7 +83,7 @@ impl Ledger {
     }
 }
 
-/// Removes what this run has written, but for the other crate's sessions, which have random names and end by themselves.
+/// Removes the keys of this run, except the other crate's sessions, which have random names and expire.
 pub(crate) async fn clean(url: &str, prefix: &str) -> Result<(), Box<dyn Error>> {
     let script = "for _,p in ipairs(ARGV) do local c='0' repeat local r=redis.call('SCAN',c,'MATCH',p,'COUNT',1000) c=r[1] \
                   for _,k in ipairs(r[2]) do redis.call('UNLINK',k) end until c=='0' end return 'cleaned'";
@@ -110,7 +110,7 @@ struct Handler {
     kind: &'static str,
 }
 
-/// Charges, and takes a while. With `x-hang` it never answers.
+/// Charges, which takes a while. With `x-hang` it never answers.
 async fn charge(State(handler): State<Handler>, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
     let key = headers.get(KEY).and_then(|key| key.to_str().ok()).unwrap_or("none");
     let Ok(number) = handler.ledger.pay(handler.kind, key).await else {
@@ -123,7 +123,7 @@ async fn charge(State(handler): State<Handler>, headers: HeaderMap, body: Bytes)
     (StatusCode::CREATED, format!("charge {number} of {}", String::from_utf8_lossy(&body)))
 }
 
-/// Costs nothing, so that what is measured is the layer.
+/// A handler without cost, so that only the layer is measured.
 async fn quick() -> (StatusCode, String) {
     (StatusCode::CREATED, "x".repeat(256))
 }
@@ -136,7 +136,7 @@ async fn log_in(session: Session<Sessions>) -> StatusCode {
     }
 }
 
-/// Serves until it is killed; prints where it listens.
+/// Serves until it is killed. Prints its address.
 pub(crate) async fn serve(kind: Kind, url: &str, prefix: &str) -> Result<(), Box<dyn Error>> {
     let ledger = Ledger::connect(url, prefix).await?;
     let client = Arc::clone(&ledger.client);
@@ -154,7 +154,7 @@ pub(crate) async fn serve(kind: Kind, url: &str, prefix: &str) -> Result<(), Box
             let options = if kind == Kind::OtherByKey {
                 options.use_idempotency_key_header(Some(KEY), true)
             } else {
-                // A retry is recognised although it no longer asks the handler to hang.
+                // A retry is recognised although it does not ask the handler to hang.
                 options.ignore_header(axum::http::HeaderName::from_static("x-hang"))
             };
             let sessions = Arc::new(RedisStore::new(client).await?);
@@ -186,7 +186,7 @@ impl Service {
         Ok(Self { address: line.parse()?, process })
     }
 
-    /// Ends it with SIGKILL.
+    /// Kills it with SIGKILL.
     pub(crate) async fn kill(mut self) -> Result<(), Box<dyn Error>> {
         Ok(self.process.kill().await?)
     }

@@ -1,7 +1,7 @@
 //! What an answer says about the effect: it happened, was refused, did not happen, or nobody knows.
 //!
-//! Contents: the table from class, status and the service's own statement to an ending. Never here: reading headers
-//! or bodies. The protocol's adapter builds an [`Answer`].
+//! The table from class, status and the service's own statement to an ending. It reads no headers or bodies: the
+//! protocol's adapter builds an [`Answer`].
 
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;

@@ -1,14 +1,15 @@
 //! The latest changes of a record.
 //!
-//! Contents: a bounded list of what happened to a record, for operators who have to resolve it. Never here: anything
-//! that a decision depends on. A record without history behaves the same.
+//! A bounded list for operators who have to resolve a record. No decision depends on it: a record without history
+//! behaves the same.
 
 use crate::record::StateName;
 use crate::time::Time;
 
 /// The longest name of a worker or operator that is stored; longer text is truncated.
 pub const WHO_BYTES_MAX: usize = 64;
-/// The longest reason that is kept; the rest is cut off. It has room for what an operator did and 256 bytes of why.
+/// The longest reason that is stored; longer text is truncated. It has room for an operator's action and a reason of
+/// 256 bytes.
 pub const WHY_BYTES_MAX: usize = 320;
 
 /// One change of a record.
@@ -67,10 +68,10 @@ impl History {
     }
 }
 
-/// What stands in the place of what was cut off.
+/// Marks where text was cut off.
 const ELLIPSIS: &str = "…";
 
-/// Shortens `text` to what fits, between two words where it has any, and marks that something is missing.
+/// Shortens `text` to the limit, between two words if possible, and marks that something is missing.
 fn cut(text: &mut Box<str>, bytes_max: usize) {
     if text.len() <= bytes_max {
         return;
@@ -99,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn the_history_keeps_how_it_began_and_what_came_last() {
+    fn the_history_keeps_its_first_and_latest_events() {
         assert_eq!(kept(3, 4), (vec![1, 2, 3], 0));
         assert_eq!(kept(6, 4), (vec![1, 4, 5, 6], 2));
         assert_eq!(kept(6, 2), (vec![1, 6], 4));
         assert_eq!(kept(6, 1), (vec![6], 5));
-        assert_eq!(kept(6, 0), (vec![], 0), "where none is wanted, none is dropped");
+        assert_eq!(kept(6, 0), (vec![], 0), "a history without entries drops none");
     }
 
     #[test]

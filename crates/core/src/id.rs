@@ -1,7 +1,7 @@
 //! Identifiers and keyed hashes, as plain bytes.
 //!
-//! Contents: the IDs of a command, an operation, a key and a caller, and their text forms. Never here: how they are
-//! derived (that is [`scope`](crate::scope)), nor a raw key or caller.
+//! The IDs of a command, an operation, a key and a caller, and their text forms. [`scope`](crate::scope) derives them.
+//! Raw keys and callers are never here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_output_shows_a_prefix_and_the_whole_has_to_be_asked_for() {
+    fn debug_output_shows_only_a_prefix_of_an_id() {
         let id = CommandId::from_bytes([0xab; 32]);
         assert_eq!(format!("{id:?}"), "CommandId(abababab…)");
         assert_eq!(id.to_hex(), "ab".repeat(32));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_and_resource_ids_keep_their_bytes_and_are_written_in_full() {
+    fn secret_and_resource_ids_are_written_in_full() {
         let secret = SecretId::from_bytes(*b"0123456789abcdef");
         assert_eq!(secret.as_bytes(), b"0123456789abcdef");
         assert_eq!(format!("{secret:?}"), "SecretId(30313233343536373839616263646566)");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_id_survives_its_text_form_and_no_other_spelling_is_taken() {
+    fn an_operation_id_has_exactly_one_text_form() {
         let id = OperationId::from_bytes(*b"0123456789abcdef");
         assert_eq!(id.to_string(), "30313233-3435-3637-3839-616263646566");
         assert_eq!(id.to_string().parse(), Ok(id));

@@ -1,6 +1,6 @@
 //! Labels that a handler attaches to its outcome, so that operators find the record.
 //!
-//! Contents: three short texts that are never sealed and never part of a replay. They decide nothing.
+//! Three short texts that are never sealed and never part of a replay. They decide nothing.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_cut_between_characters_and_an_empty_one_is_none() {
+    fn labels_are_cut_between_characters_and_empty_ones_dropped() {
         assert_eq!(label(""), None);
         assert_eq!(label("7").as_deref(), Some("7"));
         let long = format!("{}é", "a".repeat(LABEL_BYTES_MAX - 1));

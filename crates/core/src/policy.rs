@@ -1,8 +1,8 @@
 //! What an operation was promised: its guarantee class and its durations.
 //!
-//! Contents: the policy that a record is claimed under and keeps. An upgrade or a changed configuration does not
-//! alter the promise to a client that is still retrying. Never here: anything that concerns one node only (how long a
-//! duplicate waits, how large a body may be).
+//! A record keeps the policy it is claimed under: an upgrade or a changed configuration does not alter the promise to a
+//! client that is still retrying. Settings of a single node (how long a duplicate waits, how large a body may be) do
+//! not belong here.
 
 use crate::fingerprint::Selection;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What a store keeps for one command.
 //!
-//! Contents: the record, whose data depends on its state, and the marker that a moved command leaves. Never here: how
-//! a record changes. Only [`machine`](crate::machine) makes a new one.
+//! The record, whose data depends on its state, and the marker that a moved command leaves. Only
+//! [`machine`](crate::machine) makes a new record.
 
 use crate::fingerprint::Fingerprint;
 use crate::history::{self, History};
@@ -117,7 +117,7 @@ pub enum State {
 /// The discriminants are the numbers by which the codec and every store's columns store states. A number never
 /// changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is explained at the variant of State that it names")]
+#[expect(missing_docs, reason = "documented at the variants of State")]
 #[repr(u8)]
 pub enum StateName {
     Claimed = 0,
@@ -426,7 +426,7 @@ impl Record {
 
 /// Builds records that no transition produces, for tests of faults.
 #[cfg(feature = "tamper")]
-#[expect(missing_docs, reason = "each sets the field that it names")]
+#[expect(missing_docs, reason = "each sets the field of its name")]
 impl Record {
     pub fn set_token(&mut self, token: Token) {
         self.token = token;

@@ -1,5 +1,5 @@
-//! Bodies made to hurt, and what the fingerprint promises about them.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Hostile bodies, and what the fingerprint promises about them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
 
@@ -30,7 +30,7 @@ fn peer_bug_json_numbers_through_f64_or_through_text() {
 }
 
 #[test]
-fn peer_bug_duplicate_members_collapsed_and_missing_taken_for_null() {
+fn peer_bug_duplicate_members_collapsed_and_missing_read_as_null() {
     let error = fingerprint("application/json", br#"{"amount":1,"amount":1000}"#).unwrap_err();
     assert_eq!((error.kind(), error.position()), (ErrorKind::Malformed, Some(12)));
     assert_ne!(of_json(r#"{"a":null}"#), of_json("{}"));
@@ -104,7 +104,7 @@ fn a_number_of_ten_million_digits_is_written_by_its_value() {
 }
 
 #[test]
-fn a_million_members_in_any_order_are_put_in_order() {
+fn a_million_members_are_sorted() {
     let members: Vec<String> =
         (0..1_000_000_u32).map(|n| format!("\"{:08x}\":\"{n}\"", n.reverse_bits())).collect();
     let body = format!("{{{}}}", members.join(","));
@@ -115,7 +115,7 @@ fn a_million_members_in_any_order_are_put_in_order() {
 }
 
 #[test]
-fn many_members_with_one_long_common_prefix_are_put_in_order() {
+fn members_with_a_long_common_prefix_are_sorted() {
     let prefix = "x".repeat(200);
     let members: Vec<String> = (0..50_000).rev().map(|n| format!("\"{prefix}{n:06}\":0")).collect();
     let body = format!("{{{}}}", members.join(","));
@@ -123,10 +123,10 @@ fn many_members_with_one_long_common_prefix_are_put_in_order() {
 }
 
 #[test]
-fn names_before_enormous_form_values_are_put_in_order() {
+fn names_before_enormous_form_values_are_sorted() {
     let enormous = format!("m={}", "x".repeat(5 << 20));
     let mut pairs: Vec<String> = (0..200_000_u32).map(|n| format!("{:08x}=1", n.reverse_bits())).collect();
-    // Where a sort looks for something to compare all others with.
+    // In the middle, where a sort picks its pivot.
     for at in (0..pairs.len()).step_by(pairs.len() / 8) {
         pairs[at].clone_from(&enormous);
     }
@@ -134,19 +134,19 @@ fn names_before_enormous_form_values_are_put_in_order() {
 }
 
 #[test]
-fn a_retry_is_judged_by_an_unknown_version_only_with_an_error() {
+fn a_selection_of_an_unknown_version_is_an_error() {
     let newer = Selection::from_parts(2, vec![], vec![], vec![]).unwrap();
     let request = Request::new("POST", "pay", "/payments", b"1");
     let error = request.fingerprint(&newer, &Limits::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownVersion);
-    assert!(!error.to_string().contains("newer"), "nobody knows that: {error}");
+    assert!(!error.to_string().contains("newer"), "the version may also be invalid: {error}");
     assert_eq!(
         request.canonical_body(&newer, &Limits::default()).unwrap_err().kind(),
         ErrorKind::UnknownVersion
     );
 }
 
-/// 64 MiB of zeros, or as good as, in each coding.
+/// About 64 MiB of zeros in each coding.
 fn bombs() -> Vec<(&'static str, Vec<u8>)> {
     let zeros = vec![0; 64 << 20];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -186,7 +186,7 @@ fn a_decompression_bomb_of_any_coding_stops_at_the_limit() {
 }
 
 #[test]
-fn codings_on_top_of_one_another_are_refused_before_any_is_undone() {
+fn stacked_codings_are_refused_before_decoding() {
     let bomb = bombs().swap_remove(0).1;
     for codings in ["br, gzip", "gzip,gzip", "zstd, identity, deflate", "x-gzip,br,zstd"] {
         let error = decoded(codings, &bomb, 1 << 30).unwrap_err();
@@ -200,18 +200,18 @@ fn codings_on_top_of_one_another_are_refused_before_any_is_undone() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"a sentence").unwrap();
     assert_eq!(decoded("identity, gzip, identity", &gzip.finish().unwrap(), 100).unwrap(), b"a sentence");
-    // What is not undone at all costs nothing.
+    // An unknown coding is not decoded, so it costs nothing.
     assert_eq!(decoded("own, gzip", b"x", 100).unwrap(), b"x");
     let names = "own,".repeat(5);
     assert_eq!(decoded(&names, b"x", 100).unwrap_err().kind(), ErrorKind::Malformed);
-    // And nothing is on an empty body.
+    // An empty body is not decoded at all.
     for codings in ["br, gzip", &names] {
         assert_eq!(decoded(codings, b"", 100).unwrap(), b"", "{codings}");
     }
 }
 
 #[test]
-fn a_body_that_is_too_large_is_told_the_limit() {
+fn the_error_for_a_large_body_names_the_limit() {
     let error = decoded("", b"12345", 4).unwrap_err();
     assert_eq!(error.to_string(), "body: it is larger than allowed (the limit is 4 bytes)");
     assert_eq!(decoded("gzip", &bombs()[0].1, 1 << 20).unwrap_err().position(), Some(1 << 20));
@@ -267,16 +267,16 @@ fn a_body_cut_short_anywhere_is_refused_in_every_coding() {
     raw.write_all(text).unwrap();
     let zstd = ruzstd::encoding::compress_to_vec(&text[..], ruzstd::encoding::CompressionLevel::Fastest);
     let brotli = hex("0b08807b2261223a312c2262223a5b322c335d7d03");
-    let whole = [
+    let encoded = [
         ("gzip", gzip.finish().unwrap()),
         ("deflate", raw.finish().unwrap()),
         ("zstd", zstd),
         ("br", brotli),
     ];
-    for (coding, whole) in whole {
-        assert!(decoded(coding, &whole, 1 << 20).is_ok(), "{coding}");
-        for cut in 1..whole.len() {
-            let error = decoded(coding, &whole[..cut], 1 << 20).expect_err(coding);
+    for (coding, encoded) in encoded {
+        assert!(decoded(coding, &encoded, 1 << 20).is_ok(), "{coding}");
+        for cut in 1..encoded.len() {
+            let error = decoded(coding, &encoded[..cut], 1 << 20).expect_err(coding);
             assert_eq!(error.kind(), ErrorKind::Malformed, "{coding} cut at {cut}");
         }
     }
@@ -311,7 +311,7 @@ fn pointers_may_be_named_in_any_order_and_more_than_once() {
 }
 
 #[test]
-fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
+fn a_scalar_is_found_only_in_json_encoded_or_not() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(br#"{"id":7}"#).unwrap();
     let body = gzip.finish().unwrap();

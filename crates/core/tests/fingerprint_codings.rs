@@ -1,5 +1,5 @@
-//! Content encodings at their edges: exact limits, several members, damage, and their errors.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Content encodings at their limits: exact sizes, several members, damage, and their errors.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
 
@@ -45,14 +45,15 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// Eighteen bytes of zstd: a frame that states `stated` bytes and holds one byte `length` times, in a window of 1 MiB.
+/// Eighteen bytes of zstd: a frame that declares `stated` bytes and holds one byte `length` times, in a window of 1
+/// MiB.
 fn zstd_run(stated: u64, length: u32) -> Vec<u8> {
     let last_run = length << 3 | 1 << 1 | 1;
     [&hex("28b52ffdc050")[..], &stated.to_le_bytes(), &last_run.to_le_bytes()[..3], &[7]].concat()
 }
 
 #[test]
-fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+fn a_decoded_body_may_be_exactly_as_large_as_the_limit() {
     let body = vec![7; 100_000];
     for (coding, encoded) in [
         ("identity", body.clone()),
@@ -78,8 +79,8 @@ fn several_gzip_members_and_zstd_frames_are_one_body() {
 }
 
 #[test]
-fn four_thousand_and_ninety_six_members_pass_and_one_more_is_refused() {
-    // Each member sets a decoder up, whatever it holds.
+fn a_body_may_have_4096_gzip_members() {
+    // Each member needs a new decoder, whatever its size.
     for (coding, member) in [("gzip", gzip(b"")), ("zstd", hex("502a4d1800000000"))] {
         assert_eq!(decoded(coding, &member.repeat(4096), 1 << 20).unwrap(), b"", "{coding}");
         for more in [1, 904] {
@@ -92,9 +93,9 @@ fn four_thousand_and_ninety_six_members_pass_and_one_more_is_refused() {
 #[test]
 fn a_damaged_gzip_member_is_noticed_inside_it() {
     let (first, second) = (gzip(b"one"), gzip(b"two"));
-    let whole = [&first[..], &second].concat();
+    let encoded = [&first[..], &second].concat();
     for damaged in [0, 1, 2, second.len() - 8, second.len() - 5, second.len() - 4, second.len() - 1] {
-        let mut body = whole.clone();
+        let mut body = encoded.clone();
         body[first.len() + damaged] ^= 0x10;
         let (kind, position) = refused("gzip", &body, 100);
         assert_eq!(kind, ErrorKind::Malformed, "byte {damaged}");
@@ -118,14 +119,14 @@ fn deflate_of_any_size_is_read_piece_by_piece() {
 }
 
 #[test]
-fn what_follows_a_deflate_stream_is_refused_where_it_starts() {
-    let whole = bare_deflate(b"one");
-    let error = decoded("deflate", &[&whole[..], b"more"].concat(), 100).unwrap_err();
+fn bytes_after_a_deflate_stream_are_refused_at_their_offset() {
+    let encoded = bare_deflate(b"one");
+    let error = decoded("deflate", &[&encoded[..], b"more"].concat(), 100).unwrap_err();
     let expected = "Content-Encoding: unexpected data after the deflate stream";
-    assert_eq!(error.to_string(), format!("{expected} (byte {})", whole.len()));
-    let error = decoded("deflate", &whole[..whole.len() - 1], 100).unwrap_err();
+    assert_eq!(error.to_string(), format!("{expected} (byte {})", encoded.len()));
+    let error = decoded("deflate", &encoded[..encoded.len() - 1], 100).unwrap_err();
     let expected = "Content-Encoding: the deflate stream is cut short";
-    assert_eq!(error.to_string(), format!("{expected} (byte {})", whole.len() - 1));
+    assert_eq!(error.to_string(), format!("{expected} (byte {})", encoded.len() - 1));
 }
 
 #[test]
@@ -135,13 +136,13 @@ fn a_bare_deflate_stream_that_starts_like_zlib_is_still_read() {
 }
 
 #[test]
-fn zlib_that_comes_to_too_much_is_not_read_as_a_bare_stream_instead() {
+fn zlib_over_the_limit_is_not_retried_as_bare_deflate() {
     // As zlib, these bytes repeat one byte over and over; as a bare stream, they are one stored block and an end.
     let repeats = hex("148c8251300a46c1281805a360").into_iter().cycle().take(2559);
     let stored: Vec<u8> = hex("c071").into_iter().chain(repeats).collect();
     let body = [&hex("78010afef5")[..], &stored, &hex("010000ffff")].concat();
     assert_eq!(refused("deflate", &body, 100_000), (ErrorKind::TooLarge, Some(100_000)));
-    // If all of it fits, it turns out to be no whole zlib stream.
+    // If all of it fits, it is not a complete zlib stream.
     assert_eq!(decoded("deflate", &body, 1 << 20).unwrap(), stored);
 }
 
@@ -155,7 +156,7 @@ fn a_zstd_frame_must_hold_what_it_states() {
 }
 
 #[test]
-fn a_zstd_frame_that_states_more_than_there_is_room_for_is_refused_unread() {
+fn a_zstd_frame_that_declares_too_much_is_refused_unread() {
     for stated in [101, 200, 500, u64::from(u32::MAX), u64::MAX] {
         let body = [zstd_run(200, 200), zstd_run(stated, 50)].concat();
         assert_eq!(refused("zstd", &body, 300), (ErrorKind::TooLarge, Some(300)), "{stated}");
@@ -165,7 +166,7 @@ fn a_zstd_frame_that_states_more_than_there_is_room_for_is_refused_unread() {
 }
 
 #[test]
-fn a_damaged_zstd_block_is_noticed_where_it_stands() {
+fn a_damaged_zstd_block_is_found_at_its_offset() {
     let mut frame = zstd_run(300, 300);
     // A kind of block that does not exist.
     frame[14] |= 3 << 1;

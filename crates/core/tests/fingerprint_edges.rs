@@ -1,7 +1,7 @@
-//! Where the rules of a fingerprint change: the last thing that passes and the first that does not, in small bodies.
+//! The limits of fingerprint rules: the last input that passes and the first that does not, in small bodies.
 //!
 //! Mutation testing runs these instead of the large bodies in `fingerprint_adversarial`.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use semel_core::fingerprint::json::Scalar;
 use semel_core::fingerprint::{
@@ -15,7 +15,7 @@ fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
 }
 
 #[test]
-fn a_hundred_and_twenty_eight_levels_pass_and_one_more_does_not() {
+fn json_may_have_128_levels_of_nesting() {
     let nested =
         |open: &str, close: &str, levels| format!("{}1{}", open.repeat(levels), close.repeat(levels));
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"{"b":2,"a":"#, "}")] {
@@ -23,7 +23,7 @@ fn a_hundred_and_twenty_eight_levels_pass_and_one_more_does_not() {
         let error = json::canonical(nested(open, close, 129).as_bytes()).unwrap_err();
         assert_eq!(error.position(), Some(128 * open.len()));
     }
-    // A body of nothing but brackets is refused at the same place, however long it is.
+    // A body of only brackets is refused at the same position, however long it is.
     assert_eq!(json::canonical(&vec![b'['; 1 << 20]).unwrap_err().position(), Some(128));
 }
 
@@ -44,7 +44,7 @@ fn siblings_neither_add_to_depth_nor_take_from_it() {
 }
 
 #[test]
-fn objects_out_of_order_are_put_in_order_inside_one_another() {
+fn nested_objects_are_sorted() {
     let body = br#"{"d":{"b":1,"a":2},"c":{"b":3,"a":{"z":4,"y":5}},"b":[{"b":6,"a":7},{"b":8,"a":9}],"a":{"b":0,"a":1}}"#;
     assert_eq!(
         json::canonical(body).unwrap(),
@@ -53,7 +53,7 @@ fn objects_out_of_order_are_put_in_order_inside_one_another() {
 }
 
 #[test]
-fn a_scalar_is_taken_by_what_it_says() {
+fn a_scalar_is_taken_by_its_value() {
     let body = br#" {"id":"\u0061\n","n":-10.50,"list":[null,{"x/y":{"":1e3}}],"t":true} "#;
     let pointer = |text| Pointer::parse(text).unwrap();
     let at = |text| json::scalar_at(body, &pointer(text)).unwrap();
@@ -118,9 +118,9 @@ fn the_head_of_a_part_ends_at_sixteen_kibibytes() {
 }
 
 #[test]
-fn a_multipart_body_that_is_refused_is_told_where_and_why() {
+fn the_error_for_multipart_says_where_and_why() {
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
-    for (body, told) in [
+    for (body, message) in [
         ("--b", "a boundary line has other text after the boundary, or is cut short (byte 3)"),
         ("--b\r\nContent-Disposition: form-data", "the body ends in the header of a part (byte 5)"),
         (
@@ -130,7 +130,7 @@ fn a_multipart_body_that_is_refused_is_told_where_and_why() {
         (&format!("{part}--b--\r\n \t\r\nx"), "unexpected data after the last boundary line (byte 63)"),
     ] {
         let error = fingerprint("multipart/form-data; boundary=b", body.as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), format!("multipart body: {told}"), "{body}");
+        assert_eq!(error.to_string(), format!("multipart body: {message}"), "{body}");
     }
 }
 
@@ -156,19 +156,19 @@ fn a_message_never_quotes_the_body() {
 }
 
 #[test]
-fn a_selection_that_cannot_be_used_is_told_why() {
-    let told = |result: Result<Selection, SelectionError>| result.unwrap_err().to_string();
+fn the_error_for_a_selection_says_why() {
+    let message = |result: Result<Selection, SelectionError>| result.unwrap_err().to_string();
     let start = Selection::default;
-    assert_eq!(told(start().with_headers(["a b"])), r#""a b" is not a header name"#);
-    let forbidden = told(start().with_headers(["Cookie"]));
+    assert_eq!(message(start().with_headers(["a b"])), r#""a b" is not a header name"#);
+    let forbidden = message(start().with_headers(["Cookie"]));
     assert!(forbidden.starts_with(r#"header "cookie" cannot be fingerprinted"#), "{forbidden}");
     assert_eq!(
-        told(start().including(["a"])),
+        message(start().including(["a"])),
         r#""a" is not a JSON pointer: a JSON pointer must be empty or start with a slash"#
     );
     assert_eq!(
-        told(start().excluding(["/~2"])),
+        message(start().excluding(["/~2"])),
         r#""/~2" is not a JSON pointer: in a JSON pointer, ~ must be followed by 0 or 1"#
     );
-    assert!(told(start().excluding([""])).contains("all bodies would be equal"));
+    assert!(message(start().excluding([""])).contains("all bodies would be equal"));
 }

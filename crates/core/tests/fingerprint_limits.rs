@@ -1,4 +1,4 @@
-//! Where the limits of a fingerprint lie, to the byte.
+//! The exact limits of fingerprints, in bytes.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ fn kind(content_encoding: &[&[u8]], body: &[u8], limit: usize) -> Result<Fingerp
 }
 
 #[test]
-fn a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+fn a_body_may_be_exactly_as_large_as_the_limit() {
     assert!(kind(&[], &[0; 1000], 1000).is_ok());
     assert_eq!(kind(&[], &[0; 1001], 1000), Err(ErrorKind::TooLarge));
     assert_eq!(kind(&[], &[0; 3000], 1000), Err(ErrorKind::TooLarge));
@@ -20,7 +20,7 @@ fn a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+fn a_decoded_body_may_be_exactly_as_large_as_the_limit() {
     let gzip = |length| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(&vec![7; length]).unwrap();
@@ -33,8 +33,8 @@ fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn above_a_mebibyte_a_body_may_expand_a_hundred_times_and_no_more() {
-    // Stored blocks that no coding shortens, then zeros that come to almost nothing: any ratio can be made.
+fn above_a_mebibyte_a_body_may_expand_a_hundredfold() {
+    // Stored blocks that do not compress, then zeros that compress to almost nothing: this gives any ratio.
     let gzip = |noise: usize, zeros: usize| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         let mut seed = 1_u32;
@@ -57,7 +57,7 @@ fn above_a_mebibyte_a_body_may_expand_a_hundred_times_and_no_more() {
         let decoded_max =
             |zeros| Limits { decoded_body_bytes_max: limit }.decoded_max(gzip(noise, zeros).len());
         let fits = |zeros| noise + zeros <= decoded_max(zeros);
-        // The most that still fits.
+        // The largest body that still fits.
         let mut step = limit;
         let mut zeros = 0;
         while step > 0 {
@@ -79,7 +79,7 @@ fn above_a_mebibyte_a_body_may_expand_a_hundred_times_and_no_more() {
 }
 
 #[test]
-fn an_error_tells_the_limit_or_the_place() {
+fn an_error_names_the_limit_or_the_offset() {
     let error_text = |content_type: &[&[u8]], body: &[u8]| {
         let request = Request { content_type, ..Request::new("POST", "op", "/", body) };
         let limits = Limits { decoded_body_bytes_max: 10 };
@@ -125,7 +125,7 @@ fn a_pointer_reaches_into_arrays_by_plain_numbers_only() {
 }
 
 #[test]
-fn a_number_with_a_leading_zero_is_told_so() {
+fn a_leading_zero_has_its_own_error() {
     let error = json::canonical(b"[-012]").unwrap_err();
     assert_eq!((error.position(), error.to_string().contains("leading zeros")), (Some(3), true), "{error}");
 }

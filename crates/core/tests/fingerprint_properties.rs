@@ -1,5 +1,5 @@
 //! JSON fingerprints against an independent model: a tree with sorted maps and exact decimals.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use semel_core::fingerprint::{Fingerprint, Limits, Request, Selection, json};
 
-/// A document as the model sees it. Numbers are a sign, digits and a power of ten, in lowest terms.
+/// A document in the model. Numbers are a sign, digits and a power of ten, in lowest terms.
 #[derive(Debug, Clone, PartialEq)]
 enum Doc {
     Null,
@@ -37,7 +37,7 @@ impl Decimal {
     }
 }
 
-/// The canonical text, the naive way.
+/// The canonical text, computed naively.
 fn model(doc: &Doc, out: &mut String) {
     match doc {
         Doc::Null => out.push_str("null"),
@@ -186,7 +186,7 @@ fn spell_number(number: &Decimal, choices: &mut Choices<'_>, out: &mut String) {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    // Few names, so that nearby ones are common; every kind of character that is escaped or sorts oddly.
+    // Few names, so that neighbours are common; every kind of character that is escaped or sorts unusually.
     let c = prop_oneof![
         4 => prop::sample::select(vec!['a', 'b', 'A', '"', '\\', '/', '\n', '\u{0}', '\u{1f}', ' ', '!', '#']),
         1 => prop::sample::select(vec!['é', '\u{7f}', '\u{ffff}', '\u{e000}', '\u{10000}', '\u{1f600}']),
@@ -235,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn every_spelling_of_a_document_has_the_canonical_text_of_the_model(
+    fn every_spelling_of_a_document_has_the_models_canonical_text(
         doc in doc(), choices in prop::collection::vec(any::<u8>(), 1..200),
     ) {
         let body = spelled(&doc, &choices);
@@ -265,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_document_is_refused_or_means_something_else_but_never_panics(
+    fn a_damaged_document_never_makes_the_parser_panic(
         doc in doc(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
         let mut body = spelled(&doc, &[0]).into_bytes();
@@ -317,7 +317,7 @@ proptest! {
     }
 
     #[test]
-    fn form_pairs_of_different_names_may_move_and_those_of_one_name_may_not(
+    fn form_pairs_are_reordered_only_across_different_names(
         pairs in prop::collection::vec(("[ab%&= +é]{0,3}", "[ab%&=]{0,2}"), 0..10),
         shuffle in prop::collection::vec(any::<u8>(), 10),
     ) {

@@ -1,5 +1,5 @@
-//! The vectors in `vectors/fingerprint`, which a client in any language can be checked against.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Checks the vectors in `vectors/fingerprint`, which clients in any language can use.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection, json};
 use serde::Deserialize;
@@ -80,7 +80,7 @@ impl Lines {
 
 #[derive(Deserialize, Clone, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Sent {
+struct RequestCase {
     method: Option<String>,
     operation: Option<String>,
     path: Option<String>,
@@ -94,7 +94,7 @@ struct Sent {
     exclude: Vec<String>,
 }
 
-impl Sent {
+impl RequestCase {
     fn with<T>(&self, ask: impl FnOnce(&Request<'_>, &Selection) -> T) -> T {
         let body = self.body.as_ref().map(Bytes::get).unwrap_or_default();
         let types = self.content_type.get();
@@ -127,9 +127,9 @@ impl Sent {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whole {
+struct RequestVector {
     why: String,
-    request: Sent,
+    request: RequestCase,
     canonical_body: Option<String>,
     fingerprint: Option<String>,
     error: Option<String>,
@@ -139,7 +139,7 @@ struct Whole {
 #[test]
 fn fingerprints_of_whole_requests_are_what_the_vectors_say() {
     let mut missing = Vec::new();
-    for vector in load::<Whole>("requests.json") {
+    for vector in load::<RequestVector>("requests.json") {
         let found = vector.request.fingerprint();
         if let Some(expected) = &vector.error {
             let error = found.expect_err(&vector.why);
@@ -161,7 +161,7 @@ fn fingerprints_of_whole_requests_are_what_the_vectors_say() {
             missing.push(format!("{}: {found}", vector.why));
         }
     }
-    assert!(missing.is_empty(), "the vectors say otherwise:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "the results differ from the vectors:\n{}", missing.join("\n"));
 }
 
 #[derive(Deserialize)]
@@ -169,7 +169,7 @@ fn fingerprints_of_whole_requests_are_what_the_vectors_say() {
 struct Groups {
     why: String,
     /// Requests in one list are equal; requests in different lists are not.
-    groups: Vec<Vec<Sent>>,
+    groups: Vec<Vec<RequestCase>>,
 }
 
 #[test]
@@ -181,7 +181,11 @@ fn requests_are_equal_and_unequal_as_the_vectors_say() {
                 .iter()
                 .map(|sent| sent.fingerprint().unwrap_or_else(|error| panic!("{}: {error}", vector.why)))
                 .collect();
-            assert!(all.iter().all(|one| *one == all[0]), "{}: group {number} differs in itself", vector.why);
+            assert!(
+                all.iter().all(|one| *one == all[0]),
+                "{}: group {number} has different fingerprints",
+                vector.why
+            );
             assert!(!seen.contains(&all[0]), "{}: group {number} equals an earlier one", vector.why);
             seen.push(all[0].clone());
         }

@@ -1,6 +1,6 @@
-//! Runs `vectors/ids/`: what clients in other languages run too.
+//! Checks `vectors/ids/`, which clients in other languages use too.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ enum Who {
     Authorization { scheme: String, credentials: Option<String>, credentials_hex: Option<String> },
 }
 
-/// A name as text, or as hexadecimal digits where it is not UTF-8, and what it was found in.
+/// A name as text, or as hexadecimal digits if it is not UTF-8, and where it was found.
 #[derive(Deserialize)]
 struct Named {
     name: Option<String>,
@@ -167,12 +167,12 @@ fn ids_are_derived_as_the_vectors_say() {
 #[test]
 fn only_the_one_case_that_says_so_shares_a_command_id() {
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
-    let mut twins = Vec::new();
+    let mut duplicates = Vec::new();
     for case in cases() {
-        if let Some(twin) = seen.insert(case.command_id, case.name.clone()) {
-            twins.push((twin, case.name));
+        if let Some(first) = seen.insert(case.command_id, case.name.clone()) {
+            duplicates.push((first, case.name));
         }
     }
-    assert_eq!(twins.len(), 1, "{twins:?}");
-    assert!(twins[0].1.ends_with("the same caller"));
+    assert_eq!(duplicates.len(), 1, "{duplicates:?}");
+    assert!(duplicates[0].1.ends_with("the same caller"));
 }

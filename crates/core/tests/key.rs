@@ -1,6 +1,6 @@
 //! What a key promises, beyond the cases in `vectors/keys/`.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
 
 use proptest::prelude::*;
 use semel_core::fingerprint::Fingerprint;
@@ -33,7 +33,7 @@ fn peer_bug_full_keys_in_logs_and_error_bodies() {
     let weak = Rules::default().with_weak(Treatment::Warn);
     let parsed = Key::from_header([private.as_bytes()], &weak).unwrap();
     let composite = Key::composite([parsed.key.clone(), parsed.key.clone()]).unwrap();
-    let mut said = vec![format!("{parsed:?} {composite:?}"), format!("{parsed:#?} {composite:#?}")];
+    let mut texts = vec![format!("{parsed:?} {composite:?}"), format!("{parsed:#?} {composite:#?}")];
     for line in [
         private.to_owned(),
         format!("{private},"),
@@ -45,11 +45,11 @@ fn peer_bug_full_keys_in_logs_and_error_bodies() {
         format!("{private}\u{e9}"),
     ] {
         let error = read(&line).unwrap_err();
-        said.push(format!("{error} {error:?} {}", error.name()));
+        texts.push(format!("{error} {error:?} {}", error.name()));
     }
     let error = mint::structured(["charge", private]).unwrap_err();
-    said.push(format!("{error} {error:?}"));
-    for line in said {
+    texts.push(format!("{error} {error:?}"));
+    for line in texts {
         assert!(!line.contains("private") && !line.contains("bob"), "{line}");
     }
 }
@@ -92,7 +92,7 @@ fn every_error_is_one_sentence_for_the_client() {
 }
 
 #[test]
-fn other_sources_take_1_to_255_characters_of_any_text_without_controls() {
+fn other_sources_take_1_to_255_printable_characters() {
     let long = "ж".repeat(255);
     assert_eq!(Key::from_source(&long).unwrap().expose(), long);
     assert_eq!(Key::from_source(&format!("{long}ж")), Err(Error::TooLong { length: 256, max: 255 }));
@@ -135,7 +135,7 @@ fn a_composite_joins_2_to_16_simple_keys() {
 }
 
 #[test]
-fn what_no_header_can_carry_is_not_written_as_one() {
+fn a_key_that_fits_no_header_is_not_written() {
     let key = |text| Key::from_source(text).unwrap();
     for text in ["a b", "é", " a"] {
         assert_eq!(key(text).to_header(), None, "{text}");
@@ -146,7 +146,7 @@ fn what_no_header_can_carry_is_not_written_as_one() {
 }
 
 #[test]
-fn a_warning_comes_only_where_it_was_asked_for() {
+fn a_warning_is_given_only_on_request() {
     let weak = b"retry-retry-retry".as_slice();
     let with = |treatment| Key::from_header([weak], &Rules::default().with_weak(treatment));
     assert_eq!(with(Treatment::Refuse), Err(Error::Weak(Weakness::PlainWords)));
@@ -158,7 +158,7 @@ fn legal() -> impl Strategy<Value = String> {
     proptest::string::string_regex("[!-~]{1,80}").unwrap()
 }
 
-/// Bytes with a liking for what means something.
+/// Bytes with many special characters.
 fn odd_line() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => any::<u8>(), 4 => proptest::sample::select(b"\"\\,; \ta1@.%".to_vec())];
     proptest::collection::vec(byte, 0..60)
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_bytes_make_it_panic_and_whatever_is_read_can_be_written(lines in proptest::collection::vec(odd_line(), 0..3)) {
+    fn no_bytes_panic_and_every_key_can_be_written(lines in proptest::collection::vec(odd_line(), 0..3)) {
         for rules in [Rules::default(), widest(), Rules::other_header()] {
             if let Ok(parsed) = Key::from_header(lines.iter().map(Vec::as_slice), &rules) {
                 prop_assert_eq!(lines.len(), 1);
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn debug_output_tells_nothing_but_the_length(text in "[!-~]{1,200}") {
+    fn debug_output_shows_only_the_length(text in "[!-~]{1,200}") {
         let key = Key::from_source(&text).unwrap();
         prop_assert_eq!(format!("{key:?}"), format!("Key({} characters)", text.len()));
     }

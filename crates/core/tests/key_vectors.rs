@@ -1,6 +1,6 @@
-//! Runs `vectors/keys/`: what clients in other languages run too.
+//! Checks `vectors/keys/`, which clients in other languages use too.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
 
 use semel_core::fingerprint::Pointer;
 use semel_core::fingerprint::json::{self, Scalar};
@@ -134,7 +134,7 @@ fn keys_from_other_sources_are_what_the_vectors_say() {
 }
 
 #[test]
-fn keys_are_minted_as_the_vectors_say_and_pass_the_default_rules() {
+fn minted_keys_match_the_vectors_and_the_default_rules() {
     let cases: Vec<Mint> = serde_json::from_str(include_str!("../../../vectors/keys/mint.json")).unwrap();
     assert!(cases.len() >= 36);
     for case in &cases {

@@ -1,6 +1,6 @@
 //! What scopes and the ids derived from them promise, beyond the cases in `vectors/ids/`.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
 
 use semel_core::id::{CommandId, OperationId};
 use semel_core::key::{Key, Rules};
@@ -80,7 +80,7 @@ fn peer_bug_fields_joined_by_a_delimiter_could_be_forged() {
         scope("a", "b\0c"),
         Scope::new(Identity::header("abc"), charges()),
     ]);
-    // Nothing but a border lies between these two fields, so a delimiter would show here first.
+    // Only a boundary separates these two fields, so a delimiter would fail here first.
     let jwt = |issuer: &str, subject: &str| Scope::new(Identity::jwt(issuer, subject), charges());
     all_different(&[jwt("a", "bc"), jwt("ab", "c"), jwt("", "abc"), jwt("abc", "")]);
     for delimiter in [":", "|", "\0", ",", "/", "\n"] {
@@ -107,10 +107,10 @@ fn peer_bug_callers_and_secrets_in_logs() {
     ];
     for identity in identities {
         let scope = Scope::new(identity.clone(), charges()).in_tenant("hush");
-        let said = format!("{identity:?} {scope:?} {scope:#?}");
-        assert!(!said.contains("hush"), "{said}");
-        assert!(said.contains(&format!("{:?}", identity.source())), "{said}");
-        assert!(said.contains("/charges"), "{said}");
+        let text = format!("{identity:?} {scope:?} {scope:#?}");
+        assert!(!text.contains("hush"), "{text}");
+        assert!(text.contains(&format!("{:?}", identity.source())), "{text}");
+        assert!(text.contains("/charges"), "{text}");
     }
     assert_eq!(format!("{:?}", secret()), "Secret(…)");
     assert_eq!(
@@ -157,7 +157,7 @@ fn a_scheme_is_compared_without_case_and_credentials_exactly() {
 }
 
 #[test]
-fn a_caller_hash_ignores_the_operation_and_a_key_hash_the_scope() {
+fn caller_hashes_ignore_the_operation_and_key_hashes_the_scope() {
     let one = Scope::new(Identity::header("alice"), charges()).in_tenant("acme");
     let two = Scope::new(Identity::header("alice"), Operation::named("refund")).in_tenant("acme");
     let bob = Scope::new(Identity::header("bob"), charges()).in_tenant("acme");
@@ -170,7 +170,7 @@ fn a_caller_hash_ignores_the_operation_and_a_key_hash_the_scope() {
 }
 
 #[test]
-fn a_secret_has_at_least_32_bytes_and_every_one_of_them_counts() {
+fn a_secret_has_32_bytes_or_more_and_all_count() {
     assert_eq!(Secret::from_bytes(&SECRET[..31]).unwrap_err(), SecretTooShort { length: 31 });
     assert!(
         SecretTooShort { length: 31 }.to_string().contains("31 bytes; at least 32 random bytes are required")
@@ -190,7 +190,7 @@ fn a_secret_has_at_least_32_bytes_and_every_one_of_them_counts() {
 }
 
 #[test]
-fn an_operation_id_is_a_uuid_of_version_8_and_differs_with_the_command() {
+fn an_operation_id_is_a_uuid_v8_per_command() {
     let mut seen = std::collections::BTreeSet::new();
     for byte in 0..=255 {
         let id = OperationId::of(&CommandId::from_bytes([byte; 32]));
@@ -216,7 +216,7 @@ fn resources_of_one_operation_differ_by_kind_and_name() {
 }
 
 #[test]
-fn an_event_id_names_operation_and_event_and_is_a_valid_key() {
+fn an_event_id_is_a_valid_key_per_operation_and_event() {
     let operation = OperationId::of(&CommandId::from_bytes([1; 32]));
     let longest = "n".repeat(128);
     for name in ["x", "payment.captured", "Receipt_Sent-2", longest.as_str()] {
@@ -234,7 +234,7 @@ fn an_event_id_names_operation_and_event_and_is_a_valid_key() {
 }
 
 #[test]
-fn an_operation_reads_as_it_was_given() {
+fn an_operation_is_displayed_as_given() {
     assert_eq!(charges().to_string(), "POST /charges");
     assert_eq!(format!("{:?}", charges()), r#"Route("POST", "/charges")"#);
     assert_eq!(Scope::new(Caller::Anonymous, charges()).operation(), &charges());

@@ -1,6 +1,6 @@
-//! The vectors suffice: a second implementation, in another language and written from their READMEs alone, agrees.
+//! A second implementation in another language, written only from the READMEs, agrees with the vectors.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors")
 }
 
-/// Runs the other implementation on the vectors in a folder: whether it agreed, and what it printed. None where there is no
+/// Runs the other implementation on the vectors in a folder: whether it agreed, and what it printed. `None` without
 /// Python, which a full test run does not allow.
 fn check(folder: &Path) -> Option<(bool, String)> {
     let mut command = Command::new("python3");
@@ -31,7 +31,7 @@ fn check(folder: &Path) -> Option<(bool, String)> {
 fn a_second_implementation_agrees_with_every_vector() {
     let Some((agreed, text)) = check(&vectors()) else { return };
     assert!(agreed, "{text}");
-    // The only vectors it may leave out are those whose coding Python has no decoder for.
+    // It may leave out only the vectors whose coding Python cannot decode.
     let left_out: Vec<&str> = text.lines().filter(|line| line.starts_with("not checked")).collect();
     assert!(left_out.iter().all(|line| line.contains(" with br,") || line.contains(" with zstd,")), "{text}");
     let agreeing: usize = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Charges once, however often it is asked: `cargo run -p semel --example once`
+//! Charges once, however often it is called: `cargo run -p semel --example once`
 //!
 //! The records are in memory here. `examples/charge` keeps them in a file, and survives `kill -9`.
 
@@ -24,12 +24,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let done = engine.run(charge("order-1234", 500)?, work).await?;
         println!("call {attempt}: {} (replayed: {})", done.value, done.replayed);
     }
-    // The same order with another amount is a mistake, and is refused.
+    // The same order with another amount is a mistake and is refused.
     let refused = engine.run(charge("order-1234", 900)?, |_| async { Ok::<_, Failed>(String::new()) }).await;
     if let Err(error) = refused {
         println!("another amount: {error}");
     }
-    // Before the process ends: waits for attempts that are running, and stores what came of them.
+    // Before the process ends: waits for running attempts and stores their outcomes.
     engine.shutdown(Duration::from_secs(30)).await;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Timers that fire even if the threads of a runtime are blocked.
 //!
-//! Contents: one timer thread for the whole process. A runtime's own timer does not fire while the thread that drives
-//! it is blocked, even if others are idle. The thread only wakes tasks.
+//! One timer thread for the whole process. A runtime's own timer does not fire while the thread that drives it is
+//! blocked, even if others are idle. The thread only wakes tasks.
 
 use crate::clock::{Clock as _, SystemClock};
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ struct Timers {
 struct Pending {
     /// By the uptime at which the timer fires, and by its number.
     by_end: BTreeMap<(Duration, u64), Waker>,
-    begun: u64,
+    started: u64,
     is_watched: bool,
 }
 
 impl Pending {
     const fn new() -> Self {
-        Self { by_end: BTreeMap::new(), begun: 0, is_watched: false }
+        Self { by_end: BTreeMap::new(), started: 0, is_watched: false }
     }
 }
 
@@ -80,8 +80,8 @@ impl Timer {
             drop(thread.spawn(|| TIMERS.watch()).ok()?);
             pending.is_watched = true;
         }
-        pending.begun += 1;
-        Some(Self { end: SystemClock.uptime().saturating_add(span), number: pending.begun })
+        pending.started += 1;
+        Some(Self { end: SystemClock.uptime().saturating_add(span), number: pending.started })
     }
 }
 
@@ -92,10 +92,10 @@ impl Future for Timer {
         if SystemClock.uptime() >= self.end {
             return Poll::Ready(());
         }
-        let place = (self.end, self.number);
+        let key = (self.end, self.number);
         let mut pending = TIMERS.pending();
-        pending.by_end.insert(place, context.waker().clone());
-        if pending.by_end.keys().next() == Some(&place) {
+        pending.by_end.insert(key, context.waker().clone());
+        if pending.by_end.keys().next() == Some(&key) {
             TIMERS.sooner.notify_one();
         }
         Poll::Pending
@@ -112,7 +112,7 @@ impl Drop for Timer {
 mod tests {
     use super::*;
 
-    /// No timer of a runtime, and no thread of one that looks at it.
+    /// Without a runtime's timer, and without a runtime thread that drives one.
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
     }
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_ends_without_a_timer_of_the_runtime_and_not_too_soon() {
-        let begun = SystemClock.uptime();
+    fn a_sleep_needs_no_runtime_timer_and_ends_on_time() {
+        let started = SystemClock.uptime();
         runtime().block_on(millis(20));
-        assert!(SystemClock.uptime() >= begun + Duration::from_millis(20));
+        assert!(SystemClock.uptime() >= started + Duration::from_millis(20));
     }
 
     #[test]
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn a_dropped_timer_is_removed() {
-        let mut nap = millis(3_600_000);
-        let place = (nap.end, nap.number);
-        assert!(Pin::new(&mut nap).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(TIMERS.pending().by_end.contains_key(&place));
-        drop(nap);
-        assert!(!TIMERS.pending().by_end.contains_key(&place));
+        let mut timer = millis(3_600_000);
+        let key = (timer.end, timer.number);
+        assert!(Pin::new(&mut timer).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(TIMERS.pending().by_end.contains_key(&key));
+        drop(timer);
+        assert!(!TIMERS.pending().by_end.contains_key(&key));
     }
 }

@@ -1,6 +1,4 @@
-//! The answer to a call.
-//!
-//! Contents: the answer to one call, and why there may be none. Never here: HTTP.
+//! The answer to a call, and why there may be none, independent of any protocol.
 
 use crate::quota::Exceeded;
 use crate::secrets;

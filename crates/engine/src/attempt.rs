@@ -1,7 +1,6 @@
 //! The running attempt, for the work.
 //!
-//! Contents: its IDs, its fence, and the check before the effect is sent. Never here: a way to end it twice, or from
-//! outside the work.
+//! Its IDs, its fence, and the check before the effect is sent. Only the work itself can end it, and only once.
 
 use crate::ownership::{Ownership, Unwritten};
 use semel_core::id::OperationId;

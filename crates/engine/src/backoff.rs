@@ -1,7 +1,6 @@
 //! How long to wait before trying again.
 //!
-//! Contents: durations with a random value below a ceiling that doubles. Never here: generating random bits, or
-//! sleeping.
+//! Random durations below a ceiling that doubles. The caller supplies the random bits and sleeps.
 
 use std::time::Duration;
 
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_span_lies_between_the_floor_and_its_ceiling_and_reaches_both() {
+    fn every_delay_lies_between_its_minimum_and_maximum() {
         let backoff = Backoff::new(MS(100), MS(1_000));
         assert!(backoff.clone().spans(|| 0).take(9).all(|span| span == MS(100)));
         let mut bits = 1_u128;
@@ -87,11 +86,11 @@ mod tests {
         let drawn: Vec<_> = drawn.skip(4).take(2_000).collect();
         assert!(drawn.iter().all(|span| (MS(100)..=MS(1_000)).contains(span)));
         let low = drawn.iter().filter(|span| **span < MS(550)).count();
-        assert!((800..1_200).contains(&low), "evenly over the whole range, not around its end: {low}");
+        assert!((800..1_200).contains(&low), "evenly over the whole range: {low}");
     }
 
     #[test]
-    fn after_a_success_it_begins_anew() {
+    fn a_success_resets_the_backoff() {
         let mut backoff = Backoff::new(MS(100), MS(1_000));
         for _ in 0..5 {
             backoff.next_span(7);
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_settings_are_taken_at_their_word() {
+    fn unusual_settings_are_used_as_given() {
         assert_eq!(Backoff::new(MS(9), MS(5)).next_span(u128::MAX), MS(9));
         assert_eq!(Backoff::new(MS(0), MS(0)).next_span(u128::MAX), MS(0));
         let mut longest = Backoff::new(Duration::MAX, Duration::MAX);

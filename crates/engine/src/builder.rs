@@ -1,6 +1,6 @@
 //! Building an engine.
 //!
-//! Contents: the options and their defaults. An engine exists only after its store has answered.
+//! An engine exists only after its store has answered.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -105,7 +105,7 @@ impl Builder {
         mut self,
         directory: impl Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync + 'static,
     ) -> Self {
-        self.reconcilers.look_into(Box::new(directory));
+        self.reconcilers.set_directory(Box::new(directory));
         self
     }
 

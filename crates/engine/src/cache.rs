@@ -1,7 +1,7 @@
 //! A cache of final outcomes, which only an operator can change, by erasing them.
 //!
-//! Contents: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped first. No
-//! other states. The state machine checks fingerprint and expiry on every hit.
+//! `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped first. No other
+//! states. The state machine checks fingerprint and expiry on every hit.
 
 use semel_core::id::CommandId;
 use semel_core::record::{Record, State};
@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a record is answered from memory: another node may have erased it since, which has to count here within a minute.
+/// How long a record is answered from memory. Another node may have erased it, which must take effect here within a
+/// minute.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(40);
 
 /// The overhead of an entry: its places in the two maps, which are at least half full, and its reference counts.
@@ -19,7 +20,7 @@ const PLACE_BYTES: usize =
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
-    kept: Mutex<Entries>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
@@ -42,11 +43,11 @@ struct Entry {
 
 impl Cache {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, kept: Mutex::default() }
+        Self { bytes_max, entries: Mutex::default() }
     }
 
-    /// Keeps a record that was read or written by the uptime `since`, if it is one that cannot change before it expires and is small
-    /// enough.
+    /// Stores a record that was read or written at the uptime `since`, if it cannot change before it expires and is
+    /// small enough.
     pub(crate) fn keep(&self, id: CommandId, record: &Record, since: Duration) {
         if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
             return;
@@ -58,44 +59,44 @@ impl Cache {
         }
         // The buffer that it shares may be far larger.
         let record = Arc::new(record.detached());
-        let mut kept = self.kept();
-        kept.drop_one(id);
-        while kept.bytes + bytes > self.bytes_max {
-            let Some((_, oldest)) = kept.uses.first_key_value() else { break };
+        let mut entries = self.entries();
+        entries.drop_one(id);
+        while entries.bytes + bytes > self.bytes_max {
+            let Some((_, oldest)) = entries.uses.first_key_value() else { break };
             let oldest = *oldest;
-            kept.drop_one(oldest);
+            entries.drop_one(oldest);
         }
-        kept.tick += 1;
-        let used = kept.tick;
-        kept.uses.insert(used, id);
-        kept.bytes += bytes;
-        kept.records.insert(id, Entry { record, since, used, bytes });
+        entries.tick += 1;
+        let used = entries.tick;
+        entries.uses.insert(used, id);
+        entries.bytes += bytes;
+        entries.records.insert(id, Entry { record, since, used, bytes });
     }
 
-    /// The record, unless it was kept too long ago by the uptime `now`.
+    /// The record, unless it was stored too long before the uptime `now`.
     pub(crate) fn get(&self, id: CommandId, now: Duration) -> Option<Arc<Record>> {
-        let mut kept = self.kept();
-        if kept.records.get(&id)?.since + AGE_MAX <= now {
-            kept.drop_one(id);
+        let mut entries = self.entries();
+        if entries.records.get(&id)?.since + AGE_MAX <= now {
+            entries.drop_one(id);
             return None;
         }
-        kept.tick += 1;
-        let tick = kept.tick;
-        let held = kept.records.get_mut(&id)?;
+        entries.tick += 1;
+        let tick = entries.tick;
+        let held = entries.records.get_mut(&id)?;
         let before = std::mem::replace(&mut held.used, tick);
         let record = Arc::clone(&held.record);
-        kept.uses.remove(&before);
-        kept.uses.insert(tick, id);
+        entries.uses.remove(&before);
+        entries.uses.insert(tick, id);
         Some(record)
     }
 
     /// Removes a record that has expired or was erased.
     pub(crate) fn forget(&self, id: CommandId) {
-        self.kept().drop_one(id);
+        self.entries().drop_one(id);
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Entries> {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn entries(&self) -> std::sync::MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

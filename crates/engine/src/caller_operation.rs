@@ -1,7 +1,6 @@
 //! A caller's view of its own operations.
 //!
-//! Contents: a lookup of one record by its caller. It reveals nothing about records of other callers, not even that
-//! they exist.
+//! It reveals nothing about records of other callers, not even that they exist.
 
 use crate::engine::Engine;
 use crate::operator::{FoundRecord, OperatorError};

@@ -1,7 +1,7 @@
 //! Claiming a command.
 //!
-//! Contents: from a recognised intent to an attempt, or to the answer from its record. A first claim needs one round
-//! trip: it is inserted without reading first. No attempt runs before its claim is known to be stored.
+//! A first claim needs one round trip: it is inserted without reading first. No attempt runs before its claim is known
+//! to be stored.
 
 use crate::answer::Error;
 use crate::backoff::Backoff;
@@ -81,7 +81,7 @@ struct Claiming<'a> {
     node: &'a Arc<Node>,
     recognised: &'a Recognised,
     /// The uptime before all claims were dated.
-    begun: Duration,
+    started_at: Duration,
 }
 
 /// Claims a recognised intent, or returns why it cannot be claimed.
@@ -89,12 +89,13 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
     if let Err(error) = time::catch_up(node).await {
         return Err(Unclaimed { error: error.into(), loose: Vec::new() });
     }
-    let begun = node.clock.uptime();
+    let started_at = node.clock.uptime();
     let mut recognised = recognised.clone();
     let mut loose = Vec::new();
     for _ in 0..ROUNDS_MAX {
         let again =
-            match claim_where_it_is(Claiming { node, recognised: &recognised, begun }, &mut loose).await {
+            match claim_at_location(Claiming { node, recognised: &recognised, started_at }, &mut loose).await
+            {
                 Ok(Some(claim)) => return Ok(claim),
                 Ok(None) => recognised.again(node),
                 Err(error) => Err(error),
@@ -112,7 +113,7 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
 }
 
 /// Claims the command at its current location. `None` if the location has changed meanwhile.
-async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Result<Option<Claim>, Error> {
+async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
@@ -243,7 +244,7 @@ async fn put(
             }
             let reading = by.node.get(id).await?;
             let landed = landed(by, loose, id, &reading);
-            let waited = by.node.clock.uptime().saturating_sub(by.begun);
+            let waited = by.node.clock.uptime().saturating_sub(by.started_at);
             if landed.is_none() && waited >= by.node.settings.request_timeout() {
                 return Err(error.into());
             }
@@ -257,7 +258,7 @@ async fn put(
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
     // If the time was replaced during the claim, its dates are invalid.
     let is_held = machine::is_held(&record, by.node.at(now));
-    let ownership = Ownership::new(Arc::clone(by.node), id, record, by.begun, by.recognised.intent.seal);
+    let ownership = Ownership::new(Arc::clone(by.node), id, record, by.started_at, by.recognised.intent.seal);
     // If the claim took so long that its lease is over, a later attempt with a higher fence may have come and been
     // purged. This owner can report that nothing was sent.
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
@@ -302,9 +303,9 @@ pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
 }
 
 async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
-    let begun = node.clock.uptime();
+    let started_at = node.clock.uptime();
     for LostClaim { id, write } in loose {
-        let give_up_at = begun.saturating_add(write.next.policy().lease);
+        let give_up_at = started_at.saturating_add(write.next.policy().lease);
         let Some((record, permit)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));

@@ -1,6 +1,6 @@
 //! The engine's clock.
 //!
-//! Contents: the only place in this crate that reads a clock or sleeps. Never here: a decision.
+//! The only place in this crate that reads a clock or sleeps.
 
 use crate::alarm;
 use semel_core::store;
@@ -89,7 +89,7 @@ impl Clock for SystemClock {
 
     fn alarm(&self, span: Duration) -> Sleep {
         match alarm::Timer::of(span) {
-            Some(nap) => Box::pin(nap),
+            Some(sleep) => Box::pin(sleep),
             // Better than nothing; the next call tries again.
             None => self.sleep(span),
         }

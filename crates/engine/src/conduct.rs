@@ -1,7 +1,7 @@
 //! One attempt from start to end, in a task of the engine.
 //!
-//! Contents: work, lease, deadline, shutdown and the ending, whichever comes first. Nothing here is cancelled if the
-//! caller goes away.
+//! It ends with the work, the lease, the deadline or a shutdown, whichever comes first. Nothing here is cancelled if
+//! the caller goes away.
 
 use crate::answer::{Answer, Error, GivenUp, Ran, RequestOutcome};
 use crate::attempt::Attempt;
@@ -14,8 +14,9 @@ use crate::spans::span;
 use crate::tasks::Closing;
 use futures_util::FutureExt;
 use semel_core::classify::Ending;
+use semel_core::id::CommandId;
 use semel_core::labels::Labels;
-use semel_core::machine;
+use semel_core::machine::{self, Found};
 use semel_core::outcome::Outcome;
 use semel_core::record::Record;
 use semel_core::store::Reading;
@@ -104,16 +105,16 @@ pub(crate) async fn conduct<L: Send>(
     let record = ownership.record();
     running_entry.show(Progress::Running(StoredRecord { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
-    let begun = !reply::has_not_begun(&record);
+    let has_begun = !reply::has_not_begun(&record);
     ownership.begin_deadline();
-    let keeping = node.renewer.keep(&ownership).await;
-    let hindrance = if begun && !ownership.may_send() {
+    let renewal = node.renewer.keep(&ownership).await;
+    let hindrance = if has_begun && !ownership.may_send() {
         Some(GivenUp::Lapsed)
     } else {
         node.tasks.is(Closing::Now).then_some(GivenUp::Closing)
     };
     if let Some(why) = hindrance {
-        keeping.end().await;
+        renewal.end().await;
         give_up(&ownership, &running_entry, reply, why).await;
         return;
     }
@@ -121,7 +122,7 @@ pub(crate) async fn conduct<L: Send>(
     let event = first_event(&node, &ownership, work).await;
     // Close before the record is read: a clone of the attempt may be starting it right now.
     ownership.close();
-    keeping.end().await;
+    renewal.end().await;
     // From here on, the store may have the ending before this node knows it.
     running_entry.show(Progress::Unsure(StoredRecord { id: ownership.id, record: ownership.record() }));
     match event {
@@ -144,9 +145,9 @@ pub(crate) async fn conduct<L: Send>(
         }
         FirstEvent::Overran => {
             node.observe(&Event::Overran { operation_id, operation: record.operation() });
-            in_doubt(&ownership, &running_entry, reply, "the work took longer than its deadline").await;
+            in_doubt(&ownership, running_entry, reply, "the work took longer than its deadline").await;
         }
-        FirstEvent::Closing => in_doubt(&ownership, &running_entry, reply, "the process was shut down").await,
+        FirstEvent::Closing => in_doubt(&ownership, running_entry, reply, "the process was shut down").await,
     }
 }
 
@@ -236,13 +237,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
-    // Labels are stored next to an outcome, not inside it.
-    let open = |outcome: &Outcome| {
-        let labels = Labels::default();
-        Outcome { labels, ..node.opened(ownership.id, operation_id, outcome) }
-    };
-    let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
-    node.observe(&Event::Fenced { operation_id, operation, differs });
+    report_fenced(node, (ownership.id, &record), found, ending);
     if machine::outlived(&record, found) {
         node.observe(&Event::RecordLost { operation_id, operation });
     }
@@ -250,11 +245,37 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     reply::request_outcome(node, &subject, found, machine::overtaken(&record, found))
 }
 
-async fn in_doubt<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: Reply<L>, why: &str) {
-    // The caller need not wait until it is stored: the answer is the same either way.
-    answer(reply, &ownership.record(), unknown(ownership));
-    let finished = ownership.finish(Ending::InDoubt, why).await;
-    let _: RequestOutcome = concluded(ownership, running_entry, &Ending::InDoubt, finished, |_| None);
+/// Reports a refused ending of the command to the observer. Returns whether the entry contradicts it.
+pub(crate) fn report_fenced(
+    node: &Node,
+    (id, record): (CommandId, &Record),
+    found: Found<'_>,
+    ending: &Ending,
+) -> bool {
+    let (operation_id, operation) = (record.operation_id(), record.operation());
+    // Labels are stored next to an outcome, not inside it.
+    let open = |outcome: &Outcome| {
+        let labels = Labels::default();
+        Outcome { labels, ..node.opened(id, operation_id, outcome) }
+    };
+    let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
+    node.observe(&Event::Fenced { operation_id, operation, differs });
+    differs
+}
+
+/// Stores that the outcome is unknown. The caller gets what the record says: a verdict may have come first.
+async fn in_doubt<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Reply<L>, why: &str) {
+    let (node, ending) = (&ownership.node, Ending::InDoubt);
+    let mut finish = pin!(ownership.finish(ending.clone(), why));
+    let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
+        answer(reply, &ownership.record(), unknown(ownership));
+        let finished = finish.await;
+        let _: RequestOutcome = concluded(ownership, &running_entry, &ending, finished, |_| None);
+        return;
+    };
+    let request_outcome = concluded(ownership, &running_entry, &ending, finished, |_| None);
+    drop(running_entry);
+    answer(reply, &ownership.record(), request_outcome);
 }
 
 /// Nothing was sent: give the attempt back, so that the next request is the next attempt.

@@ -1,6 +1,6 @@
 //! The engine: the main type for Rust services.
 //!
-//! Contents: how a call runs through the engine, and how the engine is shut down. Never here: a rule about what a
+//! How a call runs through the engine, and how the engine is shut down. [`machine`](semel_core::machine) decides what a
 //! state means.
 
 use crate::answer::{Answer, Error, GivenUp, RequestOutcome};
@@ -93,11 +93,11 @@ impl Engine {
         }
         let wait_until = node.clock.uptime() + recognised.intent.wait.unwrap_or(node.settings.wait);
         let running_entry = loop {
-            let twin = match node.running.enter(recognised.id()) {
+            let progress = match node.running.enter(recognised.id()) {
                 Ok(running_entry) => break running_entry,
-                Err(twin) => twin,
+                Err(progress) => progress,
             };
-            let waited = wait::for_local(node, &command, twin, wait_until);
+            let waited = wait::for_local(node, &command, progress, wait_until);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(answer),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
@@ -128,14 +128,14 @@ impl Engine {
     pub async fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let node = &self.node;
         node.tasks.close(Closing::Draining);
-        let running = node.tasks.under_way();
+        let running = node.tasks.running();
         let mut cut_off = 0;
         if !in_time(node, deadline, node.tasks.all_idle()).await {
-            cut_off = node.tasks.under_way();
+            cut_off = node.tasks.running();
             node.tasks.close(Closing::Now);
             in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
         }
-        let unstored = node.tasks.under_way();
+        let unstored = node.tasks.running();
         if unstored == 0 {
             // Best effort: the others remove a silent node anyway.
             in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
@@ -182,7 +182,7 @@ impl Engine {
         self.node.settings.wait
     }
 
-    /// Whether somebody is asked what became of this operation's effects, where nobody can tell.
+    /// Whether a reconciler probes unknown outcomes of this operation.
     pub fn has_reconciler(&self, operation: &str) -> bool {
         self.node.reconcilers.knows(operation)
     }

@@ -1,7 +1,7 @@
 //! Storing the ending of an attempt in the application's own transaction.
 //!
-//! Contents: the pause of the owner's other writes, and the one write. Never here: SQL. Only the crate `semel-tx`,
-//! which has the transactions, should call this.
+//! Pauses the owner's other writes and makes the one write. Only the crate `semel-tx`, which has the transactions,
+//! should call this.
 
 use crate::answer::Error;
 use crate::attempt::Attempt;
@@ -10,7 +10,7 @@ use crate::observe::Call;
 use crate::ownership::Ownership;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{self, Found, LocalEnding, Refusal, Write};
+use semel_core::machine::{self, Found, Landing, LocalEnding, Refusal, Write};
 use semel_core::store::Reading;
 use std::fmt;
 use std::sync::Arc;
@@ -96,13 +96,13 @@ impl Finishing {
     }
 
     /// Whether the stored entry shows that the write has committed.
-    pub fn landed(&self, found: Found<'_>) -> bool {
-        self.judged.as_ref().is_some_and(|(_, write)| machine::landed(write, found))
+    pub fn landing(&self, found: Found<'_>) -> Landing {
+        self.judged.as_ref().map_or(Landing::Missing, |(_, write)| machine::landing(write, found))
     }
 
     /// Whether the store shows that the write has committed. `false` does not prove the opposite.
     pub async fn has_landed(&self) -> bool {
-        self.look().await.is_ok_and(|(reading, _)| self.landed(reading.found()))
+        self.look().await.is_ok_and(|(reading, _)| self.landing(reading.found()) == Landing::Landed)
     }
 
     /// The transaction has committed. The attempt may send nothing any more.

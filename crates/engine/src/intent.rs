@@ -1,6 +1,4 @@
 //! A request to run something once.
-//!
-//! Contents: the request before it is recognised under a secret. Never here: a decision about it.
 
 use crate::local::handover;
 use crate::quota::{Measure, RateKeeper};

@@ -1,12 +1,12 @@
 //! Claims for workers that run outside the engine.
 //!
-//! Contents: claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
+//! Workers claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
 //! expires, and is then judged like any other.
 
 use crate::answer::{Answer, Error, GivenUp, RequestOutcome, Stored};
 use crate::attempt::LeaseError;
 use crate::claim::{self, Claim};
-use crate::conduct::{overtaken, unknown};
+use crate::conduct::{overtaken, report_fenced, unknown};
 use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::node::Node;
@@ -89,6 +89,14 @@ impl Engine {
         (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
     }
 
+    /// A worker reported `ending` for an attempt that is no longer the record's current one. The observer is notified
+    /// as it is of a refused [`Lease::finish`]. Returns whether the record contradicts the report: then the effect
+    /// may have happened twice, and an operator has to look at it.
+    pub fn report_superseded(&self, looked: &FoundRecord, ending: &Ending) -> bool {
+        let FoundRecord { id, record, .. } = looked;
+        report_fenced(&self.node, (*id, record), Found::Record(record), ending)
+    }
+
     /// A lease on a record that was in the store at `now`, not before the uptime `asked`.
     fn lease_on(&self, id: CommandId, record: &Record, asked: Duration, now: Time) -> Lease {
         // Only the dates tell how long ago the owner wrote, because that may have been in another process.
@@ -114,7 +122,10 @@ async fn claim_by_hand(
             node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
             let lease = Lease { ownership: Arc::new(ownership) };
             if let Err(Ok(Claimed::Leased(lease))) = reply.send(Ok(Claimed::Leased(lease))) {
-                lease.ownership.abandon("nobody was there to take the claim, and nothing was sent").await;
+                lease
+                    .ownership
+                    .abandon("the caller was gone before it got the claim, and nothing was sent")
+                    .await;
             }
         }
         Ok(Claim::Judged(id, reading)) => {
@@ -174,12 +185,12 @@ impl Lease {
 
     /// Extends the lease from now.
     pub async fn renew(&self) -> Result<(), LeaseError> {
-        self.ownership.renew().await.map(drop).map_err(not_yours)
+        self.ownership.renew().await.map(drop).map_err(lease_error)
     }
 
     /// The effect of a [reserved](Intent::reserved) intent is about to begin.
     pub async fn start(&self) -> Result<(), LeaseError> {
-        self.ownership.start().await.map_err(not_yours)?;
+        self.ownership.start().await.map_err(lease_error)?;
         self.check()
     }
 
@@ -230,7 +241,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-fn not_yours(unwritten: Unwritten) -> LeaseError {
+fn lease_error(unwritten: Unwritten) -> LeaseError {
     match unwritten {
         Unwritten::Refused(_) => LeaseError::Lost,
         Unwritten::Store(error) => LeaseError::Store(error),

@@ -1,6 +1,4 @@
-//! State that all parts of an engine share.
-//!
-//! Contents: the store and its calls, the clock, and the node's state. Never here: the logic of an attempt.
+//! The store and its calls, the clock, and other state that all parts of an engine share.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -69,7 +67,7 @@ impl Node {
         self.observer.observe(event);
     }
 
-    /// Reports a record whose owner went silent, where that left its outcome unknown.
+    /// Reports a record that became unknown because its owner went silent.
     pub(crate) fn observe_lapse(&self, record: &Record) {
         if record.state_name() == StateName::Unknown {
             let (operation_id, operation) = (record.operation_id(), record.operation());
@@ -283,7 +281,7 @@ impl Node {
         result
     }
 
-    /// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
+    /// The result of `future`, or `None` after `span`. Sets a timer only if the future is not ready immediately.
     pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
         within(&*self.clock, span, future).await
     }

@@ -1,7 +1,7 @@
 //! Events of the engine.
 //!
-//! Contents: events for metrics, logs and alarms. Never here: a raw key, a body, or anything that the engine's
-//! behaviour depends on.
+//! For metrics, logs and alarms. Events contain no raw key and no body, and the engine's behaviour does not depend on
+//! them.
 
 use crate::time::ClockChange;
 use semel_core::id::{CallerHash, OperationId};
@@ -252,10 +252,10 @@ pub enum Event<'a> {
         /// Why.
         error: &'a crate::archive::Error,
     },
-    /// The owner of an attempt went silent after its effect may have begun, and its record was marked `UNKNOWN`: by the sweeper,
-    /// or by a request with the same key.
+    /// The owner of an attempt went silent after its effect may have started, and its record was marked `UNKNOWN` by
+    /// the sweeper or by a request with the same key.
     Lapsed {
-        /// Which command.
+        /// The operation ID.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,

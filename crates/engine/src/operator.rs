@@ -1,7 +1,6 @@
 //! Operator actions: look up, resolve, release, erase.
 //!
-//! Contents: the machine's verdicts, stored with who gave them and why. What the machine refuses is refused to
-//! operators too.
+//! The machine's verdicts, stored with who gave them and why. What the machine refuses is refused to operators too.
 
 use crate::engine::Engine;
 use crate::observe::{Event, Resolver};
@@ -18,10 +17,10 @@ use std::fmt;
 /// How often an operator's write is recomputed after a conflict.
 const ROUNDS_MAX: usize = 16;
 
-/// The longest reason of an operator that a record's history keeps whole.
+/// The longest reason of an operator that a record's history stores completely.
 pub const REASON_BYTES_MAX: usize = 256;
 
-/// Why a record is brought back to the present.
+/// The reason for correcting a record's dates.
 pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
 
 /// A record that was looked up.
@@ -35,12 +34,12 @@ pub struct FoundRecord {
     pub now: Now,
 }
 
-/// What an operator erased.
+/// The result of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erased {
     /// The record as it is now.
     pub record: Record,
-    /// Where copies of what was erased may remain.
+    /// Where copies of the erased data may remain.
     pub remnants: Remnants,
 }
 
@@ -112,8 +111,9 @@ impl Engine {
         Ok(std::iter::once(view.current.secret.key_hash(key)).chain(old).collect())
     }
 
-    /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. The record's history then has `who`,
-    /// the verdict, and `why`: at most [`REASON_BYTES_MAX`] bytes, the rest is cut off.
+    /// Resolves an unknown outcome, or an attempt whose lease has expired, by an operator's verdict. The record's
+    /// history then contains `who`, the verdict, and `why`: at most [`REASON_BYTES_MAX`] bytes, longer text is
+    /// truncated.
     ///
     /// The verdict is about whichever attempt the record belongs to now. If an operator looked at it before, use
     /// [`resolve_attempt`](Self::resolve_attempt).
@@ -129,9 +129,9 @@ impl Engine {
         self.settle(looked, fence, verdict, who, why).await
     }
 
-    /// Like [`resolve`](Self::resolve), about the attempt with this [fence](Record::fence) only. Refused with
-    /// [`Refusal::Superseded`] if another attempt has begun since: what was found out about one attempt says nothing about
-    /// the next.
+    /// Like [`resolve`](Self::resolve), but only for the attempt with this [fence](Record::fence). Refused with
+    /// [`Refusal::Superseded`] if another attempt has started since: a verdict on one attempt says nothing about the
+    /// next.
     pub async fn resolve_attempt(
         &self,
         operation_id: OperationId,
@@ -165,8 +165,8 @@ impl Engine {
         Ok(record)
     }
 
-    /// Releases a key whose attempts had no effect: the next request with it is the next attempt, whatever its payload. The
-    /// record's history then has `who` and `why`, as [`resolve`](Self::resolve) keeps them.
+    /// Releases a key whose attempts had no effect: the next request with it is the next attempt, whatever its payload.
+    /// The record's history then contains `who` and `why`, as with [`resolve`](Self::resolve).
     pub async fn release(
         &self,
         operation_id: OperationId,
@@ -177,10 +177,15 @@ impl Engine {
         self.by_hand(looked, who, &format!("released: {why}"), machine::release).await
     }
 
-    /// Erases a record's stored response, or the whole record up to a tombstone, and has the store remove the bytes as far as it can.
-    /// Nothing can run afterwards that could not have run before. The record's history then has `who`, what was erased, and `why`.
+    /// Erases a record's stored response, or the whole record except a tombstone, and lets the store remove the bytes
+    /// as far as it can. It never allows a run that was not allowed before. The record's history then contains `who`,
+    /// what was erased, and `why`.
     ///
-    /// This node answers from it no more; other nodes on the store follow within a minute. Archives and backups keep what they have.
+    /// This node stops answering from it at once; other nodes of the store follow within a minute. Archives and backups
+    /// are not changed.
+    ///
+    /// A tombstone is refused, because it has nothing left to erase. But the store then removes bytes too: an earlier
+    /// erasure may have been interrupted before it could.
     pub async fn erase(
         &self,
         operation_id: OperationId,
@@ -196,16 +201,28 @@ impl Engine {
         };
         let why = format!("erased the {what}: {why}");
         let transition = |record: &Record, stamp: Stamp<'_>| machine::erase(record, erasure, stamp);
-        let record = self.by_hand(looked, who, &why, transition).await?;
+        let is_tombstone = matches!(looked.record.state(), State::Expired { .. });
+        let record = match self.by_hand(looked, who, &why, transition).await {
+            Ok(record) => record,
+            Err(refused) => {
+                if is_tombstone {
+                    drop(self.scrub_store().await);
+                }
+                return Err(refused);
+            }
+        };
         self.node.cache.forget(id);
-        // It is erased by now: that a copy may remain is part of the answer and no failure.
-        let scrubbed = self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await;
-        let remnants = match scrubbed {
+        // The record is erased already: a remaining copy is part of the answer, not a failure.
+        let remnants = self.scrub_store().await;
+        Ok(Erased { record, remnants })
+    }
+
+    async fn scrub_store(&self) -> Remnants {
+        match self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await {
             Some(Ok(remnants)) => remnants,
             Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
             None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
-        };
-        Ok(Erased { record, remnants })
+        }
     }
 
     async fn by_hand(

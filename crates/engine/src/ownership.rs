@@ -1,7 +1,7 @@
 //! The owner of an attempt, and how its writes reach the store.
 //!
-//! Contents: the owner's token, the last known record, and the loop that writes it: try, read again if the answer was
-//! lost, decide again. Every write is a transition of [`machine`].
+//! The owner's token, the last known record, and the loop that writes it: try, read again if the answer was lost,
+//! decide again. Every write is a transition of [`machine`].
 
 use crate::backoff::Backoff;
 use crate::node::Node;
@@ -273,7 +273,7 @@ impl Ownership {
         }
         // If this fails, an ending is still stored, but nothing may be sent.
         drop(time::catch_up(&self.node).await);
-        let begun = self.node.clock.uptime();
+        let started_at = self.node.clock.uptime();
         let mut now = self.node.now();
         let mut shown: Option<Reading> = None;
         for _ in 0..ROUNDS_MAX {
@@ -291,7 +291,7 @@ impl Ownership {
                 Ok(Written::Done { .. }) => {
                     let record = Arc::new(write.next);
                     self.learn(Arc::clone(&record));
-                    self.hold(begun);
+                    self.hold(started_at);
                     return Ok(record);
                 }
                 Ok(Written::Refused(reading)) => reading,
@@ -316,7 +316,7 @@ impl Ownership {
             }
             self.learn(Arc::clone(&current));
             if landed {
-                self.hold(begun);
+                self.hold(started_at);
                 return Ok(current);
             }
             shown = Some(reading);

@@ -1,6 +1,6 @@
 //! Payloads for callers without a protocol: what has to be equal for two intents to be equal.
 //!
-//! Contents: JSON values and plain bytes. [`semel_core::fingerprint`] computes the fingerprints.
+//! JSON values and plain bytes. [`semel_core::fingerprint`] computes the fingerprints.
 
 use bytes::Bytes;
 use semel_core::fingerprint::{Error, Fingerprint, Limits, Payload, Request, Selection};

@@ -1,6 +1,6 @@
 //! The engine's randomness.
 //!
-//! Contents: the only place in this crate that generates random bits, for tokens, secrets and nonces.
+//! The only place in this crate that generates random bits, for tokens, secrets and nonces.
 
 /// The source of tokens, secrets and nonces. Injected, so that a simulation can repeat a run.
 pub trait Random: Send + Sync + 'static {

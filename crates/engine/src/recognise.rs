@@ -1,6 +1,6 @@
 //! From an intent to its command, under every relevant secret.
 //!
-//! Contents: what is derived once from an intent, and where to look for its record. Never here: a command under an
+//! What is derived once from an intent, and where to look for its record. A command is never recognised under an
 //! outdated view.
 
 use crate::answer::Error;

@@ -1,7 +1,7 @@
 //! The reconciler: probes unknown outcomes.
 //!
-//! Contents: who is asked, when, how often, and until when. [`machine`] decides what an answer means, and from when
-//! "not found" counts.
+//! Decides who is asked, when, how often, and until when. [`machine`] decides what an answer means, and from when "not
+//! found" counts.
 
 use crate::node::Node;
 use crate::observe::{Event, Resolver};
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 /// The answer of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// It happened. With an outcome, later requests replay it; without, they are told that it was not retained.
+    /// It happened. With an outcome, later requests replay it; without, they learn that it was not retained.
     Applied(Option<semel_core::outcome::Outcome>),
     /// It was refused permanently, with this answer.
     Failed(semel_core::outcome::Outcome),
@@ -87,7 +87,7 @@ impl Reconcilers {
         self.by_operation.insert(operation, reconcile);
     }
 
-    pub(crate) fn look_into(&mut self, directory: Box<Directory>) {
+    pub(crate) fn set_directory(&mut self, directory: Box<Directory>) {
         self.directory = Some(directory);
     }
 
@@ -106,7 +106,7 @@ impl Reconcilers {
     }
 
     /// Queues a probe that is due, or that a request waits for. Returns whether this node has a reconciler for it.
-    pub(crate) fn take_up(&self, id: CommandId, operation: &str) -> bool {
+    pub(crate) fn queue_probe(&self, id: CommandId, operation: &str) -> bool {
         let Some(asked) = self.of(operation) else { return false };
         self.questions().put(id, asked);
         self.wake.notify_one();
@@ -272,15 +272,15 @@ async fn postpone(
     }
 }
 
-/// Moves the time of the next question without asking one.
+/// Moves the time of the next probe without a probe.
 async fn plan(node: &Arc<Node>, id: CommandId, record: &Record, next_probe_at: Option<Time>) {
     if let Ok(write) = machine::plan_probe(record, next_probe_at) {
-        // Refused or failed: somebody else has moved it, or it is due again in the next round of the sweeper.
+        // Refused or failed: another node has moved it, or it is due again in the sweeper's next round.
         let _ = node.write(id, &write).await;
     }
 }
 
-/// When to ask again, should this question not be answered: later each time, and at last not at all.
+/// When to probe again if this probe gets no answer: later each time, and finally never.
 fn next_probe(probe: &Probe, since: Time, probes: u32, now: Time) -> Option<Time> {
     if now.since(since) >= probe.give_up_after {
         return None;

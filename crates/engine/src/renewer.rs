@@ -1,8 +1,8 @@
 //! Renews the leases of running attempts, even if their work blocks.
 //!
-//! Contents: the time of each lease's first renewal, one task that waits for all of them, and from then on one task
-//! per lease. Most attempts end before that and only need an entry in a list. Work that blocks its thread cannot
-//! delay a renewal, and no renewal is sent after its attempt has ended.
+//! One task waits for the first renewal of every lease; from then on there is one task per lease. Most attempts end
+//! before that and only need an entry in a list. Work that blocks its thread cannot delay a renewal, and no renewal is
+//! sent after its attempt has ended.
 
 use crate::clock::Clock;
 use crate::ownership::Ownership;
@@ -77,7 +77,7 @@ impl Shared {
                 let spawn = Arc::clone(&ownership.node.spawn);
                 spawn.spawn(Box::pin(renew(ownership)));
             }
-            let nap = async {
+            let sleep = async {
                 match next {
                     Some(at) => clock.alarm(at.saturating_sub(clock.uptime())).await,
                     None => std::future::pending().await,
@@ -86,7 +86,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 () = self.sooner.notified() => {}
-                () = nap => {}
+                () = sleep => {}
             }
         }
     }
@@ -123,18 +123,18 @@ impl Renewer {
     pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Renewal {
         let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
-        let keeping = Renewal { due: Some(due), ownership: Arc::clone(ownership) };
+        let renewal = Renewal { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {
             self.shared.sooner.notify_one();
             // Tokio may schedule a task that is woken here on this thread only, and the work that runs next may block
             // it.
-            give_way().await;
+            yield_once().await;
         }
-        keeping
+        renewal
     }
 
     /// Removes an attempt from the list. Returns whether it was still there: then nothing was or will be renewed.
-    fn take_off(&self, due: Due) -> bool {
+    fn remove_due(&self, due: Due) -> bool {
         self.shared.list().waiting.remove(&due).is_some()
     }
 }
@@ -164,7 +164,7 @@ impl Renewal {
     /// Stops the renewals. Returns whether one may be running.
     fn stop(&mut self) -> bool {
         let Some(due) = self.due.take() else { return false };
-        let has_begun = !self.ownership.node.renewer.take_off(due);
+        let has_begun = !self.ownership.node.renewer.remove_due(due);
         if has_begun {
             self.ownership.renewed_enough.notify_one();
         }
@@ -179,7 +179,7 @@ impl Drop for Renewal {
 }
 
 /// Yields to other tasks once.
-async fn give_way() {
+async fn yield_once() {
     let mut gave_way = false;
     poll_fn(|context| {
         if gave_way {

@@ -1,6 +1,4 @@
 //! From the machine's reply to the answer for the caller.
-//!
-//! Contents: the owned form of a reply, with data from the record. Never here: a decision.
 
 use crate::answer::{Answer, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
@@ -54,7 +52,7 @@ pub(crate) fn request_outcome<L>(
         }
         (Reply::Unknown, found) => {
             refused(Refused::Unknown);
-            node.reconcilers.take_up(subject.id, subject.operation);
+            node.reconcilers.queue_probe(subject.id, subject.operation);
             let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
             RequestOutcome::Unknown { repeatable }
         }

@@ -1,7 +1,7 @@
 //! The attempts that this engine is running.
 //!
-//! Contents: how duplicates in the same process find each other without the store. They get no answer that the store
-//! would not give too.
+//! Duplicates in the same process find each other here without the store. They get no answer that the store would not
+//! give too.
 
 use semel_core::id::CommandId;
 use semel_core::record::Record;
@@ -45,20 +45,20 @@ pub(crate) struct Running {
 #[derive(Debug)]
 struct Slot {
     progress: Progress,
-    twins: Option<watch::Sender<Progress>>,
+    watchers: Option<watch::Sender<Progress>>,
 }
 
 impl Slot {
     fn show(&mut self, progress: Progress) {
-        if let Some(twins) = &self.twins {
-            twins.send_replace(progress.clone());
+        if let Some(watchers) = &self.watchers {
+            watchers.send_replace(progress.clone());
         }
         self.progress = progress;
     }
 
     fn watch(&mut self) -> watch::Receiver<Progress> {
-        let Self { progress, twins } = self;
-        twins.get_or_insert_with(|| watch::channel(progress.clone()).0).subscribe()
+        let Self { progress, watchers } = self;
+        watchers.get_or_insert_with(|| watch::channel(progress.clone()).0).subscribe()
     }
 }
 
@@ -79,10 +79,10 @@ impl Running {
     /// Adds the command, or returns the running duplicate's progress.
     pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<RunningEntry, watch::Receiver<Progress>> {
         let mut slots = lock(&self.slots);
-        if let Some(twin) = slots.get(&id) {
-            return Err(lock(twin).watch());
+        if let Some(first_run) = slots.get(&id) {
+            return Err(lock(first_run).watch());
         }
-        let slot = Arc::new(Mutex::new(Slot { progress: Progress::Claiming, twins: None }));
+        let slot = Arc::new(Mutex::new(Slot { progress: Progress::Claiming, watchers: None }));
         slots.insert(id, Arc::clone(&slot));
         Ok(RunningEntry { id, running: Arc::clone(self), slot })
     }
@@ -114,15 +114,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_one_is_shown_the_first_until_it_leaves() {
+    fn a_second_run_sees_the_first_until_it_ends() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let running_entry = running.enter(id).expect("nobody is there");
-        let twin = running.enter(id).expect_err("the first is there");
-        assert!(matches!(*twin.borrow(), Progress::Claiming));
+        let running_entry = running.enter(id).expect("no run yet");
+        let first_run = running.enter(id).expect_err("the first runs");
+        assert!(matches!(*first_run.borrow(), Progress::Claiming));
         assert_eq!(running.len(), 1);
         drop(running_entry);
-        assert!(matches!(*twin.borrow(), Progress::Left));
+        assert!(matches!(*first_run.borrow(), Progress::Left));
         assert!(running.enter(id).is_ok());
     }
 
@@ -130,12 +130,12 @@ mod tests {
     fn a_duplicate_sees_earlier_and_later_progress() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let running_entry = running.enter(id).expect("nobody is there");
+        let running_entry = running.enter(id).expect("no run yet");
         running_entry.show(Progress::Left);
-        let mut twin = running.enter(id).expect_err("the first is there");
-        assert!(matches!(*twin.borrow_and_update(), Progress::Left));
+        let mut first_run = running.enter(id).expect_err("the first runs");
+        assert!(matches!(*first_run.borrow_and_update(), Progress::Left));
         running_entry.show(Progress::Claiming);
-        assert!(twin.has_changed().expect("the first is still there"));
-        assert!(matches!(*twin.borrow_and_update(), Progress::Claiming));
+        assert!(first_run.has_changed().expect("the first still runs"));
+        assert!(matches!(*first_run.borrow_and_update(), Progress::Claiming));
     }
 }

@@ -1,7 +1,7 @@
 //! Settings of an engine, and their defaults.
 //!
-//! Contents: durations and limits of this node. Never here: promises to clients; those are in the
-//! [`Policy`](semel_core::policy::Policy) of each record.
+//! Durations and limits of this node. Promises to clients are in the [`Policy`](semel_core::policy::Policy) of each
+//! record.
 
 use std::time::Duration;
 

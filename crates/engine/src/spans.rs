@@ -1,6 +1,6 @@
 //! Tracing spans of a command.
 //!
-//! Contents: the target of these spans. Spans have no fields, so they contain no data of the command.
+//! Spans have no fields, so they contain no data of the command.
 
 /// The target of the engine's own spans: `claim`, `wait` for a duplicate, and `finish`, each inside the span that was
 /// current when the command was executed. Their level is `TRACE`, so they cost nothing unless enabled.

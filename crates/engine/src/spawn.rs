@@ -1,6 +1,6 @@
 //! Where the engine's own tasks run.
 //!
-//! Contents: how a task is started. If a client disconnects, these tasks are not cancelled.
+//! If a client disconnects, these tasks are not cancelled.
 
 use std::pin::Pin;
 

@@ -1,7 +1,7 @@
 //! The identity of a store.
 //!
-//! Contents: a random value in the store's settings, which shows whether two connections lead to the same store. A
-//! host name could not show that.
+//! A random value in the store's settings, which shows whether two connections lead to the same store. A host name
+//! could not show that.
 
 use crate::engine::Engine;
 use crate::node::Node;

@@ -1,9 +1,9 @@
 //! The sweeper: turns expired outcomes into tombstones, removes old tombstones, marks expired leases.
 //!
-//! Contents: handling due records in chunks and at a limited rate, safe with any number of nodes: each step is a
-//! compare-and-swap, and the loser has nothing left to do. Nodes divide expiry and removal among themselves; what one
-//! of them leaves undone for a few rounds, all others take over. Only records whose retention is over, as the machine
-//! judges, are removed.
+//! Handles due records in chunks and at a limited rate, safe with any number of nodes: each step is a compare-and-swap,
+//! and the loser has nothing left to do. Nodes divide expiry and removal among themselves; what one of them leaves
+//! undone for a few rounds, all others take over. Only records whose retention is over, as the machine judges, are
+//! removed.
 
 use crate::archive::Archived;
 use crate::node::Node;
@@ -58,8 +58,8 @@ pub struct SweepReport {
     pub to_probe: u64,
     /// Records that cannot be read. They are unchanged.
     pub unreadable: u64,
-    /// How long the longest overdue record was overdue. An unknown outcome that nobody here can be asked about is not counted: it
-    /// waits for an operator.
+    /// How long the longest overdue record was overdue. An unknown outcome without a reconciler on this node is not
+    /// counted: it waits for an operator.
     pub lag: Duration,
     /// Calls to the store that failed; their records are due again in the next round.
     pub failed: u64,
@@ -124,7 +124,7 @@ pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepRe
 async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
     let mut after: Option<Cursor> = None;
     loop {
-        let begun = node.clock.uptime();
+        let started_at = node.clock.uptime();
         let mut page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let listed = page.items.len();
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
@@ -136,7 +136,7 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
         chunk(node, &page, swept).await;
         let Some(next) = page.next.filter(|_| !is_ahead) else { return Ok(()) };
         after = Some(next);
-        throttle(node, listed, begun).await;
+        throttle(node, listed, started_at).await;
     }
 }
 
@@ -169,7 +169,7 @@ async fn sweep_state(
     let mut all_settled = true;
     let mut after: Option<Cursor> = None;
     loop {
-        let begun = node.clock.uptime();
+        let started_at = node.clock.uptime();
         let page = node.page(&filter, after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let now = node.at(page.now);
         let is_due = |item: &Item| item.record().is_some_and(|it| machine::due(it, now) != Due::Nothing);
@@ -179,7 +179,7 @@ async fn sweep_state(
         chunk(node, &Page { now: page.now, items, next: None }, swept).await;
         let Some(next) = next else { return Ok(all_settled) };
         after = Some(next);
-        throttle(node, handled, begun).await;
+        throttle(node, handled, started_at).await;
     }
 }
 
@@ -187,10 +187,12 @@ async fn sweep_state(
 async fn archived(node: &Node, page: &Page) -> bool {
     let Some(archive) = &node.archive else { return true };
     let now = node.at(page.now);
-    let goes = |record: &Record| matches!(machine::due(record, now), Due::Expire | Due::Purge);
+    let loses_data = |record: &Record| matches!(machine::due(record, now), Due::Expire | Due::Purge);
     let records = page.items.iter().filter_map(|item| item.record().map(|record| (item.id, record)));
-    let batch: Vec<_> =
-        records.filter(|(_, record)| goes(record)).map(|(id, record)| Archived { id, record }).collect();
+    let batch: Vec<_> = records
+        .filter(|(_, record)| loses_data(record))
+        .map(|(id, record)| Archived { id, record })
+        .collect();
     if batch.is_empty() {
         return true;
     }
@@ -224,7 +226,7 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
     let (judged, records) = (node.at(now), page.items.iter().filter_map(Item::record));
     let is_late = |record: &&Record| match machine::due(record, judged) {
         Due::Nothing => false,
-        // Where nobody can be asked, only an operator helps: that is no work that the sweeper is behind with.
+        // Without a reconciler, only an operator can resolve it: the sweeper is not behind.
         Due::Probe => node.reconcilers.knows(record.operation()),
         Due::Lapsed | Due::Redate | Due::Expire | Due::Purge => true,
     };
@@ -251,7 +253,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
     match machine::due(record, stamp.now) {
         Due::Nothing => Done::SomebodyElse,
         Due::Probe => {
-            if !node.reconcilers.take_up(item.id, record.operation()) {
+            if !node.reconcilers.queue_probe(item.id, record.operation()) {
                 set_aside(node, item.id, record, now).await;
             }
             Done::ToProbe
@@ -291,8 +293,8 @@ fn report_expired(node: &Node, record: &Record, done: Done) -> Done {
     done
 }
 
-/// Nobody here can ask about it. Another node may be able to; where none has for a while, it must not be in the way of
-/// every round. The record says nothing of this: nothing has happened to the effect, and nobody was asked.
+/// This node has no reconciler for it. Another node may have one; if no node has probed it for a while, it is postponed
+/// so that it does not delay every round. The record's history is unchanged, because there was no probe.
 async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) {
     let overdue = record.due_at().map_or(Duration::ZERO, |due_at| now.since(due_at));
     if overdue < NOBODY_ASKED {
@@ -317,10 +319,10 @@ fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
 }
 
 /// Pauses for as long as the chunk was too fast.
-async fn throttle(node: &Node, handled: usize, begun: Duration) {
+async fn throttle(node: &Node, handled: usize, started_at: Duration) {
     let per_second = node.settings.sweep.records_per_second_max.max(1);
     let fair = Duration::from_secs(1) * u32::try_from(handled).unwrap_or(u32::MAX) / per_second;
-    let took = node.clock.uptime().saturating_sub(begun);
+    let took = node.clock.uptime().saturating_sub(started_at);
     let pause = fair.saturating_sub(took);
     // Shorter pauses are below the resolution of timers.
     if pause >= Duration::from_millis(1) {

@@ -1,6 +1,6 @@
 //! The engine's tasks, and how they are ended.
 //!
-//! Contents: the number of running tasks, and the three stages of closing. Never here: what a task does.
+//! The number of running tasks, and the three stages of closing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ pub(crate) enum Closing {
 #[derive(Debug)]
 pub(crate) struct Tasks {
     closing: watch::Sender<Closing>,
-    under_way: Arc<UnderWay>,
+    running: Arc<RunningCount>,
     /// Other tasks, which no attempt depends on.
-    beside: Arc<UnderWay>,
+    beside: Arc<RunningCount>,
 }
 
 /// A counter, and a notification when it is zero. Not a channel: every command changes the counter twice, and a
 /// channel would look for listeners each time.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct RunningCount {
     count: AtomicUsize,
     none: Notify,
 }
 
-impl UnderWay {
+impl RunningCount {
     fn enter(self: &Arc<Self>) -> Guard {
         self.count.fetch_add(1, Ordering::SeqCst);
         Guard(Arc::clone(self))
@@ -60,7 +60,7 @@ impl UnderWay {
 
 /// Counts as one task until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard(Arc<UnderWay>);
+pub(crate) struct Guard(Arc<RunningCount>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -72,7 +72,7 @@ impl Drop for Guard {
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self { closing: watch::channel(Closing::Open).0, under_way: Arc::default(), beside: Arc::default() }
+        Self { closing: watch::channel(Closing::Open).0, running: Arc::default(), beside: Arc::default() }
     }
 
     /// One more task, unless the engine is closing.
@@ -84,7 +84,7 @@ impl Tasks {
 
     /// One more task, also while the engine is closing: for work that began earlier.
     pub(crate) fn enter_anyway(&self) -> Guard {
-        self.under_way.enter()
+        self.running.enter()
     }
 
     /// One more task that is not an attempt: a shutdown may wait for it, but does not count it.
@@ -114,18 +114,18 @@ impl Tasks {
 
     /// Completes when no attempt is running.
     pub(crate) async fn idle(&self) {
-        self.under_way.idle().await;
+        self.running.idle().await;
     }
 
     /// Completes when no attempt and no other task is running.
     pub(crate) async fn all_idle(&self) {
         // In this order, because an attempt counts its other tasks before it ends.
-        self.under_way.idle().await;
+        self.running.idle().await;
         self.beside.idle().await;
     }
 
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way.now()
+    pub(crate) fn running(&self) -> usize {
+        self.running.now()
     }
 }
 
@@ -147,12 +147,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_new_is_taken_once_the_engine_closes_and_the_last_one_out_is_noticed() {
+    async fn a_closing_engine_takes_no_task_and_notices_the_last() {
         let tasks = Tasks::new();
         let guard = tasks.enter().expect("open");
         tasks.close(Closing::Draining);
         assert!(tasks.enter().is_none());
-        assert_eq!(tasks.under_way(), 1);
+        assert_eq!(tasks.running(), 1);
         tasks.closed(Closing::Draining).await;
         drop(guard);
         tasks.idle().await;

@@ -1,7 +1,7 @@
 //! Work that returns a value.
 //!
-//! Contents: [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are
-//! outcomes like any other.
+//! [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are outcomes
+//! like any other.
 
 use crate::answer::{Answer, Error, RequestOutcome};
 use crate::attempt::{Attempt, LeaseError};
@@ -62,7 +62,8 @@ pub struct Done<T> {
 /// Why a call got no value.
 #[derive(Debug)]
 pub struct RunError {
-    /// The operation ID, which an operator needs to find the record. `None` if nothing was run ([`RunErrorReason::NotRun`]).
+    /// The operation ID, which an operator needs to find the record. `None` if nothing was run
+    /// ([`RunErrorReason::NotRun`]).
     pub operation_id: Option<OperationId>,
     /// Why.
     pub reason: RunErrorReason,

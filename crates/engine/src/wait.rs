@@ -1,7 +1,6 @@
 //! Waiting for a running duplicate.
 //!
-//! Contents: polling and being notified. A waiter never begins an attempt: if one is needed, the command is still in
-//! progress.
+//! A waiter polls and is notified. It never starts an attempt: if one is needed, the command is still in progress.
 
 use crate::answer::Answer;
 use crate::backoff::Backoff;
@@ -32,14 +31,14 @@ pub(crate) enum Waited<L> {
 pub(crate) async fn for_local<L>(
     node: &Node,
     command: &Command<'_>,
-    mut twin: watch::Receiver<Progress>,
+    mut running: watch::Receiver<Progress>,
     until: Duration,
 ) -> Waited<L> {
     let mut ran = false;
     // Until the claim is stored, there is no answer.
     let claimed_by = until.max(node.clock.uptime() + node.settings.request_timeout());
     loop {
-        let progress = twin.borrow_and_update().clone();
+        let progress = running.borrow_and_update().clone();
         match &progress {
             Progress::Claiming if node.clock.uptime() >= claimed_by => {
                 let context = "waiting for the store to answer a claim of the same command";
@@ -83,7 +82,7 @@ pub(crate) async fn for_local<L>(
         let span = by.saturating_sub(node.clock.uptime());
         tokio::select! {
             biased;
-            changed = twin.changed() => drop(changed),
+            changed = running.changed() => drop(changed),
             () = node.clock.sleep(span) => {}
         }
     }
@@ -122,14 +121,14 @@ pub(crate) async fn for_remote<L>(
         } else {
             backoff.next_span(node.random.bits())
         };
-        let nap = node.clock.sleep(pause.min(left).max(Duration::from_millis(1)));
+        let sleep = node.clock.sleep(pause.min(left).max(Duration::from_millis(1)));
         match changed.take() {
             Some(changed) => tokio::select! {
                 biased;
                 () = changed => {}
-                () = nap => {}
+                () = sleep => {}
             },
-            None => nap.await,
+            None => sleep.await,
         }
         // Subscribe before reading, so that no change between the two is missed.
         changed = node.store.changed(id);

@@ -1,6 +1,6 @@
 //! Whether the store accepts writes.
 //!
-//! Contents: the results of the last writes. It makes no writes itself; the heartbeat makes enough.
+//! Derived from the results of the last writes. It makes no writes itself; the heartbeat makes enough.
 
 use semel_core::store::{Error, Kind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -84,24 +84,20 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn writes_that_fail_are_told_once_for_each_cause_until_one_succeeds() {
+    fn failing_writes_are_reported_once_per_cause_until_one_succeeds() {
         let watch = WriteWatch::default();
         let fails = |at, kind| watch.note(S(at), Err(&Error::new(kind, "writing")));
         assert_eq!((watch.note(S(1), Ok(())), watch.refusing(S(1))), (None, None));
         assert_eq!(fails(10, Kind::Unavailable), Some(StatusChange::Refuses));
-        assert_eq!(fails(11, Kind::Ambiguous), None, "the same cause");
+        assert_eq!(fails(11, Kind::Ambiguous), None, "the cause is the same");
         assert_eq!(watch.refusing(S(14)), Some(WriteRefusal { lasts: S(4), kind: Kind::Ambiguous }));
         assert_eq!(fails(12, Kind::Full), Some(StatusChange::Refuses), "another one");
         assert_eq!(fails(13, Kind::TooLarge), None);
         assert_eq!(watch.refusing(S(14)), Some(WriteRefusal { lasts: S(4), kind: Kind::Full }));
         assert_eq!(watch.note(S(15), Ok(())), Some(StatusChange::Writes));
         assert_eq!((watch.note(S(16), Ok(())), watch.refusing(S(20))), (None, None));
-        assert_eq!(fails(21, Kind::TooLarge), None, "an entry that is too large is no fault of the store");
-        assert_eq!(
-            watch.note(S(22), Err(&Error::entry_locked("writing"))),
-            None,
-            "nor is one that is locked"
-        );
+        assert_eq!(fails(21, Kind::TooLarge), None, "an entry that is too large is not a fault of the store");
+        assert_eq!(watch.note(S(22), Err(&Error::entry_locked("writing"))), None, "nor is a locked entry");
         assert_eq!(watch.refusing(S(30)), None);
         assert_eq!(
             (watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)),
@@ -110,7 +106,7 @@ mod tests {
         assert_eq!(
             watch.refusing(S(41)).map(|refusing| refusing.lasts),
             Some(S(1)),
-            "not since before the last one"
+            "not from before the last one"
         );
     }
 }

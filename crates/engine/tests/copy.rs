@@ -1,4 +1,4 @@
-//! Copying one store into another: what goes along, what is refused, and that no node starts on half a copy.
+//! Copying one store into another: what is copied, what is refused, and that no node starts on a partial copy.
 
 use bytes::Bytes;
 use semel::copy::{Copy, Error, Progress, Report};
@@ -21,7 +21,7 @@ use std::time::Duration;
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
 const START: Time = Time::from_millis(1_800_000_000_000);
 
-/// Stands still until it is turned; a nap turns it.
+/// A clock that stands still until a test or a sleep advances it.
 #[derive(Clone, Default)]
 struct Hands(Arc<Mutex<Duration>>);
 
@@ -46,7 +46,7 @@ impl Clock for Hands {
     }
 }
 
-/// An engine here does nothing by itself: naps end at once.
+/// An engine here does nothing by itself: sleeps end at once.
 struct Nowhere;
 
 impl Spawn for Nowhere {
@@ -104,7 +104,7 @@ struct World {
 }
 
 impl World {
-    /// A source that a node has worked on, and signed off from, with records of every state and a marker.
+    /// A source with records of every state and a marker, on which a node has worked and shut down.
     async fn new() -> Self {
         let hands = Hands::default();
         let store = || Arc::new(memory::Store::with_clock(Arc::new(hands.clone())));
@@ -129,7 +129,7 @@ impl World {
 
     /// Why no node starts on the target.
     async fn refusal(&self) -> BuildError {
-        self.engine(&self.target).await.err().expect("no node starts on half a copy")
+        self.engine(&self.target).await.err().expect("no node starts on a partial copy")
     }
 
     async fn copy(&self) -> Result<Report, Error> {
@@ -158,7 +158,7 @@ async fn every_state_and_every_byte_arrives() {
     assert!(report.records.len() == 7 && report.records.values().all(|count| *count == 100), "{report:?}");
     for number in 0..700 {
         let there = world.target.get(id(number)).await.expect("an answer");
-        let entry = there.entry.expect("it is there").expect("it can be read");
+        let entry = there.entry.expect("it is stored").expect("it can be read");
         let own = record(number, StateName::ALL[usize::try_from(number % 7).expect("small")]);
         assert_eq!(codec::encode(&entry), codec::encode_record(&own), "{number}");
     }
@@ -169,10 +169,10 @@ async fn every_state_and_every_byte_arrives() {
     world.engine(&world.target).await.expect("a node starts on a complete copy");
 }
 
-/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime
-/// for that of the machine that wrote the source's time.
+/// A node that starts on the target must notice a clock behind the source's, and must not compare its own uptime with
+/// that of the machine that wrote the source's time.
 #[tokio::test]
-async fn the_time_goes_along_without_the_uptime_it_was_measured_by() {
+async fn the_time_mark_is_copied_without_its_uptime() {
     let world = World::new().await;
     let before = setting(&*world.source, "clock").await.expect("the engine wrote it");
     assert!(String::from_utf8_lossy(&before).contains("the boot of"), "{before:?}");
@@ -198,7 +198,7 @@ async fn a_copy_is_another_store_with_an_id_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_interrupted_copy_keeps_nodes_away_and_is_completed_by_another() {
+async fn an_interrupted_copy_blocks_nodes_and_can_be_completed() {
     let world = World::new().await;
     let inserted = AtomicU64::new(0);
     let plan = move |call: &Call| {
@@ -213,12 +213,12 @@ async fn an_interrupted_copy_keeps_nodes_away_and_is_completed_by_another() {
     let report = world.copy().await.expect("completed");
     assert_eq!((report.records_total(), report.found_there), (700, 300));
     world.engine(&world.target).await.expect("a node starts now");
-    let again = world.copy().await.expect_err("it is a store of its own by now");
+    let again = world.copy().await.expect_err("it has an ID of its own by now");
     assert!(matches!(again, Error::TargetUsed), "{again}");
 }
 
 #[tokio::test]
-async fn lost_answers_are_looked_after() {
+async fn lost_answers_are_resolved() {
     let world = World::new().await;
     let plan = |call: &Call| {
         if call.question.is_write() && call.number.is_multiple_of(3) { Fault::FailAfter } else { Fault::Pass }
@@ -228,14 +228,11 @@ async fn lost_answers_are_looked_after() {
     assert_eq!((report.records_total(), report.markers), (700, 1));
 }
 
-#[tokio::test]
-async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
-    let world = World::new().await;
-    let engine = world.engine(&world.source).await.expect("an engine");
-    // It gives a sign of life whenever somebody looks.
-    let (alive, beats) = (Arc::clone(&world.source), AtomicU64::new(0));
+/// The source, on which the one registered node renews its registration when its settings are read for the `nth` time.
+fn with_a_live_node(source: &Arc<memory::Store>, nth: u64) -> Faulty {
+    let (alive, reads) = (Arc::clone(source), AtomicU64::new(0));
     let plan = move |call: &Call| {
-        if call.question == Question::Settings && beats.fetch_add(1, Ordering::SeqCst) == 5 {
+        if call.question == Question::Settings && reads.fetch_add(1, Ordering::SeqCst) == nth {
             let beat = async {
                 let settings = alive.settings().await.expect("an answer");
                 let (name, value) =
@@ -250,11 +247,37 @@ async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
         }
         Fault::Pass
     };
-    let source = Faulty::new(Arc::clone(&world.source) as Arc<dyn Store>, plan);
+    Faulty::new(Arc::clone(source) as Arc<dyn Store>, plan)
+}
+
+#[tokio::test]
+async fn a_live_node_is_noticed_although_its_end_was_confirmed() {
+    let world = World::new().await;
+    let engine = world.engine(&world.source).await.expect("an engine");
+    let copy = |source| Copy { source, target: &*world.target, clock: &world.hands, nodes_have_ended: true };
+    // The settings are read every half second: this is after 10 seconds.
+    let source = with_a_live_node(&world.source, 20);
+    let refused = copy(&source).run(&mut |_| {}).await.expect_err("it is in use");
+    assert!(matches!(&refused, Error::InUse(nodes) if nodes == &["ada"]), "{refused}");
+    assert!(refused.is_refusal());
+    assert!(world.engine(&world.target).await.is_err(), "no node starts on a target that is still empty");
+    drop(engine);
+    let begun = world.hands.uptime();
+    assert_eq!(copy(&*world.source).run(&mut |_| {}).await.expect("copied").records_total(), 700);
+    let watched = world.hands.uptime().saturating_sub(begun);
+    assert!(watched >= Copy::CONFIRMED_WATCH && watched < Duration::from_secs(30), "{watched:?}");
+}
+
+#[tokio::test]
+async fn a_source_with_a_live_node_is_refused() {
+    let world = World::new().await;
+    let engine = world.engine(&world.source).await.expect("an engine");
+    let source = with_a_live_node(&world.source, 5);
     let refused = world.copy_from_to(&source, &*world.target).await.expect_err("it is in use");
     assert!(matches!(&refused, Error::InUse(nodes) if nodes == &["ada"]), "{refused}");
-    assert!(refused.is_refusal() && world.target.settings().await.expect("an answer").is_empty());
-    // It dies without a word.
+    assert!(refused.is_refusal());
+    assert!(world.engine(&world.target).await.is_err(), "no node starts on a target that is still empty");
+    // It dies silently.
     drop(engine);
     let (begun, mut watched) = (world.hands.uptime(), 0);
     let copy =
@@ -264,7 +287,7 @@ async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
     assert_eq!(copied.expect("copied").records_total(), 700);
     assert!(
         watched > 0 && world.hands.uptime() >= begun + Duration::from_secs(90),
-        "it was watched for its whole lapse"
+        "it was watched until its registration expired"
     );
     let settings = world.target.settings().await.expect("an answer");
     assert!(
@@ -274,7 +297,7 @@ async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
 }
 
 #[tokio::test]
-async fn a_source_that_changes_meanwhile_is_noticed_before_any_node_can_start() {
+async fn a_source_that_changes_is_noticed_before_nodes_can_start() {
     let world = World::new().await;
     let (alive, pages) = (Arc::clone(&world.source), AtomicU64::new(0));
     let plan = move |call: &Call| {
@@ -292,7 +315,7 @@ async fn a_source_that_changes_meanwhile_is_noticed_before_any_node_can_start() 
 }
 
 #[tokio::test]
-async fn a_target_with_anything_of_its_own_is_refused_and_left_as_it_is() {
+async fn a_target_that_is_not_empty_is_refused_unchanged() {
     let world = World::new().await;
     let stranger = record(9_000, StateName::Succeeded);
     let written = world.target.write(id(9_000), Change::Insert(&stranger)).await.expect("an answer");
@@ -305,8 +328,10 @@ async fn a_target_with_anything_of_its_own_is_refused_and_left_as_it_is() {
     assert!(matches!(world.copy().await, Err(Error::TargetUsed)));
 
     let (world, other) = (World::new().await, World::new().await);
-    let broken = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, |call: &Call| {
-        if call.question == Question::Insert { Fault::FailBefore } else { Fault::Pass }
+    let inserts = AtomicU64::new(0);
+    let broken = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, move |call: &Call| {
+        let is_later = call.question == Question::Insert && inserts.fetch_add(1, Ordering::SeqCst) > 0;
+        if is_later { Fault::FailBefore } else { Fault::Pass }
     });
     world.copy_to(&broken).await.expect_err("it broke");
     let refused = other.copy_to(&*world.target).await.expect_err("another source");
@@ -317,11 +342,11 @@ async fn a_target_with_anything_of_its_own_is_refused_and_left_as_it_is() {
     ));
 }
 
-/// What is missing in the copy runs again, so that nothing may be left out.
+/// A missing record would run again, so nothing may be left out.
 #[tokio::test]
 async fn a_record_that_cannot_be_read_stops_the_copy() {
     let world = World::new().await;
-    assert!(world.source.overwrite(id(30), vec![1, 2, 3]).expect("it stands there"));
+    assert!(world.source.overwrite(id(30), vec![1, 2, 3]).expect("it is stored"));
     let failed = world.copy().await.expect_err("one cannot be read");
     let Error::Unreadable { operation_ids, .. } = &failed else { panic!("{failed}") };
     assert_eq!(operation_ids, &[OperationId::of(&id(30))]);
@@ -329,14 +354,14 @@ async fn a_record_that_cannot_be_read_stops_the_copy() {
 }
 
 #[tokio::test]
-async fn what_differs_afterwards_is_found() {
+async fn a_difference_after_copying_is_found() {
     let world = World::new().await;
     let (altered, gets) = (Arc::clone(&world.target), AtomicU64::new(0));
     let plan = move |call: &Call| {
         // As soon as it is read back.
         if call.question == Question::Get && gets.fetch_add(1, Ordering::SeqCst) == 0 {
             let other = codec::encode_record(&record(500, StateName::Succeeded));
-            assert!(altered.overwrite(id(499), other).expect("it stands there"));
+            assert!(altered.overwrite(id(499), other).expect("it is stored"));
         }
         Fault::Pass
     };
@@ -361,7 +386,7 @@ async fn what_differs_afterwards_is_found() {
     assert!(matches!(failed, Error::Miscounted { source: 701, target: 702 }), "{failed}");
 }
 
-/// A store on which nobody has worked has no secret that its keys could be recognised by.
+/// An unused store has no secret by which its keys could be recognised.
 #[tokio::test]
 async fn a_source_without_a_secret_is_refused() {
     let world = World::new().await;

@@ -24,13 +24,13 @@ use semel_testkit::assert_hidden;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A quote and a line's end are in it, so that it is printed otherwise than it is.
+/// Contains a quote and a line break, so that its debug form differs from its text.
 const BODY: &[u8] = b"card \"4111 1111\"\nof Ada";
 const HEADER: &[u8] = b"session=5e55-10n-c00k1e";
 const SECRET: &[u8; 32] = b"hashing secret of thirty-two by\xff";
 const KEY: &str = "order-1234-charge-ada@example.com";
 const CALLER: &str = "sk_live_51H8xCallerToken";
-/// Every digest that is planted: 32 bytes of one kind would print as a prefix of itself.
+/// The planted digest: 32 equal bytes would contain their own prefix.
 const DIGEST: [u8; 32] = *b"\x01\x23\x45\x67\x89\xab\xcd\xefthe rest of this digest.";
 
 fn hides(name: &str, value: &dyn Debug) {
@@ -70,7 +70,7 @@ fn command() -> Command<'static> {
     }
 }
 
-/// A token of which all but the first digits is to be hidden.
+/// A token; only its first digits may be shown.
 fn token() -> Token {
     let mut bytes = [0x0a; 16];
     bytes[4..].copy_from_slice(&DIGEST[4..16]);
@@ -150,7 +150,7 @@ fn decisions_endings_and_verdicts_show_no_stored_answer() {
 }
 
 #[test]
-fn what_the_engine_answers_shows_no_stored_answer() {
+fn engine_responses_show_no_stored_answer() {
     let record = finished();
     let stored = Stored { state: record.state_name(), expires_at: record.expires_at() };
     let replayed = || Replayed { outcome: outcome(), stored };
@@ -215,7 +215,7 @@ async fn secrets_are_hidden() {
     let key = |name| SealingKey::new(name, SECRET).expect("32 bytes");
     hides("SealingKey", &key("a"));
     hides("KeyRing", &KeyRing::new(key("a")).and(key("b")).expect("another name"));
-    // What a store answers where another secret is there already: all that this node does not know.
+    // A store's answer if another secret is stored already: this node does not know that one.
     let store = semel::memory::Store::new();
     assert_eq!(store.set("secrets", None, Some(SECRET)).await.expect("set"), Setting::Done);
     let refused = store.set("secrets", None, Some(b"other")).await.expect("answered");

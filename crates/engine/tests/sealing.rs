@@ -1,4 +1,4 @@
-//! Sealed outcomes, as promises.
+//! What sealing promises.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ impl Random for Counting {
 }
 
 fn key(name: &str, byte: u8) -> SealingKey {
-    SealingKey::new(name, &[byte; 32]).expect("a fair key")
+    SealingKey::new(name, &[byte; 32]).expect("a valid key")
 }
 
 fn ring() -> KeyRing {
@@ -81,7 +81,7 @@ fn every_shape_of_outcome_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_has_nothing_to_hide_is_stored_as_it_is() {
+fn an_outcome_without_content_or_already_sealed_stays_unchanged() {
     let lost = Outcome::not_retained(Status::Http(200));
     assert_eq!(sealed(&lost), lost);
     let once = sealed(&grpc());
@@ -89,7 +89,7 @@ fn what_has_nothing_to_hide_is_stored_as_it_is() {
 }
 
 #[test]
-fn what_was_stored_before_sealing_was_switched_on_stays_readable() {
+fn outcomes_from_before_sealing_stay_readable() {
     for outcome in shapes() {
         assert_eq!(ring().open(&ID, &outcome), Ok(outcome.clone()));
     }
@@ -104,7 +104,7 @@ fn a_sealed_outcome_opens_for_its_own_record_and_status_only() {
         assert_eq!(ring().open(&ID, &moved), Err(Unopened::Damaged), "{status:?}");
     }
     let headed = Outcome { headers: Fields::from_iter([("x", "y")]), ..stored.clone() };
-    assert_eq!(ring().open(&ID, &headed), Err(Unopened::Damaged), "a header that nobody sealed");
+    assert_eq!(ring().open(&ID, &headed), Err(Unopened::Damaged), "an unsealed header");
     let trailed = Outcome { trailers: Fields::from_iter([("x", "y")]), ..stored };
     assert_eq!(ring().open(&ID, &trailed), Err(Unopened::Damaged));
 }
@@ -116,7 +116,7 @@ fn another_key_of_the_same_name_opens_nothing() {
 }
 
 #[test]
-fn a_missing_key_is_told_from_damage_and_by_its_name() {
+fn a_missing_key_is_named_and_not_damage() {
     let stored = sealed(&shapes()[0]);
     let missing = KeyRing::new(key("2027-02", 7)).open(&ID, &stored);
     assert_eq!(missing, Err(Unopened::KeyMissing("2026-11".to_owned())));
@@ -127,24 +127,24 @@ fn a_missing_key_is_told_from_damage_and_by_its_name() {
 #[test]
 fn each_byte_that_changes_breaks_the_seal() {
     let stored = sealed(&grpc());
-    let whole = bytes(&stored);
-    for at in 0..whole.len() {
+    let sealed_bytes = bytes(&stored);
+    for at in 0..sealed_bytes.len() {
         for bit in 0..8 {
-            let mut changed = whole.to_vec();
+            let mut changed = sealed_bytes.to_vec();
             changed[at] ^= 1 << bit;
             assert!(ring().open(&ID, &with_bytes(changed, stored.status)).is_err(), "byte {at}, bit {bit}");
         }
     }
-    for end in 0..whole.len() {
-        let cut = with_bytes(whole.slice(..end), stored.status);
+    for end in 0..sealed_bytes.len() {
+        let cut = with_bytes(sealed_bytes.slice(..end), stored.status);
         assert_eq!(ring().open(&ID, &cut), Err(Unopened::Damaged), "{end} bytes");
     }
-    let longer = with_bytes([&whole[..], b"\0"].concat(), stored.status);
+    let longer = with_bytes([&sealed_bytes[..], b"\0"].concat(), stored.status);
     assert_eq!(ring().open(&ID, &longer), Err(Unopened::Damaged));
 }
 
 #[test]
-fn a_newer_seal_is_told_from_damage() {
+fn a_newer_seal_is_not_damage() {
     let stored = sealed(&grpc());
     let mut newer = bytes(&stored).to_vec();
     newer[0] = 2;
@@ -154,7 +154,7 @@ fn a_newer_seal_is_told_from_damage() {
 }
 
 #[test]
-fn after_a_change_of_key_old_outcomes_open_and_new_ones_take_the_new_key() {
+fn after_a_key_change_old_outcomes_still_open() {
     let old = sealed(&shapes()[0]);
     let turned = KeyRing::new(key("2027-02", 9)).and(key("2026-11", 7)).expect("two names");
     assert_eq!(turned.open(&ID, &old), Ok(shapes()[0].clone()));
@@ -164,7 +164,7 @@ fn after_a_change_of_key_old_outcomes_open_and_new_ones_take_the_new_key() {
 }
 
 #[test]
-fn no_two_seals_share_a_nonce_and_all_of_it_is_drawn() {
+fn no_two_seals_share_a_nonce() {
     let random = Counting::default();
     let seals: Vec<_> = (0..3).map(|_| bytes(&ring().seal(&ID, &grpc(), &random))).collect();
     let nonces: Vec<_> = seals.iter().map(|seal| &seal[9..33]).collect();
@@ -215,7 +215,7 @@ fn any_fields() -> impl Strategy<Value = Fields> {
 
 proptest! {
     #[test]
-    fn whatever_is_sealed_opens_again_and_nowhere_else(
+    fn a_sealed_outcome_opens_only_for_its_own_record(
         status in prop_oneof![
             any::<u16>().prop_map(Status::Http), any::<u32>().prop_map(Status::Grpc), Just(Status::Value)
         ],

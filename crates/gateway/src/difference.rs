@@ -1,5 +1,6 @@
 //! Where two canonical bodies differ. Two bodies are the same if and only if their canonical forms are.
 
+use crate::printable::printable;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -128,13 +129,8 @@ fn difference(pointer: &str, first: Option<&RawValue>, second: Option<&RawValue>
 fn excerpt(text: &str) -> String {
     const LETTERS_MAX: usize = 60;
     let mut letters = text.chars();
-    let short: String = letters.by_ref().take(LETTERS_MAX).map(printable).collect();
+    let short = printable(&letters.by_ref().take(LETTERS_MAX).collect::<String>());
     if letters.next().is_some() { format!("{short}…") } else { short }
-}
-
-/// Control characters could change what a terminal shows.
-fn printable(letter: char) -> char {
-    if letter.is_control() { '\u{fffd}' } else { letter }
 }
 
 #[cfg(test)]
@@ -160,8 +156,8 @@ mod tests {
 
     #[test]
     fn a_missing_member_is_not_null() {
-        let told = differences(br#"{"a":null}"#, b"{}");
-        assert_eq!((told[0].first.as_deref(), told[0].second.as_deref()), (Some("null"), None));
+        let found = differences(br#"{"a":null}"#, b"{}");
+        assert_eq!((found[0].first.as_deref(), found[0].second.as_deref()), (Some("null"), None));
     }
 
     #[test]

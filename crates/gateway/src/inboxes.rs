@@ -11,6 +11,17 @@ use utoipa::ToSchema;
 /// How long a library's inbox remembers messages by default.
 pub const WINDOW: Duration = Duration::from_hours(7 * 24);
 
+/// The longest window: a hundred years.
+const WINDOW_MAX: Duration = Duration::from_hours(24 * 36_500);
+
+/// Whether marks can be counted for this window. An error says what is allowed.
+pub(crate) fn check_window(window: Duration) -> Result<(), String> {
+    if window <= WINDOW_MAX {
+        return Ok(());
+    }
+    Err(format!("a window must be at most {} seconds (a hundred years)", WINDOW_MAX.as_secs()))
+}
+
 /// The report about inboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod admin_client;
 pub mod ask;
+mod bounded_read;
 pub mod cli;
 pub mod config;
 pub mod demo;
@@ -18,7 +19,10 @@ pub mod inboxes;
 mod json;
 pub mod listen;
 pub mod logging;
+mod masked;
 pub mod metrics;
+mod printable;
+mod reason;
 pub mod serve;
 pub mod shadow;
 pub mod stores;

@@ -54,6 +54,11 @@ impl Url {
         self.backend
     }
 
+    /// Checks what the URL names on this machine, without opening or creating anything.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.backend.check_files(&self.address)
+    }
+
     /// The files of the store on this machine, the one with the records first.
     pub fn files(&self) -> Vec<PathBuf> {
         self.backend.files(&self.address)
@@ -163,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_names_no_store_is_refused_and_its_password_is_not_repeated() {
+    fn an_unknown_store_url_is_refused_without_its_password() {
         for bad in [
             "",
             "semel.db",
@@ -176,10 +181,10 @@ mod tests {
             "postgresql://u@h/d?password=hunter2",
             "hunter2 x:y",
         ] {
-            let told = bad.parse::<Url>().expect_err("no store");
-            assert!(!told.contains("hunter2"), "{told}");
+            let refusal = bad.parse::<Url>().expect_err("no store");
+            assert!(!refusal.contains("hunter2"), "{refusal}");
             let helps = ["sqlite:", "memory:", "password=env:NAME", "env:NAME or file:PATH"];
-            assert!(helps.iter().any(|help| told.contains(help)), "{told}");
+            assert!(helps.iter().any(|help| refusal.contains(help)), "{refusal}");
         }
     }
 

@@ -1,6 +1,7 @@
-//! An axum service whose charges happen once: `cargo run -p semel-http --example charges`, then twice:
+//! An axum service whose charges happen once: `cargo run -p semel-http --example charges`, then run this twice:
 //!
-//! `curl -i http://127.0.0.1:3000/charges -H 'Authorization: Bearer anna' -H 'Idempotency-Key: 5f0c9d6e-order-1234' -d '{}'`
+//! `curl -i http://127.0.0.1:3000/charges -H 'Authorization: Bearer anna' -H 'Idempotency-Key: 5f0c9d6e-order-1234' -d
+//! '{}'`
 
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -16,11 +17,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What authentication found out.
+/// The result of authentication.
 #[derive(Clone)]
 struct User(String);
 
-/// Stands for a real check: whoever has a bearer token is the user of that name.
+/// Replaces a real check: a bearer token is the user's name.
 async fn authenticate(mut request: Request, next: Next) -> Response {
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let Some(name) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
@@ -40,7 +41,7 @@ fn charge() -> (StatusCode, &'static str) {
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = sqlite::Store::open("charges.db", sqlite::Options::default())?;
     let engine = Engine::builder(Arc::new(store)).build().await?;
-    // By the user, and not by the token: a user whose token was renewed is still the same caller.
+    // By the user, not by the token: a user with a renewed token is still the same caller.
     let callers = Callers::by(|parts| {
         let user: &User = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
         Ok(Identity::header(user.0.as_str()).into())
@@ -48,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/charges", post(|| async { charge() }))
         .layer(Layer::new(engine.clone(), Terms::default())?.callers(callers).publishing(""))
-        // Added last, so it comes first: nobody gets a replay before it is known who asks.
+        // Added last, so it runs first: nobody gets a replay before the caller is identified.
         .layer(middleware::from_fn(authenticate));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     println!("listening on http://127.0.0.1:3000; end it with Enter");

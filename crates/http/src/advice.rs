@@ -1,7 +1,6 @@
 //! Advice for clients about each refusal.
 //!
-//! Contents: one or two published sentences for every code. Advice does not depend on settings, and never risks a
-//! second effect.
+//! One or two published sentences for every code. Advice does not depend on settings, and never risks a second effect.
 
 use crate::problem::Code;
 

@@ -1,7 +1,7 @@
 //! From the engine's answer to the response for the client.
 //!
-//! Contents: one response or problem for every answer and every error of the engine. It depends only on that answer
-//! and the route's terms.
+//! One response or problem for every answer and every error of the engine. It depends only on that answer and the
+//! route's terms.
 
 use crate::body::Body;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ impl Responder<'_> {
     pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
         let mut response = match ran.local {
             Local::Response(response) => *response,
-            Local::Failed(failure) => self.say(self.failure(failure, id, ran.repeatable)),
+            Local::Failed(failure) => self.respond(self.failure(failure, id, ran.repeatable)),
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
         replay::mark(response.headers_mut(), ran.stored);
@@ -85,13 +85,13 @@ impl Responder<'_> {
     }
 
     /// A problem as a response.
-    fn say(&self, problem: Problem) -> Response<Body> {
+    fn respond(&self, problem: Problem) -> Response<Body> {
         problem.into_response(self.form, self.shared.prefix())
     }
 
     /// The ending of an attempt whose service could not be reached. Its duplicates get the same response.
     pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
-        let response = self.say(self.failure(failure, id, false));
+        let response = self.respond(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
         let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let status = response.status().as_u16();
@@ -109,7 +109,7 @@ impl Responder<'_> {
     pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
         let detail =
             "The original request was processed, but its response was not retained. Nothing was run.";
-        let response = self.say(Problem::new(Code::NotRetained, detail).about(id));
+        let response = self.respond(Problem::new(Code::NotRetained, detail).about(id));
         marked(id, replayed, response)
     }
 
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
+    fn a_missing_sealing_key_is_not_a_retryable_outage() {
         let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
         for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
             let request_outcome = error(&set_up).into_response(Form::Json, "");

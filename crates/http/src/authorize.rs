@@ -1,6 +1,6 @@
 //! Authorization before a replay.
 //!
-//! Contents: the callback. There is no replay without its consent.
+//! There is no replay without the consent of the callback.
 
 use crate::body::Body;
 use http::Response;

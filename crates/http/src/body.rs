@@ -1,9 +1,9 @@
 //! Bodies: read completely within a limit, or streamed.
 //!
-//! Contents: the body type of this crate. Bytes are never changed, and no body is kept beyond its limit.
+//! Bytes are never changed, and no body is kept beyond its limit.
 
 use crate::clean::Clean;
-use crate::response_room::{self, ResponsePlace};
+use crate::response_room::{self, ResponseMemory};
 use crate::room::{BodyMemory, NoRoom};
 use crate::waiting_bytes::WaitingBytes;
 use bytes::{Bytes, BytesMut};
@@ -23,7 +23,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Body(Kind);
 
 enum Kind {
-    Whole(Whole),
+    Complete(CompleteBody),
     /// A complete response, counted until its client has read it.
     WaitingBytes(WaitingBytes, Option<HeaderMap>),
     Live(Live),
@@ -32,7 +32,7 @@ enum Kind {
 /// A streamed body.
 struct Live {
     /// What has arrived already.
-    came: WaitingBytes,
+    received: WaitingBytes,
     rest: UnsyncBoxBody<Bytes, BoxError>,
     /// What to remove from its trailers.
     clean: Option<Clean>,
@@ -40,16 +40,16 @@ struct Live {
 
 /// A complete body.
 #[derive(Clone, Default)]
-pub(crate) struct Whole {
+pub(crate) struct CompleteBody {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
     /// Its share of the memory.
-    pub(crate) place: Option<Arc<BodyMemory>>,
+    pub(crate) memory: Option<Arc<BodyMemory>>,
 }
 
 /// The result of reading a body.
 pub(crate) enum Read {
-    Whole(Whole),
+    Complete(CompleteBody),
     /// It is longer than allowed.
     Over,
     /// It failed, did not end in time, or got no memory.
@@ -59,7 +59,7 @@ pub(crate) enum Read {
 /// The result of reading a response.
 pub(crate) enum ReadResponse {
     /// Complete, with memory for a second copy, which is stored.
-    Whole(Whole, ResponsePlace),
+    Complete(CompleteBody, ResponseMemory),
     /// It is too long to store, or got no memory. The body is complete, except for trailers that only Semel may send.
     Over(Body, Why),
     /// It failed.
@@ -88,70 +88,73 @@ impl Body {
     /// The same with cleaned trailers.
     pub(crate) fn cleaned(mut self, clean: Clean) -> Self {
         match &mut self.0 {
-            Kind::Whole(whole) => whole.clean(clean),
+            Kind::Complete(complete) => complete.clean(clean),
             Kind::WaitingBytes(_, trailers) => clean_trailers(trailers, clean),
             Kind::Live(live) => live.clean = Some(clean),
         }
         self
     }
 
-    pub(crate) fn whole(whole: Whole) -> Self {
-        Self(Kind::Whole(whole))
+    pub(crate) fn complete(complete: CompleteBody) -> Self {
+        Self(Kind::Complete(complete))
     }
 
-    /// A complete response, counted in `place`.
-    pub(crate) fn held(Whole { data, trailers, .. }: Whole, mut place: ResponsePlace) -> Self {
-        place.shrink_to(data.len());
-        Self(Kind::WaitingBytes(WaitingBytes::counted([data], place, true), trailers))
+    /// A complete response, counted in `memory`.
+    pub(crate) fn held(
+        CompleteBody { data, trailers, .. }: CompleteBody,
+        mut memory: ResponseMemory,
+    ) -> Self {
+        memory.shrink_to(data.len());
+        Self(Kind::WaitingBytes(WaitingBytes::counted([data], memory, true), trailers))
     }
 
-    /// The same, counted in `place` until its client has read it. A streamed body is not counted. Fails if there is
+    /// The same, counted in `memory` until its client has read it. A streamed body is not counted. Fails if there is
     /// no memory for it.
-    pub(crate) fn held_in(self, mut place: ResponsePlace) -> Result<Self, NoRoom> {
-        let Kind::Whole(whole) = self.0 else { return Ok(self) };
-        place.try_grow_to(whole.data.len())?;
-        Ok(Self::held(whole, place))
+    pub(crate) fn held_in(self, mut memory: ResponseMemory) -> Result<Self, NoRoom> {
+        let Kind::Complete(complete) = self.0 else { return Ok(self) };
+        memory.try_grow_to(complete.data.len())?;
+        Ok(Self::held(complete, memory))
     }
 
     /// The bytes of a complete body.
     pub(crate) fn data(&self) -> Option<Bytes> {
         match &self.0 {
-            Kind::Whole(whole) => Some(whole.data.clone()),
+            Kind::Complete(complete) => Some(complete.data.clone()),
             Kind::WaitingBytes(held, _) => held.data(),
             Kind::Live(_) => None,
         }
     }
 
-    fn resumed<B>(came: WaitingBytes, rest: B) -> Self
+    fn resumed<B>(received: WaitingBytes, rest: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(Kind::Live(Live { came, rest: rest.map_err(Into::into).boxed_unsync(), clean: None }))
+        Self(Kind::Live(Live { received, rest: rest.map_err(Into::into).boxed_unsync(), clean: None }))
     }
 }
 
 impl From<Bytes> for Body {
     fn from(data: Bytes) -> Self {
-        Self::whole(Whole { data, ..Whole::default() })
+        Self::complete(CompleteBody { data, ..CompleteBody::default() })
     }
 }
 
-/// Reads `body` completely, unless it is longer than `max` bytes, or does not fit in `place`.
-pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<BodyMemory>) -> Read
+/// Reads `body` completely, unless it is longer than `max` bytes, or does not fit in `memory`.
+pub(crate) async fn read<B>(body: B, max: usize, mut memory: Option<BodyMemory>) -> Read
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    let mut came = Received::default();
+    let mut received = Received::default();
     let mut trailers: Option<HeaderMap> = None;
     loop {
-        let frame = match &place {
+        let frame = match &memory {
             None => body.frame().await,
-            Some(place) => tokio::select! {
+            Some(memory) => tokio::select! {
                 biased;
-                () = place.revoked() => return Read::Broken(NoRoom.into()),
+                () = memory.revoked() => return Read::Broken(NoRoom.into()),
                 frame = body.frame() => frame,
             },
         };
@@ -162,13 +165,13 @@ where
         };
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => {
-                if let Some(place) = &mut place
-                    && let Err(no_room) = place.grow_to(came.len() + data.len()).await
+                if let Some(memory) = &mut memory
+                    && let Err(no_room) = memory.grow_to(received.len() + data.len()).await
                 {
                     return Read::Broken(no_room.into());
                 }
-                came.push(data, 0);
-                if came.len() > max {
+                received.push(data, 0);
+                if received.len() > max {
                     return Read::Over;
                 }
             }
@@ -180,14 +183,14 @@ where
             break;
         }
     }
-    if let Some(Err(no_room)) = place.as_ref().map(BodyMemory::stay) {
+    if let Some(Err(no_room)) = memory.as_ref().map(BodyMemory::stay) {
         return Read::Broken(no_room.into());
     }
-    Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
+    Read::Complete(CompleteBody { data: received.into_bytes(), trailers, memory: memory.map(Arc::new) })
 }
 
 /// Reads the `body` of a response completely, unless it is longer than `max` bytes, or there is no memory for it.
-pub(crate) async fn read_response<B>(body: B, max: usize, mut place: ResponsePlace) -> ReadResponse
+pub(crate) async fn read_response<B>(body: B, max: usize, mut memory: ResponseMemory) -> ReadResponse
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -197,7 +200,7 @@ where
     // while it waits.
     let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
-    let (mut came, mut capacity, mut patience) = (Received::default(), 0, place.patience());
+    let (mut received, mut capacity, mut patience) = (Received::default(), 0, memory.patience());
     let mut trailers: Option<HeaderMap> = None;
     while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
         let frame = match frame {
@@ -206,24 +209,24 @@ where
         };
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => {
-                let total = came.len() + data.len();
+                let total = received.len() + data.len();
                 if total > capacity {
                     let is_last = body.is_end_stream();
                     capacity = if is_last { total } else { announced.max((2 * total).min(max)).max(total) };
                 }
                 let why = if total > max {
                     Some(Why::TooLong)
-                } else if place.grow_to(room_for(capacity), &mut patience).await.is_err() {
+                } else if memory.grow_to(room_for(capacity), &mut patience).await.is_err() {
                     Some(Why::NoRoom)
                 } else {
                     None
                 };
                 if let Some(why) = why {
-                    place.shrink_to(came.len());
-                    let held = WaitingBytes::counted([came.into_bytes(), data], place, false);
+                    memory.shrink_to(received.len());
+                    let held = WaitingBytes::counted([received.into_bytes(), data], memory, false);
                     return ReadResponse::Over(Body::resumed(held, body).cleaned(Clean::All), why);
                 }
-                came.push(data, capacity);
+                received.push(data, capacity);
             }
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
             Err(Err(_)) => {}
@@ -232,7 +235,7 @@ where
             break;
         }
     }
-    ReadResponse::Whole(Whole { data: came.into_bytes(), trailers, place: None }, place)
+    ReadResponse::Complete(CompleteBody { data: received.into_bytes(), trailers, memory: None }, memory)
 }
 
 /// The memory for a response of this length: twice its length, because of the stored copy, beyond what every request
@@ -241,7 +244,7 @@ fn room_for(bytes: usize) -> usize {
     if bytes <= response_room::FIRST_BYTES { bytes } else { bytes.saturating_mul(2) }
 }
 
-impl Whole {
+impl CompleteBody {
     /// Cleans its trailers.
     pub(crate) fn clean(&mut self, clean: Clean) {
         clean_trailers(&mut self.trailers, clean);
@@ -294,9 +297,9 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = match &mut self.0 {
-            Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| Ok(std::mem::take(data))),
+            Kind::Complete(CompleteBody { data, .. }) => (!data.is_empty()).then(|| Ok(std::mem::take(data))),
             Kind::WaitingBytes(held, _) => held.next_piece(),
-            Kind::Live(Live { came, .. }) => came.next_piece(),
+            Kind::Live(Live { received, .. }) => received.next_piece(),
         };
         if let Some(piece) = piece {
             return Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)));
@@ -309,29 +312,31 @@ impl http_body::Body for Body {
                     (frame, _) => frame,
                 });
             }
-            Kind::Whole(Whole { trailers, .. }) | Kind::WaitingBytes(_, trailers) => trailers,
+            Kind::Complete(CompleteBody { trailers, .. }) | Kind::WaitingBytes(_, trailers) => trailers,
         };
         Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Whole(Whole { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
+            Kind::Complete(CompleteBody { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
             Kind::WaitingBytes(held, trailers) => held.is_empty() && trailers.is_none(),
-            Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
+            Kind::Live(Live { received, rest, .. }) => received.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Whole(Whole { data, trailers, .. }) => whole_hint(data.len(), trailers.is_some()),
-            Kind::WaitingBytes(held, trailers) => whole_hint(held.len(), trailers.is_some()),
-            Kind::Live(Live { came, rest, .. }) => {
-                let (rest, came) = (rest.size_hint(), came.len() as u64);
+            Kind::Complete(CompleteBody { data, trailers, .. }) => {
+                complete_hint(data.len(), trailers.is_some())
+            }
+            Kind::WaitingBytes(held, trailers) => complete_hint(held.len(), trailers.is_some()),
+            Kind::Live(Live { received, rest, .. }) => {
+                let (rest, received) = (rest.size_hint(), received.len() as u64);
                 let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower().saturating_add(came));
+                hint.set_lower(rest.lower().saturating_add(received));
                 if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper.saturating_add(came));
+                    hint.set_upper(upper.saturating_add(received));
                 }
                 hint
             }
@@ -339,7 +344,7 @@ impl http_body::Body for Body {
     }
 }
 
-fn whole_hint(bytes: usize, has_trailers: bool) -> SizeHint {
+fn complete_hint(bytes: usize, has_trailers: bool) -> SizeHint {
     if !has_trailers {
         return SizeHint::with_exact(bytes as u64);
     }
@@ -353,7 +358,7 @@ fn whole_hint(bytes: usize, has_trailers: bool) -> SizeHint {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
+            Kind::Complete(complete) => write!(f, "Body({} bytes)", complete.data.len()),
             Kind::WaitingBytes(held, _) => write!(f, "Body({} bytes)", held.len()),
             Kind::Live(_) => f.write_str("Body(live)"),
         }

@@ -1,7 +1,7 @@
 //! A memory budget that many requests share.
 //!
-//! Contents: who holds how much, who waits for more, and whose share is revoked. A share is never revoked after its
-//! holder was promised to keep it.
+//! Tracks who holds how much, who waits for more, and whose share is revoked. A share is never revoked after its holder
+//! was promised to keep it.
 
 use crate::room::NoRoom;
 use std::cmp::Reverse;
@@ -45,7 +45,7 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Signal {
     notify: Notify,
-    goes: AtomicBool,
+    is_revoked: AtomicBool,
 }
 
 /// One share, until it is dropped.
@@ -154,7 +154,7 @@ impl State {
             self.unwait(number);
             if let Some(entry) = self.shares.get_mut(&number) {
                 entry.may_go = false;
-                entry.signal.goes.store(true, Ordering::Release);
+                entry.signal.is_revoked.store(true, Ordering::Release);
                 entry.signal.notify.notify_one();
             }
         }
@@ -183,13 +183,13 @@ impl Share {
         // The next waiter may now have enough.
         state.hand_out();
         drop(state);
-        if was_granted && !self.goes() { Ok(()) } else { Err(NoRoom) }
+        if was_granted && !self.is_revoked() { Ok(()) } else { Err(NoRoom) }
     }
 
     /// Whether it has `kib` now; otherwise it waits for the rest.
     fn try_grow_to(&self, kib: u32) -> Result<bool, NoRoom> {
         let mut state = self.budget.lock();
-        if self.goes() {
+        if self.is_revoked() {
             return Err(NoRoom);
         }
         let Some(entry) = state.shares.get_mut(&self.number) else { return Err(NoRoom) };
@@ -210,13 +210,13 @@ impl Share {
         }
     }
 
-    fn goes(&self) -> bool {
-        self.signal.goes.load(Ordering::Acquire)
+    fn is_revoked(&self) -> bool {
+        self.signal.is_revoked.load(Ordering::Acquire)
     }
 
     /// Completes when it is revoked.
     pub(crate) async fn revoked(&self) {
-        while !self.goes() {
+        while !self.is_revoked() {
             self.signal.notify.notified().await;
         }
     }
@@ -227,7 +227,7 @@ impl Share {
         if let Some(entry) = state.shares.get_mut(&self.number) {
             entry.may_go = false;
         }
-        if self.goes() { Err(NoRoom) } else { Ok(()) }
+        if self.is_revoked() { Err(NoRoom) } else { Ok(()) }
     }
 }
 
@@ -237,7 +237,7 @@ impl Drop for Share {
         state.unwait(self.number);
         if let Some(entry) = state.shares.remove(&self.number) {
             state.free += entry.held;
-            if !self.goes() {
+            if !self.is_revoked() {
                 state.uncount(entry.client, entry.held);
             }
             state.hand_out();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_largest_share_of_whoever_holds_most_goes_for_another() {
+    async fn the_largest_share_of_the_largest_client_is_evicted() {
         let budget = Budget::new(100);
         let other = share(&budget, 2, 20).await;
         let (small, large) = (share(&budget, 1, 35).await, share(&budget, 1, 45).await);
@@ -273,19 +273,19 @@ mod tests {
             drop(large);
         });
         assert_eq!(grown, Ok(()));
-        assert!(!small.goes() && !other.goes());
+        assert!(!small.is_revoked() && !other.is_revoked());
     }
 
     #[tokio::test]
-    async fn nobody_goes_who_stays_or_for_one_who_would_have_as_much() {
+    async fn no_settled_or_equally_large_share_is_evicted() {
         let budget = Budget::new(100);
         let (stays, more) = (share(&budget, 1, 60).await, share(&budget, 1, 40).await);
         assert_eq!(stays.stay(), Ok(()));
         let mut own = budget.share(Some(client(1)));
         assert_eq!(own.grow_to(10, NONE, NONE).await, Err(NoRoom), "its own client holds most");
         let mut greedy = budget.share(Some(client(2)));
-        assert_eq!(greedy.grow_to(100, NONE, NONE).await, Err(NoRoom), "it would hold as much itself");
-        assert!(!more.goes() && !stays.goes());
+        assert_eq!(greedy.grow_to(100, NONE, NONE).await, Err(NoRoom), "it would hold as much");
+        assert!(!more.is_revoked() && !stays.is_revoked());
         let mut new = budget.share(Some(client(2)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
             more.revoked().await;
@@ -293,7 +293,7 @@ mod tests {
             drop(more);
         });
         assert_eq!(grown, Ok(()));
-        assert!(!stays.goes());
+        assert!(!stays.is_revoked());
     }
 
     #[tokio::test]
@@ -310,6 +310,6 @@ mod tests {
                 drop(rest);
             }
         );
-        assert_eq!((many, few), (Err(NoRoom), Ok(())), "although it came later");
+        assert_eq!((many, few), (Err(NoRoom), Ok(())), "although it arrived later");
     }
 }

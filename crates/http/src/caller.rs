@@ -1,7 +1,7 @@
 //! The caller of a request.
 //!
-//! Contents: the default rule, and custom rules. Never here: trust in unverified claims, or one scope for callers
-//! that should not share one.
+//! The default rule, and custom rules. Unverified claims are never trusted, and callers that should be separate never
+//! share a scope.
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
@@ -107,8 +107,8 @@ impl Callers {
         Kind::Anonymous.into()
     }
 
-    /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found out
-    /// (an extension of the request, a header that only it can set).
+    /// By your own rule. Put the layer *inside* authentication: the rule reads the result of authentication, such as an
+    /// extension of the request or a header that only authentication can set.
     ///
     /// ```
     /// use semel::core::scope::{Caller, Identity};
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_bug_callers_that_cannot_be_told_apart_share_a_scope() {
+    fn peer_bug_indistinguishable_callers_share_a_scope() {
         for scheme in
             ["AWS4-HMAC-SHA256 Credential=a", "Digest username=a", "OAuth a=b", "Bearer", "Bearer ", "x"]
         {

@@ -1,6 +1,6 @@
 //! Headers that must not pass through.
 //!
-//! Contents: removing them from headers and trailers. The service's own headers are never removed.
+//! They are removed from headers and trailers. The service's own headers are never removed.
 
 use crate::names;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Failures of an inner service.
 //!
-//! Contents: what is known about the effect without a response. "Nothing was sent" is never a guess.
+//! What is known about the effect without a response. "Nothing was sent" is never a guess.
 
 use crate::problem::Code;
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Failure {
 
 impl Failure {
     /// The failure in `error` or one of its sources.
-    pub(crate) fn told_by(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn found_in(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut next = Some(error);
         while let Some(error) = next {
             if let Some(failure) = error.downcast_ref() {
@@ -34,7 +34,7 @@ impl Failure {
         Self::Broken
     }
 
-    /// What the client is told of it.
+    /// The code for the client.
     pub const fn code(self) -> Code {
         match self {
             Self::Unreachable | Self::ConnectTimeout => Code::Unreachable,
@@ -55,7 +55,7 @@ impl Failure {
 
     /// The failure of a response's body. The response had begun, so something was sent.
     pub(crate) fn of_body(error: &(dyn std::error::Error + 'static)) -> Self {
-        match Self::told_by(error) {
+        match Self::found_in(error) {
             Self::TimedOut => Self::TimedOut,
             Self::Unreachable | Self::ConnectTimeout | Self::Broken => Self::Broken,
         }

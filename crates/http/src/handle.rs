@@ -1,7 +1,7 @@
 //! The handler's access to its attempt.
 //!
-//! Contents: what a handler can find out about its attempt, and report while it runs. Reporting is optional: by
-//! default the response decides.
+//! What a handler can find out about its attempt, and report while it runs. Reporting is optional: by default the
+//! response decides.
 
 use http::Extensions;
 use semel::Attempt;
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Handle {
     attempt: Attempt,
-    said: Arc<Mutex<Report>>,
+    report: Arc<Mutex<Report>>,
 }
 
 /// What a handler has reported so far.
@@ -46,7 +46,7 @@ pub(crate) struct Report {
 
 impl Handle {
     pub(crate) fn new(attempt: Attempt) -> Self {
-        Self { attempt, said: Arc::default() }
+        Self { attempt, report: Arc::default() }
     }
 
     /// The handle of a request, if it is protected.
@@ -66,28 +66,28 @@ impl Handle {
 
     /// Reports what is known about the effect. Overrides the response's status; the last call counts.
     pub fn steer(&self, steer: Steer) {
-        self.said(|said| said.steer = Some(steer));
+        self.update_report(|report| report.steer = Some(steer));
     }
 
     /// Withdraws the report: the response decides.
     pub fn unsteer(&self) {
-        self.said(|said| said.steer = None);
+        self.update_report(|report| report.steer = None);
     }
 
     /// Names the created resource, so that [`Rebuild`](crate::Rebuild) can find it. Stored only with
     /// [`Retain::Minimal`](crate::Retain::Minimal).
     pub fn name_resource(&self, name: impl Into<String>) {
         let name = name.into();
-        self.said(|said| said.resource = Some(name));
+        self.update_report(|report| report.resource = Some(name));
     }
 
     /// What was reported so far.
-    pub(crate) fn heard(&self) -> Report {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn report(&self) -> Report {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn said(&self, say: impl FnOnce(&mut Report)) {
-        say(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
+    fn update_report(&self, update: impl FnOnce(&mut Report)) {
+        update(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The layer and its settings.
 //!
-//! Contents: how a service is wrapped. Settings of single routes are [`Terms`](crate::Terms).
+//! Settings of single routes are [`Terms`](crate::Terms).
 
 use crate::caller::{Callers, NotIdentified, TenantOf};
 use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome, Unobserved};
@@ -237,12 +237,12 @@ impl Shared {
     }
 
     /// Reports the result of a request to the observer, and to the log if an operator should look at it.
-    pub(crate) fn tell(&self, ready: &Ready, what: EventKind) {
-        self.tell_about(ready, what, None, None);
+    pub(crate) fn report(&self, ready: &Ready, what: EventKind) {
+        self.report_about(ready, what, None, None);
     }
 
     /// The same with the operation ID, and the key if it matters.
-    pub(crate) fn tell_about(
+    pub(crate) fn report_about(
         &self,
         ready: &Ready,
         what: EventKind,
@@ -269,8 +269,8 @@ impl Shared {
     }
 
     /// Reports to the observer what would have happened to a request.
-    pub(crate) fn tell_shadow(&self, ready: &Ready, would: ShadowOutcome, seen: ShadowDetails<'_>) {
-        self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
+    pub(crate) fn report_shadow(&self, ready: &Ready, shadowed: ShadowOutcome, seen: ShadowDetails<'_>) {
+        self.observer.observe(&Event::in_shadow(&ready.label, shadowed, seen));
     }
 
     /// How callers are identified under these terms; without terms, as on the rest of the layer.

@@ -1,7 +1,7 @@
 //! Makes the side effects of HTTP and unary gRPC requests happen once: a tower layer over [`semel`].
 //!
-//! **What lives here**: from a request to an intent, and from an outcome to a response. **What must never**: a rule about what a
-//! record means (that is [`semel::core::machine`]), a socket, or a configuration file.
+//! **What lives here**: from a request to an intent, and from an outcome to a response. **What must never**: a rule
+//! about what a record means (that is [`semel::core::machine`]), a socket, or a configuration file.
 //!
 //! ```
 //! use axum::{Router, routing::post};

@@ -1,13 +1,13 @@
 //! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded
 //! there.
 //!
-//! Contents: the call of the handler, and the response if it recorded nothing. Never here: a database, or a success
-//! that was not recorded.
+//! Calls the handler, and builds the response if it recorded nothing. A success that was not recorded is never
+//! returned.
 
-use crate::body::{Body, BoxError, Whole};
+use crate::body::{Body, BoxError, CompleteBody};
 use crate::clean::Clean;
 use crate::names;
-use crate::observe::{EventKind, UnderWay};
+use crate::observe::{EventKind, RunningWork};
 use crate::once::busy;
 use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
@@ -34,9 +34,9 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Prepared { intent, scope, operation, key, whole, .. } = prepared;
+        let Prepared { intent, scope, operation, key, complete, .. } = prepared;
         let client = self.shared.client_of(&parts);
-        let Ok(place) = self.shared.responses.reserve(client).await else {
+        let Ok(memory) = self.shared.responses.reserve(client).await else {
             return Ok(self.refuse(busy(), None));
         };
         let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
@@ -46,15 +46,15 @@ impl ProtectedRequest {
             Ok(HandedOver::Mine(handover)) => {
                 let id = handover.operation_id();
                 let called = {
-                    let _under_way = UnderWay::new(&self.shared, &self.ready);
-                    call(inner, parts, whole, handover.joinable()).await
+                    let _running_work = RunningWork::new(&self.shared, &self.ready);
+                    call(inner, parts, complete, handover.joinable()).await
                 };
                 match (handover.close(), called) {
                     (HandoverOutcome::Answered(answer), called) => with_response(answer, called.ok()),
                     (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
                     // The handler's own refusal. The next request with the key runs it.
                     (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
-                        self.shared.tell_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
+                        self.shared.report_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
                     }
                     (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, _) => {
@@ -70,7 +70,7 @@ impl ProtectedRequest {
                 }
             }
         };
-        Ok(self.answer(answer, retry, place, &scope, &key, operation).await)
+        Ok(self.answer(answer, retry, memory, &scope, &key, operation).await)
     }
 }
 
@@ -78,7 +78,7 @@ impl ProtectedRequest {
 async fn call<S, R>(
     mut inner: S,
     mut parts: Parts,
-    mut whole: Whole,
+    mut complete: CompleteBody,
     joinable: Joinable,
 ) -> Result<Response<Body>, S::Error>
 where
@@ -88,8 +88,8 @@ where
 {
     parts.headers.insert(names::OPERATION_ID, names::operation_id(joinable.operation_id()));
     parts.extensions.insert(joinable);
-    whole.clean(Clean::All);
-    let mut response = inner.call(Request::from_parts(parts, Body::whole(whole))).await?;
+    complete.clean(Clean::All);
+    let mut response = inner.call(Request::from_parts(parts, Body::complete(complete))).await?;
     names::strip(response.headers_mut());
     Ok(response.map(|body| Body::live(body).cleaned(Clean::All)))
 }

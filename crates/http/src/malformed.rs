@@ -1,6 +1,6 @@
 //! A request body that is not valid HTTP.
 //!
-//! Contents: how a server reports that to the layer. It contains no bytes of the request.
+//! A server reports this to the layer, without bytes of the request.
 
 use std::fmt;
 

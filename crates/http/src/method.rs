@@ -1,7 +1,6 @@
 //! Methods, independent of letter case.
 //!
-//! Contents: the normal form of methods, and which ones are valid. A request is passed on with the client's own
-//! spelling.
+//! The normal form of methods, and which ones are valid. A request is passed on with the client's own spelling.
 
 use crate::terms::TermsError;
 use http::Method;
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_method_is_refused_with_the_one_that_was_meant() {
+    fn a_mistyped_method_is_refused_with_a_suggestion() {
         for (text, meant) in [
             ("POTS", "POST"),
             ("pots", "POST"),
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_of_a_services_own_is_taken_and_known_as_none_of_the_registry() {
+    fn a_custom_method_is_accepted_and_reported_as_unregistered() {
         for text in ["PURGE", "frobnicate", "M-SEARCH"] {
             assert_eq!(check_method(&method(text)), Ok(method(&text.to_ascii_uppercase())));
             assert!(!is_registered_method(&method(text)));

@@ -1,7 +1,6 @@
 //! Semel's headers.
 //!
-//! Contents: their names, and removing them from requests and responses. `Idempotency-Key` is the client's own and is
-//! not removed.
+//! They are removed from requests and responses. `Idempotency-Key` is the client's own and is not removed.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -1,7 +1,7 @@
 //! Events of the layer.
 //!
-//! Contents: the result of each request, for metrics, logs and reports. Never here: a raw key, a path with IDs, or
-//! anything that the layer's behaviour depends on.
+//! The result of each request, for metrics, logs and reports. Events contain no raw key and no path with IDs, and the
+//! layer's behaviour does not depend on them.
 
 use crate::layer::Shared;
 use crate::problem::Code;
@@ -18,8 +18,8 @@ pub trait Observer: Send + Sync + 'static {
     /// Receives an event.
     fn observe(&self, event: &Event<'_>);
 
-    /// A request belongs to this operation, by its method and path; called before anything else becomes of it. `operation` is a
-    /// label, as in an [`Event`]. Requests that no terms are about are not reported.
+    /// A request belongs to this operation, by its method and path; called before the request is handled. `operation`
+    /// is a label, as in an [`Event`]. Requests that no terms apply to are not reported.
     fn routed(&self, operation: &str, mode: Mode) {
         let _ = (operation, mode);
     }
@@ -63,8 +63,8 @@ impl<'a> Event<'a> {
         Self { operation, what, operation_id: None, key: None, seen: None }
     }
 
-    pub(crate) fn in_shadow(operation: &'a str, would: ShadowOutcome, seen: ShadowDetails<'a>) -> Self {
-        Self { seen: Some(seen), ..Self::new(operation, EventKind::Shadow(would)) }
+    pub(crate) fn in_shadow(operation: &'a str, shadowed: ShadowOutcome, seen: ShadowDetails<'a>) -> Self {
+        Self { seen: Some(seen), ..Self::new(operation, EventKind::Shadow(shadowed)) }
     }
 }
 
@@ -90,8 +90,8 @@ pub struct ShadowDetails<'a> {
 pub enum EventKind {
     /// It had no key and needed none: it is not protected.
     Unprotected,
-    /// It ran, and the handler answered. With the state that this led to, where that was stored in time. Where the handler had no
-    /// answer it is [refused](Self::Refused), with the code that says so.
+    /// It ran, and the handler answered; contains the resulting state if it was stored in time. If the handler had no
+    /// answer, the request is [refused](Self::Refused) with the code for that.
     Ran(Option<StateName>),
     /// It got a stored outcome.
     Replayed,
@@ -145,19 +145,19 @@ impl Observer for Unobserved {
 }
 
 /// The work of one attempt, from its beginning until it is dropped.
-pub(crate) struct UnderWay {
+pub(crate) struct RunningWork {
     shared: Arc<Shared>,
     ready: Arc<Ready>,
 }
 
-impl UnderWay {
+impl RunningWork {
     pub(crate) fn new(shared: &Arc<Shared>, ready: &Arc<Ready>) -> Self {
         shared.observer.began(&ready.label);
         Self { shared: Arc::clone(shared), ready: Arc::clone(ready) }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningWork {
     fn drop(&mut self) {
         self.shared.observer.ended(&self.ready.label);
     }

@@ -1,18 +1,18 @@
 //! A protected request: runs once, and gets its result.
 //!
-//! Contents: the call of the engine, the attempt within it, and the authorization before a replay. The inner service
-//! is called only by the engine, except if the store is unavailable and the terms allow it.
+//! The call of the engine, the attempt within it, and the authorization before a replay. The inner service is called
+//! only by the engine, except if the store is unavailable and the terms allow it.
 
 use crate::answer::{self, Responder};
-use crate::body::{Body, BoxError, Whole};
+use crate::body::{Body, BoxError, CompleteBody};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::{EventKind, UnderWay};
+use crate::observe::{EventKind, RunningWork};
 use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
-use crate::response_room::ResponsePlace;
+use crate::response_room::ResponseMemory;
 use crate::room::NoRoom;
 use crate::service::pass;
 use crate::terms::StoreDown;
@@ -38,9 +38,9 @@ struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
 struct Loaded<S> {
     inner: S,
     parts: Parts,
-    whole: Whole,
+    complete: CompleteBody,
     /// For the response.
-    place: ResponsePlace,
+    memory: ResponseMemory,
 }
 
 impl<S> Load<S> {
@@ -64,15 +64,15 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Prepared { intent, scope, operation, key, whole, is_async } = prepared;
+        let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
         let client = self.shared.client_of(&parts);
-        let Ok(place) = self.shared.responses.reserve(client).await else {
+        let Ok(memory) = self.shared.responses.reserve(client).await else {
             return Ok(self.refuse(busy(), None));
         };
         let terms = &self.ready.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
-        let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, whole, place }))));
+        let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, complete, memory }))));
         let (begun, began) = oneshot::channel();
         let asked_with = key.clone();
         let work = {
@@ -83,7 +83,7 @@ impl ProtectedRequest {
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
-                    let _under_way = UnderWay::new(&shared, &ready);
+                    let _running_work = RunningWork::new(&shared, &ready);
                     let _ = begun.send(attempt.operation_id());
                     let responder = Responder { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
@@ -115,16 +115,16 @@ impl ProtectedRequest {
             Err(error) => {
                 if is_out_of_reach(&error)
                     && terms.store_down == StoreDown::PassUnprotected
-                    && let Some(Loaded { inner, parts, whole, .. }) = load.take()
+                    && let Some(Loaded { inner, parts, complete, .. }) = load.take()
                 {
-                    return Box::pin(self.fail_open(inner, parts, whole)).await;
+                    return Box::pin(self.fail_open(inner, parts, complete)).await;
                 }
                 return Ok(self.refuse_about(answer::error(&error), None, None, Some(&asked_with)));
             }
         };
         // The attempt has taken it, if this call ran one.
-        let place = load.take().map_or_else(|| self.shared.responses.place(client), |loaded| loaded.place);
-        Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
+        let memory = load.take().map_or_else(|| self.shared.responses.memory(client), |loaded| loaded.memory);
+        Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
     }
 
     fn responder(&self, operation: Operation) -> Responder<'_> {
@@ -135,7 +135,7 @@ impl ProtectedRequest {
         &self,
         answer: Answer<Local>,
         retry: Option<Parts>,
-        place: ResponsePlace,
+        memory: ResponseMemory,
         scope: &Scope,
         key: &Key,
         operation: Operation,
@@ -149,13 +149,13 @@ impl ProtectedRequest {
                     Local::Failed(failure) => EventKind::Refused { code: failure.code(), caller: None },
                 };
                 let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
-                self.shared.tell_about(&self.ready, what, Some(id), in_doubt);
+                self.shared.report_about(&self.ready, what, Some(id), in_doubt);
                 responder.ran(id, ran)
             }
             RequestOutcome::Replayed(replayed) => {
-                match Box::pin(self.replayed(id, &replayed, retry, place, &responder)).await {
+                match Box::pin(self.replayed(id, &replayed, retry, memory, &responder)).await {
                     Ok((response, what)) => {
-                        self.shared.tell_about(&self.ready, what, Some(id), None);
+                        self.shared.report_about(&self.ready, what, Some(id), None);
                         response
                     }
                     Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
@@ -175,16 +175,16 @@ impl ProtectedRequest {
         id: OperationId,
         replayed: &Replayed,
         retry: Option<Parts>,
-        mut place: ResponsePlace,
+        mut memory: ResponseMemory,
         responder: &Responder<'_>,
     ) -> Result<(Response<Body>, EventKind), NoRoom> {
         // Before the authorization, and without waiting: it is already in memory.
         if let outcome::Body::Kept(data) = &replayed.outcome.body {
-            place.try_grow_to(data.len())?;
+            memory.try_grow_to(data.len())?;
         }
         let (response, what) = self.replayed_uncounted(id, replayed, retry, responder).await;
         let (parts, body) = response.into_parts();
-        Ok((Response::from_parts(parts, body.held_in(place)?), what))
+        Ok((Response::from_parts(parts, body.held_in(memory)?), what))
     }
 
     async fn replayed_uncounted(
@@ -229,26 +229,31 @@ impl ProtectedRequest {
     ) -> Response<Body> {
         let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
         let what = EventKind::Refused { code: problem.code(), caller };
-        self.shared.tell_about(&self.ready, what, id, key);
+        self.shared.report_about(&self.ready, what, id, key);
         problem.into_response(self.form, self.shared.prefix())
     }
 
     /// Passes a request on without protection. Its response says that nothing is stored.
-    async fn fail_open<S, R>(&self, inner: S, parts: Parts, whole: Whole) -> Result<Response<Body>, S::Error>
+    async fn fail_open<S, R>(
+        &self,
+        inner: S,
+        parts: Parts,
+        complete: CompleteBody,
+    ) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        self.shared.tell(&self.ready, EventKind::FailedOpen);
-        let mut response = pass(inner, parts, Body::whole(whole), Clean::All).await?;
+        self.shared.report(&self.ready, EventKind::FailedOpen);
+        let mut response = pass(inner, parts, Body::complete(complete), Clean::All).await?;
         response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
         Ok(response)
     }
 
     /// It is running; the response says where to ask for its result.
     fn accepted(&self, id: OperationId) -> Response<Body> {
-        self.shared.tell(&self.ready, EventKind::Accepted);
+        self.shared.report(&self.ready, EventKind::Accepted);
         let mut response = Response::new(Body::from(Bytes::new()));
         *response.status_mut() = StatusCode::ACCEPTED;
         let headers = response.headers_mut();
@@ -300,15 +305,15 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let Loaded { mut inner, parts, whole, place } = loaded;
+    let Loaded { mut inner, parts, complete, memory } = loaded;
     let method = parts.method.clone();
     let id = attempt.operation_id();
     let class = attempt.class();
     let handle = Handle::new(attempt);
-    let request = request::hand_on(parts, whole, key, class, &handle);
-    let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
+    let request = request::for_handler(parts, complete, key, class, &handle);
+    let called = inner.call(request).await.map_err(|error| Failure::found_in(&*error.into()));
     match called {
-        Ok(response) => response::ended(response, &method, &handle, place, responder).await,
+        Ok(response) => response::ended(response, &method, &handle, memory, responder).await,
         Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
         Err(failure) => response::failed(failure),
     }

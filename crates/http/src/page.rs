@@ -1,7 +1,5 @@
-//! The published specification as a page for people.
-//!
-//! Contents: the HTML version of the JSON document. It contains no promise that is not in that document, and loads
-//! nothing from elsewhere.
+//! The published specification as a page for people: the JSON document in HTML, with no promise that is not in the
+//! document. It loads nothing from elsewhere.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -10,6 +8,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// The members of an operation in order of importance; others follow under their own names.
 const LABELS: &[(&str, &str)] = &[
+    ("route", "Path"),
     ("methods", "Methods"),
     ("class", "Guarantee"),
     ("key.rule", "Idempotency key"),
@@ -37,10 +36,10 @@ const LABELS: &[(&str, &str)] = &[
     ("notAppliedStatuses.assumption", "These statuses are"),
 ];
 
-/// How many of them everybody asks for. The rest is shown on demand.
-const ESSENTIAL: usize = 7;
+/// How many of them are always shown. The rest is shown on demand.
+const ESSENTIAL: usize = 8;
 
-/// The page. Each error has a place of its own, which is what a problem's `type` points at.
+/// The page. Each error has an anchor, to which the `type` of a problem points.
 pub(crate) fn html(document: &Value) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -54,8 +53,10 @@ pub(crate) fn html(document: &Value) -> String {
     );
     client(&mut page, document);
     page.push_str("<h2 id=\"operations\">Operations</h2>\n");
+    let rest =
+        if list(&document["operations"]).nth(1).is_some() { "All other requests" } else { "All requests" };
     for each in list(&document["operations"]) {
-        operation(&mut page, each);
+        operation(&mut page, each, rest);
     }
     page.push_str("<h2 id=\"errors\">Errors</h2>\n<p>Errors are <code>application/problem+json</code>. <code>code</code> is the name below, and \
                    <code>retryable</code> says whether a retry can help. gRPC clients find both in the metadata.</p>\n");
@@ -96,16 +97,20 @@ fn client(page: &mut String, document: &Value) {
     );
 }
 
-fn operation(page: &mut String, operation: &Value) {
-    let name = operation["name"].as_str().or(operation["route"].as_str()).unwrap_or("Every path");
-    let _ = write!(page, "<section class=\"operation\"><h3>{}</h3>\n<table>", escaped(name));
+/// `rest` is the title of the operation for every path that no other one has.
+fn operation(page: &mut String, operation: &Value, rest: &str) {
+    let (name, route) = (operation["name"].as_str(), operation["route"].as_str());
+    let title = name.or(route).unwrap_or(rest);
+    let _ = write!(page, "<section class=\"operation\"><h3>{}</h3>\n<table>", escaped(title));
     let mut members = Vec::new();
     flatten("", operation, &mut members);
+    let is_title = |path: &str| path == "name" || path == "route" && name.is_none();
+    members.retain(|(path, _)| !is_title(path));
     let known = LABELS.iter().filter_map(|(path, label)| {
         let at = members.iter().position(|(member, _)| member == path)?;
         Some(((*label).to_owned(), members[at].clone()))
     });
-    let is_known = |path: &str| path == "name" || LABELS.iter().any(|(known, _)| *known == path);
+    let is_known = |path: &str| LABELS.iter().any(|(known, _)| *known == path);
     let others =
         members.iter().filter(|(path, _)| !is_known(path)).map(|member| (worded(&member.0), member.clone()));
     let rows: Vec<_> = known.chain(others).collect();
@@ -212,7 +217,8 @@ fn span(millis: u64) -> String {
 fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let fit = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
-    fit.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
+    let plural = if bytes == 1 { "" } else { "s" };
+    fit.map_or_else(|| format!("{bytes} byte{plural}"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -229,12 +235,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn spans_sizes_and_names_are_written_as_people_write_them() {
+    fn durations_sizes_and_names_are_readable() {
         assert_eq!(
             [1, 1500, 2000, 60_000, 86_400_000].map(span),
             ["1 ms", "1500 ms", "2 seconds", "1 minute", "1 day"]
         );
-        assert_eq!([1, 1 << 10, 10 << 20].map(size), ["1 bytes", "1 KiB", "10 MiB"]);
+        assert_eq!([1, 1 << 10, 10 << 20].map(size), ["1 byte", "1 KiB", "10 MiB"]);
         assert_eq!(worded("whileStoreIsDown"), "While store is down");
         assert_eq!(worded("notApplied.http"), "Not applied, http");
     }
@@ -246,17 +252,28 @@ mod tests {
         }] });
         let page = html(&document);
         assert!(page.contains("<h3>charges</h3>") && page.contains("<tr><th>New thing<td>a, 7"), "{page}");
-        assert!(page.contains("<tr><th>Idempotency key<td>required") && !page.contains("Route"), "{page}");
+        assert!(page.contains("<tr><th>Idempotency key<td>required") && !page.contains("<th>Path"), "{page}");
     }
 
     #[test]
-    fn nothing_of_a_route_is_taken_for_markup() {
+    fn every_operation_shows_its_path_once() {
+        let page = html(&json!({ "operations": [
+            { "name": "refund", "route": "/refunds" }, { "name": null, "route": "/charges" }, { "route": null },
+        ] }));
+        assert!(page.contains("<h3>refund</h3>\n<table>\n<tr><th>Path<td>/refunds"), "{page}");
+        assert!(page.contains("<h3>/charges</h3>\n<table>\n</table>"), "{page}");
+        assert!(page.contains("<h3>All other requests</h3>"), "{page}");
+        assert!(html(&json!({ "operations": [{ "route": null }] })).contains("<h3>All requests</h3>"));
+    }
+
+    #[test]
+    fn a_routes_text_is_escaped() {
         let page = html(&json!({ "operations": [{ "route": "/<script>\"&" }] }));
         assert!(page.contains("/&lt;script&gt;&quot;&amp;") && !page.contains("<script"), "{page}");
     }
 
     #[test]
-    fn nothing_is_fetched_from_elsewhere() {
+    fn the_page_loads_nothing_external() {
         let page = html(&json!({}));
         assert!(
             !page.contains("http:")

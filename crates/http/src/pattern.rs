@@ -1,7 +1,7 @@
 //! Path patterns of routes.
 //!
-//! Contents: patterns such as `/accounts/{account}/charges`, and errors for texts that only look like patterns. A
-//! pattern that no request can match is refused, because its author believes that something is protected.
+//! Patterns such as `/accounts/{account}/charges`, and errors for texts that only look like patterns. A pattern that no
+//! request can match is refused, because its author believes that something is protected.
 
 use semel::core::scope::normal_path_except;
 use std::fmt;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_matches_is_refused_with_what_to_write() {
+    fn an_unmatchable_pattern_is_refused_with_a_suggestion() {
         for (text, found, remedy) in [
             ("", "begin with a slash", "write `/`"),
             ("charges", "begin with a slash", "write `/charges`"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_write_instead_is_a_pattern() {
+    fn every_suggestion_is_a_pattern() {
         for text in [
             "users/:id",
             "/:a/:b",

@@ -1,8 +1,8 @@
 //! A request as the input of its fingerprint.
 //!
-//! Contents: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
+//! The owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
 
-use crate::body::Whole;
+use crate::body::CompleteBody;
 use crate::room::{BodyMemory, Turn};
 use crate::route::Ready;
 use crate::source::NoKey;
@@ -22,44 +22,44 @@ use std::sync::Arc;
 const LARGE_BYTES: usize = 64 * 1024;
 
 /// Everything in a request that can count.
-pub(crate) struct Asked {
+pub(crate) struct RequestPayload {
     target: Target,
     operation: Operation,
     headers: HeaderMap,
     body: Bytes,
     /// The memory of the body, which is kept as long as another fingerprint may be needed.
-    _place: Option<Arc<BodyMemory>>,
+    _memory: Option<Arc<BodyMemory>>,
     limits: Limits,
 }
 
 /// A parsed request, whose fingerprint under one selection is known.
-pub(crate) struct Known {
-    asked: Arc<Asked>,
+pub(crate) struct FingerprintedPayload {
+    payload: Arc<RequestPayload>,
     known: (Selection, Fingerprint),
 }
 
 /// The result of parsing a request.
-pub(crate) enum Taken {
+pub(crate) enum ParsedRequest {
     /// With the key from its body, if that was needed.
-    Known(Known, Option<Parsed>),
+    Payload(FingerprintedPayload, Option<Parsed>),
     /// It has no key.
     NoKey(NoKey),
 }
 
-impl Asked {
+impl RequestPayload {
     pub(crate) fn new(
         parts: &Parts,
         target: &Target,
         operation: &Operation,
-        whole: &Whole,
+        complete: &CompleteBody,
         bytes_max: usize,
     ) -> Self {
         Self {
             target: target.clone(),
             operation: operation.clone(),
             headers: parts.headers.clone(),
-            body: whole.data.clone(),
-            _place: whole.place.clone(),
+            body: complete.data.clone(),
+            _memory: complete.memory.clone(),
             limits: Limits { decoded_body_bytes_max: bytes_max },
         }
     }
@@ -76,40 +76,43 @@ impl Asked {
 
     /// Parses the request under the terms of its route, on a blocking thread if that may take long. `for_key`: it has
     /// no key yet. `turn` is held until this is done, even if nobody waits for it any more.
-    pub(crate) async fn take_apart(
+    pub(crate) async fn parse_payload(
         self,
         ready: &Arc<Ready>,
         for_key: bool,
         turn: Option<Turn>,
-    ) -> Result<Taken, Error> {
-        let asked = Arc::new(self);
-        let is_long = asked.body.len() >= LARGE_BYTES || asked.headers.contains_key(CONTENT_ENCODING);
+    ) -> Result<ParsedRequest, Error> {
+        let payload = Arc::new(self);
+        let is_long = payload.body.len() >= LARGE_BYTES || payload.headers.contains_key(CONTENT_ENCODING);
         if !is_long {
-            return asked.taken_apart(ready, for_key);
+            return payload.parse_inline(ready, for_key);
         }
-        let (reader, terms) = (Arc::clone(&asked), Arc::clone(ready));
+        let (reader, terms) = (Arc::clone(&payload), Arc::clone(ready));
         let taking = move || {
             let _turn = turn;
-            reader.taken_apart(&terms, for_key)
+            reader.parse_inline(&terms, for_key)
         };
         match tokio::task::spawn_blocking(taking).await {
             Ok(taken) => taken,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is shutting down, and nobody waits any more.
-            Err(_) => asked.taken_apart(ready, for_key),
+            Err(_) => payload.parse_inline(ready, for_key),
         }
     }
 
-    fn taken_apart(self: Arc<Self>, ready: &Ready, for_key: bool) -> Result<Taken, Error> {
+    fn parse_inline(self: Arc<Self>, ready: &Ready, for_key: bool) -> Result<ParsedRequest, Error> {
         let terms = &ready.terms;
         let key = match for_key.then(|| terms.key_source.read(&self.headers, Some(&self), terms)) {
             None => None,
             Some(Ok(parsed)) => Some(parsed),
-            Some(Err(no_key)) => return Ok(Taken::NoKey(no_key)),
+            Some(Err(no_key)) => return Ok(ParsedRequest::NoKey(no_key)),
         };
         let selection = &terms.policy.selection;
         let fingerprint = self.fingerprint(selection)?;
-        Ok(Taken::Known(Known { asked: self, known: (selection.clone(), fingerprint) }, key))
+        Ok(ParsedRequest::Payload(
+            FingerprintedPayload { payload: self, known: (selection.clone(), fingerprint) },
+            key,
+        ))
     }
 
     /// The value at one place of a JSON body.
@@ -129,7 +132,7 @@ impl Asked {
     }
 }
 
-impl Payload for Asked {
+impl Payload for RequestPayload {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -144,20 +147,20 @@ impl Payload for Asked {
     }
 }
 
-impl Known {
+impl FingerprintedPayload {
     /// The fingerprint under the terms of the request's route.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.known.1
     }
 }
 
-impl Payload for Known {
+impl Payload for FingerprintedPayload {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
         let (known, fingerprint) = &self.known;
         if known == selection {
             return Ok(*fingerprint);
         }
         // A record with other terms. Rare enough to compute it inline.
-        self.asked.fingerprint(selection)
+        self.payload.fingerprint(selection)
     }
 }

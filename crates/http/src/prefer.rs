@@ -1,6 +1,6 @@
 //! `Prefer: respond-async` (RFC 7240).
 //!
-//! Contents: finding that preference and removing it. Other preferences are unchanged.
+//! Finds and removes that preference. Other preferences are unchanged.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preference_is_found_in_any_spelling_and_only_it_is_taken_off() {
+    fn only_the_preference_is_removed_in_any_spelling() {
         assert_eq!(after(&["respond-async"]), (true, vec![]));
         assert_eq!(
             after(&["return=minimal, Respond-Async;x=1, wait=10"]),

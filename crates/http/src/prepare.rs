@@ -1,12 +1,12 @@
 //! From a request to an intent.
 //!
-//! Contents: everything about a request before the engine is called. Never here: a call of the inner service.
+//! Everything about a request before the engine is called. The inner service is not called here.
 
-use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::body::{self, Body, BoxError, CompleteBody, Read};
 use crate::layer::Shared;
 use crate::malformed::Malformed;
 use crate::observe::EventKind;
-use crate::payload::{Asked, Known, Taken};
+use crate::payload::{FingerprintedPayload, ParsedRequest, RequestPayload};
 use crate::problem::{Code, Form, Problem};
 use crate::room::NoRoom;
 use crate::route::Ready;
@@ -40,7 +40,7 @@ pub(crate) struct Prepared {
     pub(crate) scope: Arc<Scope>,
     pub(crate) operation: Operation,
     pub(crate) key: Key,
-    pub(crate) whole: Whole,
+    pub(crate) complete: CompleteBody,
     /// The client prefers an asynchronous response.
     pub(crate) is_async: bool,
 }
@@ -91,17 +91,19 @@ impl ProtectedRequest {
             request::refuse_tunnels(parts)?;
         }
         let is_async = early.is_some() && self.takes_async(parts);
-        let whole = self.read(self.shared.client_of(parts), body).await?;
-        let (known, key) = match self.take_apart(parts, &operation, &whole, early.is_none()).await? {
-            Taken::Known(known, late) => (known, late.or(early)),
-            Taken::NoKey(no_key) => {
+        let complete = self.read(self.shared.client_of(parts), body).await?;
+        let (known, key) = match self.parse_payload(parts, &operation, &complete, early.is_none()).await? {
+            ParsedRequest::Payload(known, late) => (known, late.or(early)),
+            ParsedRequest::NoKey(no_key) => {
                 self.unless_optional(no_key)?;
-                return Err(Stop::Unprotected(Body::whole(whole)));
+                return Err(Stop::Unprotected(Body::complete(complete)));
             }
         };
-        let Some(Parsed { key, warning }) = key else { return Err(Stop::Unprotected(Body::whole(whole))) };
+        let Some(Parsed { key, warning }) = key else {
+            return Err(Stop::Unprotected(Body::complete(complete)));
+        };
         if let Some(weakness) = warning {
-            self.shared.tell(&self.ready, EventKind::WeakKey(weakness));
+            self.shared.report(&self.ready, EventKind::WeakKey(weakness));
         }
         request::refuse_streams(parts)?;
         let is_async = is_async || self.takes_async(parts);
@@ -110,7 +112,7 @@ impl ProtectedRequest {
             None => Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?),
         };
         let intent = self.intent(parts, &scope, &key, known, is_async);
-        Ok(Prepared { intent, scope, operation, key, whole, is_async })
+        Ok(Prepared { intent, scope, operation, key, complete, is_async })
     }
 
     /// What the head says about the key.
@@ -146,23 +148,23 @@ impl ProtectedRequest {
         }
     }
 
-    pub(crate) async fn take_apart(
+    pub(crate) async fn parse_payload(
         &self,
         parts: &Parts,
         operation: &Operation,
-        whole: &Whole,
+        complete: &CompleteBody,
         for_key: bool,
-    ) -> Result<Taken, Problem> {
+    ) -> Result<ParsedRequest, Problem> {
         let max = self.ready.terms.request_bytes_max;
-        let asked = Asked::new(parts, &self.target, operation, whole, max);
-        let turn = match asked.decoding_bytes_max() {
+        let payload = RequestPayload::new(parts, &self.target, operation, complete, max);
+        let turn = match payload.decoding_bytes_max() {
             Some(bytes) => {
                 let client = self.shared.client_of(parts);
                 Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
             }
             None => None,
         };
-        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| answer::fingerprint(&error))
+        payload.parse_payload(&self.ready, for_key, turn).await.map_err(|error| answer::fingerprint(&error))
     }
 
     fn takes_async(&self, parts: &mut Parts) -> bool {
@@ -173,7 +175,7 @@ impl ProtectedRequest {
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 
-    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<Whole, Stop>
+    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, Stop>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -183,12 +185,12 @@ impl ProtectedRequest {
         if body.size_hint().lower() > max as u64 {
             return Err(too_large(max).into());
         }
-        let read = body::read(body, max, Some(self.shared.room.place(client)));
+        let read = body::read(body, max, Some(self.shared.room.memory(client)));
         let Ok(read) = timeout(self.shared.body_time_max, read).await else {
             return Err(Stop::Unread(Unread::TooSlow));
         };
         Err(match read {
-            Read::Whole(whole) => return Ok(whole),
+            Read::Complete(complete) => return Ok(complete),
             Read::Over => too_large(max).into(),
             Read::Broken(error) => {
                 if error.is::<NoRoom>() {
@@ -207,7 +209,14 @@ impl ProtectedRequest {
         })
     }
 
-    fn intent(&self, parts: &Parts, scope: &Arc<Scope>, key: &Key, known: Known, is_async: bool) -> Intent {
+    fn intent(
+        &self,
+        parts: &Parts,
+        scope: &Arc<Scope>,
+        key: &Key,
+        known: FingerprintedPayload,
+        is_async: bool,
+    ) -> Intent {
         let Ready { terms, policy, .. } = &*self.ready;
         let intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
         let mut intent = intent.sealed(terms.seal);

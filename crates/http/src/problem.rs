@@ -1,7 +1,7 @@
 //! The problem documents for requests without an outcome.
 //!
-//! Contents: every such situation, as RFC 9457 and as gRPC. Problems never contain the key, or parts of a stored
-//! request or response.
+//! Every such situation, as RFC 9457 and as gRPC. Problems never contain the key, or parts of a stored request or
+//! response.
 
 use crate::body::Body;
 use crate::names;
@@ -98,14 +98,14 @@ codes! {
 impl Code {
     /// Every HTTP status that this code is sent with, the usual one first.
     ///
-    /// Clients can rely on the code alone; the status is for whatever stands between.
+    /// Clients can rely on the code alone; the status is for intermediaries.
     pub const fn statuses(self) -> &'static [u16] {
         match self {
             // No connection in time, and a replay that the service did not authorize.
             Self::Unreachable => &[502, 503, 504],
             // By choice: `MismatchStatus::Conflict`.
             Self::Mismatch => &[422, 409],
-            // A process that is set up so that it cannot protect the request.
+            // A process whose configuration cannot protect the request.
             Self::StoreUnavailable => &[503, 500],
             Self::Missing
             | Self::Invalid
@@ -125,7 +125,7 @@ impl Code {
     }
 }
 
-/// How a client wants to be told.
+/// The format of a problem for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `application/problem+json`.
@@ -329,10 +329,10 @@ mod tests {
     fn grpc_refusals_are_a_status_without_a_body() {
         let problem = Problem::new(Code::InProgress, "50 % – later").retryable_after(Duration::from_secs(2));
         let response = problem.into_response(Form::Grpc, "");
-        let said = |name: &str| response.headers()[name].to_str().expect("ASCII").to_owned();
-        assert_eq!((response.status(), said("grpc-status").as_str()), (StatusCode::OK, "10"));
-        assert_eq!(said("code"), "IDEMPOTENCY_REQUEST_IN_PROGRESS");
-        assert_eq!(said("grpc-message"), "50 %25 %E2%80%93 later");
+        let header = |name: &str| response.headers()[name].to_str().expect("ASCII").to_owned();
+        assert_eq!((response.status(), header("grpc-status").as_str()), (StatusCode::OK, "10"));
+        assert_eq!(header("code"), "IDEMPOTENCY_REQUEST_IN_PROGRESS");
+        assert_eq!(header("grpc-message"), "50 %25 %E2%80%93 later");
         assert!(http_body::Body::is_end_stream(response.body()));
         let grpc = |code: Code| code.grpc_status();
         let codes = [Code::InProgress, Code::Mismatch, Code::Unknown, Code::Invalid, Code::StoreUnavailable];

@@ -1,7 +1,7 @@
 //! What a layer publishes: its specification, and each caller's own operations.
 //!
-//! Contents: which requests are meant, and an operation as its caller sees it. It reveals nothing about operations of
-//! other callers, and takes no path of the application.
+//! Which requests are meant, and an operation as its caller sees it. It reveals nothing about operations of other
+//! callers, and takes no path of the application.
 
 use crate::body::Body;
 use crate::caller::{Callers, NotIdentified};
@@ -28,30 +28,36 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A published resource.
-pub(crate) enum Asked {
+pub(crate) enum PublishedResource {
     Specification,
     Operation(OperationId),
 }
 
 /// The published resource that a request asks for; `None` if there is none.
-pub(crate) fn asked(shared: &Shared, target: &Target) -> Option<Asked> {
+pub(crate) fn resource_of(shared: &Shared, target: &Target) -> Option<PublishedResource> {
     let path = target.path().strip_prefix(shared.published.as_deref()?)?;
     if *target.method() != Method::GET && *target.method() != Method::HEAD {
         return None;
     }
     if path == SPECIFICATION {
-        return Some(Asked::Specification);
+        return Some(PublishedResource::Specification);
     }
-    path.strip_prefix("/operations/")?.parse().ok().map(Asked::Operation)
+    path.strip_prefix("/operations/")?.parse().ok().map(PublishedResource::Operation)
 }
 
 /// The response.
-pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Response<Body> {
-    let mut response = match asked {
-        Asked::Specification => specification::response(shared, &parts.headers),
-        Asked::Operation(id) => {
+pub(crate) async fn answer(shared: &Shared, parts: &Parts, resource: PublishedResource) -> Response<Body> {
+    let mut response = match resource {
+        PublishedResource::Specification => specification::response(shared, &parts.headers),
+        PublishedResource::Operation(id) => {
             let response = operation(shared, parts, id).await;
-            response.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
+            response.unwrap_or_else(|problem| {
+                // No event reports this refusal; whoever counts them finds its code here.
+                let code = problem.code();
+                let mut refused = problem.into_response(Form::Json, shared.prefix());
+                refused.extensions_mut().insert(code);
+                refused
+            })
         }
     };
     // Compare the exact spelling, as servers do.
@@ -74,16 +80,16 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     // If replays need authorization, this must not bypass it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
-    let mut place = shared.responses.place(shared.client_of(parts));
+    let mut memory = shared.responses.memory(shared.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body
     {
         // Stored bytes, JSON value and text.
         let bytes = data.len().saturating_mul(3);
-        place.try_grow_to(bytes).map_err(|_| busy().about(id))?;
+        memory.try_grow_to(bytes).map_err(|_| busy().about(id))?;
     }
     let body = described(&own, may_see).to_string();
-    let body = Body::from(Bytes::from(body)).held_in(place).map_err(|_| busy().about(id))?;
+    let body = Body::from(Bytes::from(body)).held_in(memory).map_err(|_| busy().about(id))?;
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -133,7 +139,7 @@ impl<'s> Askers<'s> {
     }
 
     /// The response for every operation that is not theirs, whether it exists or not: always the same, so that it
-    /// reveals nothing. A client with an expired token must be told, so that it does not think that its operation
+    /// reveals nothing. A client with an expired token must learn this, so that it does not think that its operation
     /// never existed.
     fn not_theirs(&self) -> Problem {
         let mut detail = "You have no such operation.".to_owned();

@@ -1,6 +1,6 @@
 //! How much of a response is stored, and how the rest is rebuilt.
 //!
-//! Contents: the minimal form, and rebuilding a response from it. A rebuilt response is always marked.
+//! A rebuilt response is always marked.
 
 use crate::body::Body;
 use crate::terms::Terms;

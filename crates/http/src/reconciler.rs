@@ -1,6 +1,6 @@
 //! Reconcilers of routes.
 //!
-//! Contents: a route's reconciler, and finding it for a record. The engine applies the verdicts.
+//! The engine applies the verdicts.
 
 use crate::route::Routes;
 use semel::Reconcile;
@@ -74,7 +74,7 @@ mod tests {
         let routes = Routes::new(Terms::default())
             .and_then(|routes| routes.with("/pay", named))
             .and_then(|routes| routes.with("/a/{id}", asked()))
-            .expect("fit for use");
+            .expect("valid");
         for known in ["pay", "POST /a/7", "PATCH /a/7"] {
             assert!(routes.reconciler_of(known).is_some(), "{known}");
         }

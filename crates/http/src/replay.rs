@@ -1,9 +1,8 @@
 //! From a stored outcome to its response.
 //!
-//! Contents: restoring a response, and Semel's own headers. A response that cannot be restored exactly is not
-//! replayed.
+//! A response that cannot be restored exactly is not replayed.
 
-use crate::body::{Body, Whole};
+use crate::body::{Body, CompleteBody};
 use crate::{names, rebuild};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use semel::Stored;
@@ -20,7 +19,8 @@ pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
         Status::Value => return None,
     };
     let trailers = if outcome.trailers.is_empty() { None } else { Some(fields(&outcome.trailers)?) };
-    let mut response = Response::new(Body::whole(Whole { data: data.clone(), trailers, place: None }));
+    let mut response =
+        Response::new(Body::complete(CompleteBody { data: data.clone(), trailers, memory: None }));
     *response.status_mut() = status;
     *response.headers_mut() = fields(&outcome.headers)?;
     Some(response)
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_http_dates_and_never_promise_more() {
+    fn moments_are_http_dates_rounded_down() {
         assert_eq!(date(Time::from_millis(784_111_777_999)), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date(Time::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
     #[test]
-    fn what_cannot_be_given_again_exactly_is_not_given_at_all() {
+    fn an_inexact_replay_is_refused() {
         assert!(response(&Outcome::http(201, [("location", "/7")], "x")).is_some());
         assert!(response(&Outcome::not_retained(Status::Http(200))).is_none());
         assert!(response(&Outcome::value("1")).is_none());

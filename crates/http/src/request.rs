@@ -1,9 +1,8 @@
 //! A request on its way to the handler.
 //!
-//! Contents: what cannot be protected, and the request for the handler. Bodies and headers are unchanged, except for
-//! headers that only Semel may set.
+//! Refuses what cannot be protected. Bodies and headers are unchanged, except for headers that only Semel may set.
 
-use crate::body::{Body, Whole};
+use crate::body::{Body, CompleteBody};
 use crate::clean::Clean;
 use crate::handle::Handle;
 use crate::method::folded;
@@ -50,9 +49,9 @@ fn accepts_only_events(headers: &HeaderMap) -> bool {
 }
 
 /// The request for the handler: unchanged, with the headers and extensions of the attempt.
-pub(crate) fn hand_on(
+pub(crate) fn for_handler(
     mut parts: Parts,
-    mut body: Whole,
+    mut body: CompleteBody,
     key: &Key,
     class: Class,
     handle: &Handle,
@@ -72,7 +71,7 @@ pub(crate) fn hand_on(
     parts.extensions.insert(attempt.clone());
     parts.extensions.insert(handle.clone());
     body.clean(Clean::All);
-    Request::from_parts(parts, Body::whole(body))
+    Request::from_parts(parts, Body::complete(body))
 }
 
 /// Whether the key came from `Idempotency-Key`.
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_accept_that_names_anything_else_is_no_stream() {
+    fn an_accept_with_another_type_is_not_a_stream() {
         let only = |lines: &[&'static str]| {
             let headers = lines.iter().map(|line| (ACCEPT, HeaderValue::from_static(line))).collect();
             accepts_only_events(&headers)

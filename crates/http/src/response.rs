@@ -1,17 +1,17 @@
 //! From an inner service's response to the ending of the attempt.
 //!
-//! Contents: reading a response, and what is stored of it. A response reaches its client only after its outcome was
-//! passed to the engine.
+//! Reads a response and decides what is stored of it. A response reaches its client only after its outcome was passed
+//! to the engine.
 
 use crate::answer::Responder;
-use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
+use crate::body::{self, Body, BoxError, CompleteBody, ReadResponse, Why};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::rebuild::{self, Retain};
-use crate::response_room::ResponsePlace;
+use crate::response_room::ResponseMemory;
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ pub(crate) async fn ended<R>(
     response: Response<R>,
     method: &Method,
     handle: &Handle,
-    place: ResponsePlace,
+    memory: ResponseMemory,
     responder: &Responder<'_>,
 ) -> Ended<Local>
 where
@@ -48,28 +48,28 @@ where
     let read = if is_endless(&parts.headers) {
         ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
     } else {
-        body::read_response(body, terms.response_bytes_max, place).await
+        body::read_response(body, terms.response_bytes_max, memory).await
     };
-    let said = |whole| {
-        let saying = Statement::new(&parts, whole, handle.heard().steer);
-        if saying.is_odd() {
-            responder.shared.tell(responder.ready, EventKind::OddWord);
+    let statement_of = |complete| {
+        let statement = Statement::new(&parts, complete, handle.report().steer);
+        if statement.is_odd() {
+            responder.shared.report(responder.ready, EventKind::OddWord);
         }
-        saying
+        statement
     };
-    let (ending, body, stored_place) = match read {
-        ReadResponse::Whole(mut whole, mut place) => {
-            let kept = |status| kept(&parts, &whole, method, status, handle, terms);
-            let ending = said(Some(&whole)).ending(class, terms, kept);
+    let (ending, body, stored_memory) = match read {
+        ReadResponse::Complete(mut complete, mut memory) => {
+            let kept = |status| kept(&parts, &complete, method, status, handle, terms);
+            let ending = statement_of(Some(&complete)).ending(class, terms, kept);
             let length = parts.headers.get(CONTENT_LENGTH);
-            let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(whole.data.len()));
+            let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(complete.data.len()));
             if is_wrong && !is_bodiless(method, parts.status) {
                 // Not stored either: a server would end the message by it.
                 parts.headers.remove(CONTENT_LENGTH);
             }
-            whole.clean(Clean::All);
-            let stored_place = place.split(whole.data.len());
-            (ending, Body::held(whole, place), Some(stored_place))
+            complete.clean(Clean::All);
+            let stored_memory = memory.split(complete.data.len());
+            (ending, Body::held(complete, memory), Some(stored_memory))
         }
         ReadResponse::Over(body, why) => {
             if why == Why::NoRoom {
@@ -77,14 +77,14 @@ where
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
             let unkept = |status| unkept(&parts, status, handle, terms);
-            (said(None).ending(class, terms, unkept), body, None)
+            (statement_of(None).ending(class, terms, unkept), body, None)
         }
         ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
     };
     names::strip(&mut parts.headers);
     let why = why(&ending, parts.status);
     let local = Local::Response(Box::new(Response::from_parts(parts, body)));
-    Ended::new(ending, local).because(why).holding(stored_place)
+    Ended::new(ending, local).because(why).holding(stored_memory)
 }
 
 /// A response to HEAD has the length of its body and not the body.
@@ -112,22 +112,22 @@ fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
 /// The outcome of a complete response.
 fn kept(
     parts: &Parts,
-    whole: &Whole,
+    complete: &CompleteBody,
     method: &Method,
     status: Status,
     handle: &Handle,
     terms: &Terms,
 ) -> Outcome {
     if let Retain::Minimal(_) = terms.retain {
-        return rebuild::minimal(status, &parts.headers, handle.heard().resource);
+        return rebuild::minimal(status, &parts.headers, handle.report().resource);
     }
     let bodiless = is_bodiless(method, parts.status);
     let trailers = |trailers| terms.kept.of(trailers, 0, true).into_iter().collect();
     Outcome {
         status,
-        headers: terms.kept.of(&parts.headers, whole.data.len(), bodiless).into_iter().collect(),
-        body: semel::core::outcome::Body::Kept(by_itself(&whole.data)),
-        trailers: whole.trailers.as_ref().map_or_else(Fields::default, trailers),
+        headers: terms.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
+        body: semel::core::outcome::Body::Kept(by_itself(&complete.data)),
+        trailers: complete.trailers.as_ref().map_or_else(Fields::default, trailers),
         labels: Labels::default(),
     }
 }
@@ -151,7 +151,7 @@ const READ_BYTES: usize = 64 * 1024;
 fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
     match terms.retain {
         Retain::Whole => Outcome::not_retained(status),
-        Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.heard().resource),
+        Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.report().resource),
     }
 }
 
@@ -166,20 +166,20 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// What a response with this head says, and with this body if it is complete. `heard`: what the handler reported.
-    pub(crate) fn new(parts: &Parts, whole: Option<&Whole>, heard: Option<Steer>) -> Self {
-        let trailers = whole.and_then(|whole| whole.trailers.as_ref());
-        let is_empty = whole.is_some_and(|whole| whole.data.is_empty());
-        Self::of_end(parts, whole.is_some().then_some((is_empty, trailers)), heard)
+    /// What a response with this head says, and with this body if it is complete. `reported`: the handler's report.
+    pub(crate) fn new(parts: &Parts, complete: Option<&CompleteBody>, reported: Option<Steer>) -> Self {
+        let trailers = complete.and_then(|complete| complete.trailers.as_ref());
+        let is_empty = complete.is_some_and(|complete| complete.data.is_empty());
+        Self::of_end(parts, complete.is_some().then_some((is_empty, trailers)), reported)
     }
 
     /// The same if only the end of the body is known: whether it was empty, and its trailers.
     pub(crate) fn of_end(
         parts: &Parts,
         end: Option<(bool, Option<&HeaderMap>)>,
-        heard: Option<Steer>,
+        reported: Option<Steer>,
     ) -> Self {
-        let steer = steer::of(heard, parts, end.and_then(|(_, trailers)| trailers));
+        let steer = steer::of(reported, parts, end.and_then(|(_, trailers)| trailers));
         // Without a status, the service's own report is enough.
         let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
         let retry_after = invites_retry(&parts.headers);
@@ -216,11 +216,11 @@ fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Stat
     if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
         return Some(Status::Http(parts.status.as_u16()));
     }
-    let said = match end? {
+    let status = match end? {
         (true, None) => parts.headers.get(GRPC_STATUS),
         (_, trailers) => trailers?.get(GRPC_STATUS),
     };
-    said?.to_str().ok()?.parse().ok().map(Status::Grpc)
+    status?.to_str().ok()?.parse().ok().map(Status::Grpc)
 }
 
 const GRPC_UNKNOWN: u32 = 2;

@@ -1,7 +1,7 @@
 //! Memory for responses: while they are read and stored, and while their clients read them.
 //!
-//! Contents: one budget for all responses under a layer. A quarter of it is reserved for short responses, so that
-//! long ones and slow readers cannot use it up. Nobody waits while holding a response that is not counted.
+//! One budget for all responses under a layer. A quarter of it is reserved for short responses, so that long ones and
+//! slow readers cannot use it up. Nobody waits while holding a response that is not counted.
 
 use crate::room::NoRoom;
 use crate::unread_responses::{Registered, UnreadResponses};
@@ -58,19 +58,19 @@ impl ResponseRoom {
     }
 
     /// Memory for the beginning of a response to `client`.
-    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponsePlace, NoRoom> {
+    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponseMemory, NoRoom> {
         let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
         if self.short.available_permits() < kib(FIRST_BYTES) {
             self.unread.make_room(client, FIRST_BYTES);
         }
         let permit = Arc::clone(&self.short).acquire_many_owned(first);
         let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(NoRoom) };
-        Ok(ResponsePlace { short: Some(permit), ..self.place(client) })
+        Ok(ResponseMemory { short: Some(permit), ..self.memory(client) })
     }
 
-    /// A place without memory.
-    pub(crate) fn place(&self, client: Option<IpAddr>) -> ResponsePlace {
-        ResponsePlace { room: self.clone(), client, short: None, long: None }
+    /// No memory yet, for a response to `client`.
+    pub(crate) fn memory(&self, client: Option<IpAddr>) -> ResponseMemory {
+        ResponseMemory { room: self.clone(), client, short: None, long: None }
     }
 
     /// Registers a complete response that waits for `client`.
@@ -92,14 +92,14 @@ pub(crate) struct Patience {
 
 /// The memory of one response, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ResponsePlace {
+pub(crate) struct ResponseMemory {
     room: ResponseRoom,
     client: Option<IpAddr>,
     short: Option<OwnedSemaphorePermit>,
     long: Option<OwnedSemaphorePermit>,
 }
 
-impl ResponsePlace {
+impl ResponseMemory {
     /// The time that one response has to grow.
     pub(crate) fn patience(&self) -> Patience {
         Patience { span: self.room.growth_wait, timer: None }
@@ -224,7 +224,7 @@ mod tests {
         let room = room();
         let mut long = room.reserve(None).await.expect("the first");
         assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
-        let mut other = room.reserve(None).await.expect("what is left for short ones");
+        let mut other = room.reserve(None).await.expect("the rest for short ones");
         assert_eq!(other.try_grow_to(9 * KIB), Err(NoRoom));
         assert_eq!(room.reserve(None).await.err(), Some(NoRoom));
         drop(long);
@@ -235,41 +235,41 @@ mod tests {
     async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
         let room = room();
         let mut alone = room.reserve(None).await.expect("the first");
-        assert_eq!(alone.grow_to(1024 * KIB, &mut room.place(None).patience()).await, Ok(()));
-        assert_eq!(room.place(None).try_grow_to(65 * KIB), Err(NoRoom));
+        assert_eq!(alone.grow_to(1024 * KIB, &mut room.memory(None).patience()).await, Ok(()));
+        assert_eq!(room.memory(None).try_grow_to(65 * KIB), Err(NoRoom));
         assert_eq!(
-            alone.grow_to(2048 * KIB, &mut room.place(None).patience()).await,
+            alone.grow_to(2048 * KIB, &mut room.memory(None).patience()).await,
             Ok(()),
             "it has all of it"
         );
     }
 
     #[tokio::test]
-    async fn what_is_split_off_or_shrunk_is_given_back_by_itself() {
+    async fn split_or_shrunk_memory_is_released_separately() {
         let room = room();
-        let mut place = room.reserve(None).await.expect("the first");
-        assert_eq!(place.try_grow_to(56 * KIB), Ok(()));
-        let part = place.split(10 * KIB);
-        assert_eq!((place.kib(), part.kib()), (46, 10));
-        place.shrink_to(20 * KIB);
-        assert_eq!((place.kib(), room.long.available_permits()), (20, 26));
+        let mut memory = room.reserve(None).await.expect("the first");
+        assert_eq!(memory.try_grow_to(56 * KIB), Ok(()));
+        let part = memory.split(10 * KIB);
+        assert_eq!((memory.kib(), part.kib()), (46, 10));
+        memory.shrink_to(20 * KIB);
+        assert_eq!((memory.kib(), room.long.available_permits()), (20, 26));
         drop(part);
         assert_eq!(room.long.available_permits(), 36);
-        assert_eq!(place.split(1024 * KIB).kib(), 20, "no more than it has");
+        assert_eq!(memory.split(1024 * KIB).kib(), 20, "no more than it has");
         assert_eq!((room.long.available_permits(), room.short.available_permits()), (48, 16));
     }
 
     #[tokio::test]
-    async fn a_response_that_grows_waits_until_its_patience_is_over_and_not_anew_each_time() {
+    async fn a_growing_response_has_one_deadline_for_all_waits() {
         let room = ResponseRoom { growth_wait: Duration::from_mins(1), ..room() };
-        let mut long = room.place(None);
+        let mut long = room.memory(None);
         assert_eq!(long.try_grow_to(65 * KIB), Ok(()));
-        let mut other = room.place(None);
+        let mut other = room.memory(None);
         let (mut patience, mut over) =
-            (room.place(None).patience(), Patience { span: Duration::ZERO, timer: None });
+            (room.memory(None).patience(), Patience { span: Duration::ZERO, timer: None });
         assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(NoRoom));
         let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut patience), async {
-            drop(std::mem::replace(&mut long, room.place(None)));
+            drop(std::mem::replace(&mut long, room.memory(None)));
         });
         assert_eq!(grown, Ok(()));
     }

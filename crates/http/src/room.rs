@@ -1,8 +1,8 @@
 //! Memory for the bodies of requests that are read before they run.
 //!
-//! Contents: one budget for all requests of a layer, used while bytes arrive and freed with the body; and permits for
-//! decoding, which needs memory while it runs. All waits are limited. The terms of a route limit a single body; this
-//! limits all bodies together.
+//! One budget for all requests of a layer, used while bytes arrive and freed with the body; and permits for decoding,
+//! which needs memory while it runs. All waits are limited. The terms of a route limit a single body; this limits all
+//! bodies together.
 
 use crate::budget::{Budget, Share};
 use std::fmt;
@@ -31,7 +31,7 @@ pub(crate) struct Room {
 #[derive(Debug)]
 pub(crate) struct Turn {
     _turn: OwnedSemaphorePermit,
-    _place: BodyMemory,
+    _memory: BodyMemory,
 }
 
 impl Room {
@@ -49,14 +49,14 @@ impl Room {
     pub(crate) async fn turn(&self, client: Option<IpAddr>, bytes: usize) -> Result<Turn, NoRoom> {
         let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(NoRoom) };
-        let mut place = self.place(client);
-        place.grow_to(bytes).await?;
-        place.stay()?;
-        Ok(Turn { _turn: turn, _place: place })
+        let mut memory = self.memory(client);
+        memory.grow_to(bytes).await?;
+        memory.stay()?;
+        Ok(Turn { _turn: turn, _memory: memory })
     }
 
-    /// An empty place for one body of `client`. It may be revoked until it [stays](BodyMemory::stay).
-    pub(crate) fn place(&self, client: Option<IpAddr>) -> BodyMemory {
+    /// Empty memory for one body of `client`. It may be revoked until it [stays](BodyMemory::stay).
+    pub(crate) fn memory(&self, client: Option<IpAddr>) -> BodyMemory {
         BodyMemory { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
     }
 }
@@ -111,22 +111,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_is_taken_as_bytes_come_and_given_back_at_the_end() {
+    async fn memory_is_reserved_as_bytes_arrive_and_released_afterwards() {
         let room = Room { wait: Duration::ZERO, ..Room::new(4096) };
-        let (mut one, mut other) = (room.place(None), room.place(None));
+        let (mut one, mut other) = (room.memory(None), room.memory(None));
         assert_eq!(one.grow_to(1).await, Ok(()));
         assert_eq!(other.grow_to(3 * 1024).await, Ok(()));
         assert_eq!(one.grow_to(1024).await, Ok(()), "it has that much");
         assert_eq!(one.grow_to(1025).await, Err(NoRoom));
         drop(other);
         assert_eq!(one.grow_to(1025).await, Ok(()));
-        assert_eq!(room.place(None).grow_to(1 << 20).await, Err(NoRoom));
+        assert_eq!(room.memory(None).grow_to(1 << 20).await, Err(NoRoom));
         drop(one);
-        assert_eq!(room.place(None).grow_to(1 << 20).await, Ok(()), "alone, a larger one takes all there is");
+        assert_eq!(room.memory(None).grow_to(1 << 20).await, Ok(()), "alone, a larger one takes everything");
     }
 
     #[tokio::test]
-    async fn as_many_decode_at_once_as_there_are_processors_and_within_the_same_room() {
+    async fn decoding_is_limited_by_processors_and_memory() {
         let room = Room { wait: Duration::ZERO, ..Room::new(1 << 20) };
         let mut turns = Vec::new();
         for _ in 0..processors() {
@@ -136,18 +136,18 @@ mod tests {
         turns.pop();
         assert_eq!(room.turn(None, 2 << 20).await.err(), Some(NoRoom), "more than is left of the room");
         drop(turns);
-        let alone = room.turn(None, 2 << 20).await.expect("all there is");
-        assert_eq!(room.place(None).grow_to(1).await, Err(NoRoom), "bodies and what comes of them share it");
+        let alone = room.turn(None, 2 << 20).await.expect("everything");
+        assert_eq!(room.memory(None).grow_to(1).await, Err(NoRoom), "encoded and decoded bodies share it");
         drop(alone);
-        assert_eq!(room.place(None).grow_to(1).await, Ok(()));
+        assert_eq!(room.memory(None).grow_to(1).await, Ok(()));
     }
 
     #[tokio::test]
-    async fn a_body_that_waits_gets_the_room_that_another_leaves() {
+    async fn a_waiting_body_gets_released_memory() {
         let room = Room::new(1024);
-        let mut one = room.place(None);
+        let mut one = room.memory(None);
         one.grow_to(1024).await.expect("room");
-        let mut other = room.place(None);
+        let mut other = room.memory(None);
         let waiting = tokio::spawn(async move { other.grow_to(1).await });
         tokio::task::yield_now().await;
         drop(one);

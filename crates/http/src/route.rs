@@ -1,6 +1,6 @@
 //! Which terms apply to a request.
 //!
-//! Contents: path patterns and their terms. No spelling of a method or a path bypasses the terms.
+//! No spelling of a method or a path bypasses the terms.
 
 use crate::method::{check_method, folded, is_registered_method};
 use crate::pattern::RoutePattern;
@@ -142,6 +142,11 @@ impl Routes {
         self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
     }
 
+    /// The longest body that is stored of responses of a record's operation, by the current terms.
+    pub fn response_bytes_max(&self, operation: &str) -> usize {
+        self.of_record(operation).unwrap_or(&self.default).terms.response_bytes_max
+    }
+
     /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches
     /// no pattern, unless a pattern matches everything.
     pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
@@ -222,9 +227,9 @@ mod tests {
     use semel::core::policy::Class;
 
     #[test]
-    fn a_route_is_about_the_methods_that_it_names() {
+    fn a_route_applies_to_the_methods_it_names() {
         let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
-        let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("fit for use");
+        let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("valid");
         let name = |method, path| routes.of(&method, path).map(|ready| ready.terms.name.clone());
         assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
         assert_eq!(name(Method::POST, "/x"), Some(None));
@@ -238,7 +243,7 @@ mod tests {
             let methods = methods.iter().map(|text| method(text)).collect();
             Routes::new(Terms { methods, ..Terms::default() })
         };
-        let routes = under(&["post", "POST", "Delete"]).expect("fit for use");
+        let routes = under(&["post", "POST", "Delete"]).expect("valid");
         assert_eq!(routes.default.terms.methods, [Method::POST, Method::DELETE]);
         let error = TermsError::Method { found: "POTS".into(), meant: "POST" };
         assert_eq!(under(&["DELETE", "pots"]).unwrap_err(), error);
@@ -248,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_known_by_its_route_however_its_operation_is_spelt() {
+    fn a_record_finds_its_route_however_spelled() {
         let charge = Terms { seal: Seal::Required, ..Terms::default() };
         let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", charge));
-        let routes = routes.expect("fit for use");
+        let routes = routes.expect("valid");
         for operation in ["POST /charges", "post /charges", "POST //charges", "PATCH /%63harges"] {
             assert!(routes.must_seal(operation), "{operation}");
         }
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_cannot_be_kept_are_refused() {
+    fn impossible_settings_are_refused() {
         let local = || Terms { policy: Policy::new(Class::Local), ..Terms::default() };
         assert!(Routes::new(local()).is_ok());
         let refused =
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_takes_over_the_records_of_another_route() {
+    fn no_name_matches_the_records_of_another_route() {
         let named = |name: &str| Terms { name: Some(name.into()), ..Terms::default() };
         let at = |template: &str, name: &str| {
             Routes::new(Terms::default()).and_then(|routes| routes.with(template, named(name)))
@@ -326,7 +331,7 @@ mod tests {
         );
         let behind =
             at("/{*all}", "everything").and_then(|routes| routes.with("/charges", named("POST /charges")));
-        assert_eq!(behind.unwrap_err(), TermsError::Name("POST /charges".into()), "it never comes there");
+        assert_eq!(behind.unwrap_err(), TermsError::Name("POST /charges".into()), "no request gets there");
     }
 
     #[test]

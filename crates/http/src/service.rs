@@ -1,6 +1,6 @@
 //! The service: how a request goes through the layer.
 //!
-//! Contents: the choice of the path. Requests with a key are passed on from here only in shadow mode.
+//! Requests with a key are passed on from here only in shadow mode.
 
 use crate::body::{Body, BoxError};
 use crate::clean::Clean;
@@ -52,8 +52,8 @@ where
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
         let target = Target::new(&parts.method, shared.target(&parts));
-        if let Some(asked) = published::asked(&shared, &target) {
-            return Box::pin(async move { Ok(published::answer(&shared, &parts, asked).await) });
+        if let Some(resource) = published::resource_of(&shared, &target) {
+            return Box::pin(async move { Ok(published::answer(&shared, &parts, resource).await) });
         }
         let ready = shared.routes.of(target.method(), target.path());
         if let Some(ready) = ready {
@@ -96,11 +96,11 @@ where
             Ok(prepared) => asking.once(prepared, inner, parts).await?,
             Err(Stop::Refused(problem)) => asking.refuse(problem, None),
             Err(Stop::Unread(why)) => {
-                asking.shared.tell(&asking.ready, EventKind::Unread(why));
+                asking.shared.report(&asking.ready, EventKind::Unread(why));
                 why.response(asking.form)
             }
             Err(Stop::Unprotected(body)) => {
-                asking.shared.tell(&asking.ready, EventKind::Unprotected);
+                asking.shared.report(&asking.ready, EventKind::Unprotected);
                 pass(inner, parts, body, Clean::All).await?
             }
         }

@@ -1,6 +1,6 @@
 //! Shadow mode: every request is passed on, and the observer gets what would have happened.
 //!
-//! Contents: watching, judging in the background, and reporting. No request is refused, answered, changed or delayed,
+//! Watches requests, judges them in the background, and reports. No request is refused, answered, changed or delayed,
 //! and no record can ever be replayed.
 //!
 //! The engine itself judges requests, against records in a scope that no enforced request can have, because requests
@@ -8,12 +8,12 @@
 //! is marked as having no effect, so that a crash leaves no unknown outcome.
 
 use crate::answer;
-use crate::body::{Body, BoxError, Whole};
+use crate::body::{Body, BoxError, CompleteBody};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::layer::Shared;
 use crate::observe::{ShadowDetails, ShadowOutcome};
-use crate::payload::Taken;
+use crate::payload::ParsedRequest;
 use crate::prepare::{Early, ProtectedRequest};
 use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
@@ -76,18 +76,18 @@ impl ProtectedRequest {
         let early = match self.early(&parts, &mut details) {
             Ok(early) => early,
             Err(problem) => {
-                details.tell(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
+                details.report(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.ready.terms.request_bytes_max;
         let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
-            details.tell(&shared, &ready, ShadowOutcome::NotJudged);
+            details.report(&shared, &ready, ShadowOutcome::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
         let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, details };
-        let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
+        let gathering = Gathering { judge: Some(judge), received: BytesMut::new(), max };
         let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
             Ok(response) => response,
@@ -153,11 +153,15 @@ impl RequestDetails {
         }
     }
 
-    fn tell(&self, shared: &Shared, ready: &Ready, would: ShadowOutcome) {
-        let is_repeat = would == ShadowOutcome::RunAgain;
-        let would = self.refused.map_or(would, ShadowOutcome::Refuse);
+    fn report(&self, shared: &Shared, ready: &Ready, shadowed: ShadowOutcome) {
+        let is_repeat = shadowed == ShadowOutcome::RunAgain;
+        let shadowed = self.refused.map_or(shadowed, ShadowOutcome::Refuse);
         let (method, path) = (self.method.as_str(), self.path.as_str());
-        shared.tell_shadow(ready, would, ShadowDetails { method, path, has_key: self.has_key, is_repeat });
+        shared.report_shadow(
+            ready,
+            shadowed,
+            ShadowDetails { method, path, has_key: self.has_key, is_repeat },
+        );
     }
 }
 
@@ -176,8 +180,8 @@ struct Judge {
 const REQUEST_KIB: u32 = 16;
 
 impl Judge {
-    fn tell(&self, would: ShadowOutcome) {
-        self.details.tell(&self.asking.shared, &self.asking.ready, would);
+    fn report(&self, shadowed: ShadowOutcome) {
+        self.details.report(&self.asking.shared, &self.asking.ready, shadowed);
     }
 
     /// Reserves memory for this many more bytes.
@@ -189,30 +193,31 @@ impl Judge {
 
     /// Reports what would have happened to the request.
     async fn judge(mut self, data: Bytes) {
-        let would = self.would(data).await.unwrap_or_else(|problem| ShadowOutcome::Refuse(problem.code()));
-        self.tell(would);
+        let shadowed =
+            self.outcome_of(data).await.unwrap_or_else(|problem| ShadowOutcome::Refuse(problem.code()));
+        self.report(shadowed);
     }
 
-    async fn would(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
+    async fn outcome_of(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
         let ProtectedRequest { shared, ready, target, .. } = &self.asking;
         let operation = ready.operation(target);
-        let whole = Whole { data, ..Whole::default() };
+        let complete = CompleteBody { data, ..CompleteBody::default() };
         let for_key = matches!(self.early, Early::InBody);
-        let taken = self.asking.take_apart(&self.head, &operation, &whole, for_key).await;
+        let taken = self.asking.parse_payload(&self.head, &operation, &complete, for_key).await;
         let early = std::mem::replace(&mut self.early, Early::Unkeyed);
         let (known, key) = match (taken, early) {
-            (Ok(Taken::Known(known, Some(late))), _) => (known, Some(late)),
-            (Ok(Taken::Known(known, None)), Early::Key(early)) => (known, Some(early)),
-            (Ok(Taken::Known(known, None)), _) => (known, None),
-            (Ok(Taken::NoKey(NoKey::Absent)), _) => {
+            (Ok(ParsedRequest::Payload(known, Some(late))), _) => (known, Some(late)),
+            (Ok(ParsedRequest::Payload(known, None)), Early::Key(early)) => (known, Some(early)),
+            (Ok(ParsedRequest::Payload(known, None)), _) => (known, None),
+            (Ok(ParsedRequest::NoKey(NoKey::Absent)), _) => {
                 self.details.without_key(&self.asking)?;
                 // Its payload may still show that it is a repeat.
-                match self.asking.take_apart(&self.head, &operation, &whole, false).await {
-                    Ok(Taken::Known(known, _)) => (known, None),
+                match self.asking.parse_payload(&self.head, &operation, &complete, false).await {
+                    Ok(ParsedRequest::Payload(known, _)) => (known, None),
                     _ => return Ok(ShadowOutcome::Run),
                 }
             }
-            (Ok(Taken::NoKey(no_key)), _) => {
+            (Ok(ParsedRequest::NoKey(no_key)), _) => {
                 self.details.has_key = true;
                 self.asking.unless_optional(no_key)?;
                 return Ok(ShadowOutcome::Run);
@@ -266,7 +271,7 @@ impl Judge {
                 RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
                 _ => ShadowOutcome::Run,
             },
-            Ok(answer) => would(&answer.outcome, ready),
+            Ok(answer) => shadow_outcome(&answer.outcome, ready),
             Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
             Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
             Err(error) => ShadowOutcome::Refuse(answer::error(&error).code()),
@@ -306,7 +311,7 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
 }
 
 /// What would have happened with enforcement.
-fn would(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
+fn shadow_outcome(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
     match outcome {
         RequestOutcome::Ran(_) => ShadowOutcome::Run,
         RequestOutcome::Replayed(replayed) => {
@@ -329,7 +334,7 @@ fn would(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
 /// Collects a request's body while it passes, for the judge.
 struct Gathering {
     judge: Option<Judge>,
-    came: BytesMut,
+    received: BytesMut,
     max: usize,
 }
 
@@ -338,29 +343,29 @@ impl Watch for Gathering {
         if self.judge.is_none() {
             return;
         }
-        let would = if self.came.len() + data.len() > self.max {
+        let shadowed = if self.received.len() + data.len() > self.max {
             let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
             if is_unkeyed { ShadowOutcome::Run } else { ShadowOutcome::Refuse(Code::TooLarge) }
         } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
-            self.came.extend_from_slice(data);
+            self.received.extend_from_slice(data);
             return;
         } else {
             ShadowOutcome::NotJudged
         };
-        self.came = BytesMut::new();
+        self.received = BytesMut::new();
         if let Some(judge) = self.judge.take() {
-            judge.tell(would);
+            judge.report(shadowed);
         }
     }
 
     fn end(&mut self, end: End<'_>) {
         let Some(judge) = self.judge.take() else { return };
         match end {
-            End::Whole(_) => match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.came).freeze()))),
-                Err(_) => judge.tell(ShadowOutcome::NotJudged),
+            End::Complete(_) => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.received).freeze()))),
+                Err(_) => judge.report(ShadowOutcome::NotJudged),
             },
-            End::Broken => judge.tell(ShadowOutcome::NotJudged),
+            End::Broken => judge.report(ShadowOutcome::NotJudged),
         }
     }
 }
@@ -368,7 +373,7 @@ impl Watch for Gathering {
 impl Drop for Gathering {
     fn drop(&mut self) {
         if let Some(judge) = self.judge.take() {
-            judge.tell(ShadowOutcome::NotJudged);
+            judge.report(ShadowOutcome::NotJudged);
         }
     }
 }
@@ -376,7 +381,7 @@ impl Drop for Gathering {
 /// Watches a response for what it says about its effect.
 struct Listening {
     ready: Arc<Ready>,
-    said: Option<(response::Parts, oneshot::Sender<Ending>)>,
+    response: Option<(response::Parts, oneshot::Sender<Ending>)>,
     is_empty: bool,
 }
 
@@ -387,19 +392,20 @@ impl Listening {
         parts.headers = response.headers().clone();
         parts.extensions = response.extensions().clone();
         let endless = is_endless(&parts.headers);
-        let mut listening = Self { ready: Arc::clone(ready), said: Some((parts, ending)), is_empty: true };
+        let mut listening =
+            Self { ready: Arc::clone(ready), response: Some((parts, ending)), is_empty: true };
         if endless {
             // It may never end, and its end would add nothing.
-            listening.say(None);
+            listening.send_ending(None);
         }
         listening
     }
 
-    fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
-        let Some((parts, ending)) = self.said.take() else { return };
-        let saying = Statement::of_end(&parts, end, None);
+    fn send_ending(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
+        let Some((parts, ending)) = self.response.take() else { return };
+        let statement = Statement::of_end(&parts, end, None);
         let terms = &self.ready.terms;
-        drop(ending.send(saying.ending(terms.policy.class, terms, Outcome::not_retained)));
+        drop(ending.send(statement.ending(terms.policy.class, terms, Outcome::not_retained)));
     }
 }
 
@@ -410,9 +416,9 @@ impl Watch for Listening {
 
     fn end(&mut self, end: End<'_>) {
         match end {
-            End::Whole(trailers) => self.say(Some((self.is_empty, trailers))),
+            End::Complete(trailers) => self.send_ending(Some((self.is_empty, trailers))),
             End::Broken => {
-                if let Some((_, ending)) = self.said.take() {
+                if let Some((_, ending)) = self.response.take() {
                     drop(ending.send(Ending::InDoubt));
                 }
             }
@@ -423,9 +429,9 @@ impl Watch for Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         // Not read completely, such as the response to HEAD: its status still counts, except for gRPC.
-        let has_said = self.said.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
-        if has_said {
-            self.say(None);
+        let has_responded = self.response.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
+        if has_responded {
+            self.send_ending(None);
         }
     }
 }

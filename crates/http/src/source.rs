@@ -1,9 +1,9 @@
 //! The source of a request's key.
 //!
-//! Contents: the sources of keys. Never here: a generated key, or parts joined by a character.
+//! The sources of keys. No key is generated here, and parts are never joined by a character.
 
 use crate::names;
-use crate::payload::Asked;
+use crate::payload::RequestPayload;
 use crate::terms::{Terms, TermsError};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::core::fingerprint::json::Scalar;
@@ -90,7 +90,7 @@ impl KeySource {
     pub(crate) fn read(
         &self,
         headers: &HeaderMap,
-        asked: Option<&Asked>,
+        payload: Option<&RequestPayload>,
         terms: &Terms,
     ) -> Result<Parsed, NoKey> {
         let plain = |key| Parsed { key, warning: None };
@@ -101,8 +101,8 @@ impl KeySource {
                 Key::from_header(lines, &rules).map_err(NoKey::from)
             }
             Self::Pointer(pointer) => {
-                let asked = asked.ok_or(NoKey::Absent)?;
-                match asked.scalar_at(pointer) {
+                let payload = payload.ok_or(NoKey::Absent)?;
+                match payload.scalar_at(pointer) {
                     Ok(Scalar::Text(text) | Scalar::Number(text)) => {
                         Key::from_source(&text).map(plain).map_err(NoKey::from)
                     }
@@ -113,12 +113,12 @@ impl KeySource {
                 }
             }
             Self::Fingerprint => {
-                let asked = asked.ok_or(NoKey::Absent)?;
-                let print = asked.fingerprint(&terms.policy.selection).map_err(NoKey::Unreadable)?;
+                let payload = payload.ok_or(NoKey::Absent)?;
+                let print = payload.fingerprint(&terms.policy.selection).map_err(NoKey::Unreadable)?;
                 Ok(plain(Key::from_fingerprint(print)))
             }
             Self::Composite(parts) => {
-                let read = parts.iter().map(|part| part.read(headers, asked, terms));
+                let read = parts.iter().map(|part| part.read(headers, payload, terms));
                 let parts = read.collect::<Result<Vec<Parsed>, NoKey>>()?;
                 let warning = parts.iter().find_map(|part| part.warning);
                 let key = Key::composite(parts.into_iter().map(|part| part.key))?;

@@ -1,6 +1,6 @@
 //! The published specification, for machines and people.
 //!
-//! Contents: keys, operations, retention, waiting and errors, all from the layer's settings.
+//! Keys, operations, retention, waiting and errors, all from the layer's settings.
 
 use crate::body::Body;
 use crate::caller::Callers;

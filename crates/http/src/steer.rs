@@ -1,26 +1,26 @@
 //! The handler's report about its effect.
 //!
-//! Contents: reading it from a response. It never reaches a client.
+//! It is read from the response and never reaches a client.
 
 use crate::names;
 use http::{HeaderMap, response};
 use semel::core::classify::Steer;
 
-/// The handler's report about its effect, if there is one: from its handle (`heard`), as a [`Steer`] in the
+/// The handler's report about its effect, if there is one: from its handle (`reported`), as a [`Steer`] in the
 /// response's extensions, or in the header `Idempotency-Outcome`. Unknown values are ignored; contradicting values
 /// leave the outcome in doubt.
 pub(crate) fn of(
-    heard: Option<Steer>,
+    reported: Option<Steer>,
     parts: &response::Parts,
     trailers: Option<&HeaderMap>,
 ) -> Option<Steer> {
     let lines = [Some(&parts.headers), trailers].into_iter().flatten();
     let words = lines.flat_map(|headers| headers.get_all(names::OUTCOME));
     let words = words.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    let by_code = heard.into_iter().chain(parts.extensions.get::<Steer>().copied());
-    let mut said = by_code.chain(words.filter_map(read));
-    let first = said.next()?;
-    Some(if said.all(|other| other == first) { first } else { Steer::Unknown })
+    let by_code = reported.into_iter().chain(parts.extensions.get::<Steer>().copied());
+    let mut reports = by_code.chain(words.filter_map(read));
+    let first = reports.next()?;
+    Some(if reports.all(|other| other == first) { first } else { Steer::Unknown })
 }
 
 fn read(word: &[u8]) -> Option<Steer> {
@@ -37,7 +37,7 @@ fn read(word: &[u8]) -> Option<Steer> {
 mod tests {
     use super::*;
 
-    fn said(words: &[&str]) -> Option<Steer> {
+    fn read_all(words: &[&str]) -> Option<Steer> {
         let mut response = http::Response::builder();
         for word in words {
             response = response.header(names::OUTCOME, *word);
@@ -47,20 +47,20 @@ mod tests {
 
     #[test]
     fn known_words_are_taken_and_others_ignored() {
-        assert_eq!(said(&["applied"]), Some(Steer::Applied));
-        assert_eq!(said(&[" Not-Applied "]), Some(Steer::NotApplied));
-        assert_eq!(said(&["unknown"]), Some(Steer::Unknown));
-        assert_eq!(said(&["maybe"]), None);
-        assert_eq!(said(&["maybe", "applied"]), Some(Steer::Applied));
-        assert_eq!(said(&[]), None);
+        assert_eq!(read_all(&["applied"]), Some(Steer::Applied));
+        assert_eq!(read_all(&[" Not-Applied "]), Some(Steer::NotApplied));
+        assert_eq!(read_all(&["unknown"]), Some(Steer::Unknown));
+        assert_eq!(read_all(&["maybe"]), None);
+        assert_eq!(read_all(&["maybe", "applied"]), Some(Steer::Applied));
+        assert_eq!(read_all(&[]), None);
     }
 
     #[test]
     fn contradicting_reports_leave_the_outcome_in_doubt() {
-        assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
-        assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
-        assert_eq!(said(&["not-applied, unknown"]), Some(Steer::Unknown));
-        assert_eq!(said(&["maybe,applied"]), Some(Steer::Applied));
+        assert_eq!(read_all(&["applied", "not-applied"]), Some(Steer::Unknown));
+        assert_eq!(read_all(&["applied", "applied"]), Some(Steer::Applied));
+        assert_eq!(read_all(&["not-applied, unknown"]), Some(Steer::Unknown));
+        assert_eq!(read_all(&["maybe,applied"]), Some(Steer::Applied));
         let mut response = http::Response::new(());
         response.extensions_mut().insert(Steer::NotApplied);
         let (parts, ()) = response.into_parts();

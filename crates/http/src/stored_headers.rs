@@ -1,7 +1,6 @@
 //! Which headers of a response are stored.
 //!
-//! Contents: headers that belong to one delivery and must not be replayed. Headers that describe the outcome are
-//! never dropped.
+//! Headers that belong to one delivery and must not be replayed. Headers that describe the outcome are never dropped.
 
 use crate::names;
 use http::header::{CONNECTION, CONTENT_LENGTH};
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_the_outcome_is_kept_and_what_belongs_to_one_delivery_is_not() {
+    fn headers_of_the_outcome_are_stored_and_delivery_headers_dropped() {
         let described = "location etag link content-type content-encoding content-length retry-after vary x-own \
                          cache-control trailer last-modified";
         assert_eq!(
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connection_names_is_dropped_and_a_wrong_length_too() {
+    fn connection_headers_and_a_wrong_length_are_dropped() {
         let mut headers = HeaderMap::new();
         headers.insert("connection", HeaderValue::from_static("close, X-Hop"));
         headers.insert("x-hop", HeaderValue::from_static("1"));

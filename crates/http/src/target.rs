@@ -1,6 +1,6 @@
 //! The target of a request, in normal form.
 //!
-//! Contents: its method and path in normal form, and its query. The request itself is passed on unchanged.
+//! Its method and path in normal form, and its query. The request itself is passed on unchanged.
 
 use crate::method::folded;
 use http::{Method, Uri};

@@ -1,6 +1,6 @@
 //! Guesses the template of a path.
 //!
-//! Contents: distinguishing names from IDs in unknown paths. Only for reports; no decision depends on it.
+//! Distinguishes names from IDs in unknown paths. Only for reports; no decision depends on it.
 
 /// The most segments; the rest is `{*rest}`.
 const SEGMENTS_MAX: usize = 8;
@@ -53,7 +53,7 @@ mod tests {
     use semel::core::scope::normal_path;
 
     #[test]
-    fn names_stay_and_what_looks_like_an_id_does_not() {
+    fn names_stay_and_id_like_segments_are_replaced() {
         for (path, template) in [
             ("/", "/"),
             ("/charges", "/charges"),

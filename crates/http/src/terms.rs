@@ -1,6 +1,4 @@
 //! The terms of a route: what it requires and what it promises.
-//!
-//! Contents: all settings of a route, with their defaults. Never here: a decision about a record.
 
 use crate::authorize::Authorize;
 use crate::caller::Callers;
@@ -39,7 +37,7 @@ pub enum Mode {
     /// The terms are enforced.
     #[default]
     Enforce,
-    /// Every request is passed on as if there were no layer, and an [`Observer`](crate::Observer) is told what would
+    /// Every request is passed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would
     /// have happened. Nothing is refused, replayed or delayed, and an unavailable store has no effect.
     ///
     /// Its records are in a separate scope: they are never replayed, and when the terms are enforced, every key is
@@ -116,7 +114,7 @@ pub struct Terms {
     pub wait: Option<Duration>,
     /// The longest request body, both received and decoded. 10 MiB.
     pub request_bytes_max: usize,
-    /// The longest response body that is stored. 10 MiB. A longer one is passed on, and retries are told that it was
+    /// The longest response body that is stored. 10 MiB. A longer one is passed on, and retries learn that it was
     /// not retained.
     pub response_bytes_max: usize,
     /// Which response headers are stored.

@@ -1,7 +1,6 @@
 //! A request body that was not read completely, for reasons other than idempotency.
 //!
-//! Contents: the reasons and the responses. They have no [`Code`](crate::Code), because they say nothing about the
-//! key.
+//! The reasons and the responses. They have no [`Code`](crate::Code), because they say nothing about the key.
 
 use crate::body::Body;
 use crate::names;
@@ -62,7 +61,7 @@ impl Unread {
         }
     }
 
-    /// The response in the form that the client wants.
+    /// The response in the client's format.
     pub(crate) fn response(self, form: Form) -> Response<Body> {
         let mut response = match form {
             Form::Json => self.json(),

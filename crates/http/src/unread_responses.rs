@@ -1,6 +1,6 @@
 //! Responses that wait for their clients, and which one is dropped if others need memory.
 //!
-//! Contents: how much each client has waiting. A response is never dropped while it is read from its service.
+//! How much each client has waiting. A response is never dropped while it is read from its service.
 
 use crate::waiting_bytes::{self, Pieces};
 use std::collections::HashMap;
@@ -110,9 +110,9 @@ mod tests {
     }
 
     fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> WaitingBytes {
-        let mut place = room.place(Some(client(of)));
-        place.try_grow_to(mib * MIB).expect("room");
-        WaitingBytes::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
+        let mut memory = room.memory(Some(client(of)));
+        memory.try_grow_to(mib * MIB).expect("room");
+        WaitingBytes::counted([Bytes::from(vec![0; mib * MIB])], memory, is_stored)
     }
 
     fn is_given_up(held: &mut WaitingBytes) -> bool {
@@ -127,13 +127,13 @@ mod tests {
         let mut lost_for_good = unread(&room, 1, 4, false);
         let mut longest = unread(&room, 1, 3, true);
         let mut other = unread(&room, 2, 3, true);
-        assert!(room.place(Some(client(1))).try_grow_to(MIB).is_err(), "it has most itself");
-        let mut place = room.place(Some(client(3)));
-        assert!(place.try_grow_to(3 * MIB).is_ok());
-        assert!(is_given_up(&mut longest) && !longest.is_empty(), "its client must not take it for whole");
+        assert!(room.memory(Some(client(1))).try_grow_to(MIB).is_err(), "it has most itself");
+        let mut memory = room.memory(Some(client(3)));
+        assert!(memory.try_grow_to(3 * MIB).is_ok());
+        assert!(is_given_up(&mut longest) && !longest.is_empty(), "its client must not treat it as complete");
         for stays in [&mut small, &mut lost_for_good, &mut other] {
             assert!(!is_given_up(stays));
         }
-        assert!(room.place(Some(client(3))).try_grow_to(9 * MIB).is_err(), "nobody has that much more");
+        assert!(room.memory(Some(client(3))).try_grow_to(9 * MIB).is_err(), "no client has that much more");
     }
 }

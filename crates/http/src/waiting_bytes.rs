@@ -1,9 +1,9 @@
 //! The bytes of a response that wait for its client.
 //!
-//! Contents: sending them in pieces, each with its memory. Memory is freed only when the bytes are gone, also if a
-//! server has taken them and its client has not.
+//! They are sent in pieces, each with its memory. Memory is freed only when the bytes are gone, also if a server has
+//! taken them and its client has not.
 
-use crate::response_room::ResponsePlace;
+use crate::response_room::ResponseMemory;
 use crate::unread_responses::Registered;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(crate) enum WaitingBytes {
 pub(crate) struct Pieces {
     queue: VecDeque<Bytes>,
     left: usize,
-    place: Option<ResponsePlace>,
+    memory: Option<ResponseMemory>,
     was_given_up: bool,
 }
 
@@ -47,7 +47,7 @@ impl std::error::Error for GivenUp {}
 /// A piece and its memory. Both are freed when the last part of it has been written or dropped.
 struct Piece {
     data: Bytes,
-    _place: ResponsePlace,
+    _memory: ResponseMemory,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -57,10 +57,10 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl Pieces {
-    fn new(pieces: impl IntoIterator<Item = Bytes>, place: Option<ResponsePlace>) -> Self {
+    fn new(pieces: impl IntoIterator<Item = Bytes>, memory: Option<ResponseMemory>) -> Self {
         let queue: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         let left = queue.iter().map(Bytes::len).sum();
-        Self { queue, left, place, was_given_up: false }
+        Self { queue, left, memory, was_given_up: false }
     }
 
     /// How many bytes are left.
@@ -78,7 +78,7 @@ impl Pieces {
             return Some(Err(GivenUp));
         }
         let mut data = self.queue.pop_front()?;
-        if let Some(place) = &mut self.place {
+        if let Some(memory) = &mut self.memory {
             if data.len() > PIECE_BYTES {
                 // Copied: a single long buffer would be freed only after its last byte.
                 let pieces: Vec<_> = data.chunks(PIECE_BYTES).map(Bytes::copy_from_slice).collect();
@@ -87,8 +87,8 @@ impl Pieces {
                 data = self.queue.pop_front()?;
             }
             self.left -= data.len();
-            let place = place.split(data.len());
-            return Some(Ok(Bytes::from_owner(Piece { data, _place: place })));
+            let memory = memory.split(data.len());
+            return Some(Ok(Bytes::from_owner(Piece { data, _memory: memory })));
         }
         self.left -= data.len();
         Some(Ok(data))
@@ -96,14 +96,14 @@ impl Pieces {
 }
 
 impl WaitingBytes {
-    /// Bytes in `place`. `is_stored`: a retry can get them again.
+    /// Bytes in `memory`. `is_stored`: a retry can get them again.
     pub(crate) fn counted(
         pieces: impl IntoIterator<Item = Bytes>,
-        place: ResponsePlace,
+        memory: ResponseMemory,
         is_stored: bool,
     ) -> Self {
-        let (room, client) = (place.room().clone(), place.client());
-        let pieces = Arc::new(Mutex::new(Pieces::new(pieces, Some(place))));
+        let (room, client) = (memory.room().clone(), memory.client());
+        let pieces = Arc::new(Mutex::new(Pieces::new(pieces, Some(memory))));
         let registered = room.register(client, Arc::clone(&pieces), is_stored);
         Self::Counted { pieces, _registered: registered }
     }
@@ -164,22 +164,22 @@ mod tests {
     use crate::response_room::ResponseRoom;
 
     #[test]
-    fn room_is_given_back_piece_by_piece_as_the_pieces_are_dropped() {
+    fn memory_is_released_as_each_piece_is_dropped() {
         let room = ResponseRoom::new(1 << 20);
-        let is_free = |bytes: usize| room.place(None).try_grow_to(bytes).is_ok();
-        let mut place = room.place(None);
-        assert_eq!(place.try_grow_to(700 << 10), Ok(()));
+        let is_free = |bytes: usize| room.memory(None).try_grow_to(bytes).is_ok();
+        let mut memory = room.memory(None);
+        assert_eq!(memory.try_grow_to(700 << 10), Ok(()));
         let data: Vec<u8> = (0..700 << 10).map(|at: u32| at.to_le_bytes()[1]).collect();
-        let mut held = WaitingBytes::counted([Bytes::from(data.clone())], place, true);
-        let (mut came, mut taken) = (Vec::new(), Vec::new());
+        let mut held = WaitingBytes::counted([Bytes::from(data.clone())], memory, true);
+        let (mut received, mut taken) = (Vec::new(), Vec::new());
         while let Some(Ok(piece)) = held.next_piece() {
             assert!(piece.len() <= PIECE_BYTES);
-            came.extend_from_slice(&piece);
+            received.extend_from_slice(&piece);
             taken.push(piece);
         }
-        assert!(came == data && held.is_empty());
+        assert!(received == data && held.is_empty());
         drop(held);
-        assert!(!is_free(100 << 10), "a server has them, and their client has not");
+        assert!(!is_free(100 << 10), "a server has them, but their client does not");
         let part = taken.pop().expect("a piece").slice(10..20);
         taken.truncate(8);
         assert!(is_free(100 << 10) && !is_free(300 << 10));

@@ -1,6 +1,6 @@
 //! A streamed body with an observer.
 //!
-//! Contents: reporting frames and the end to a watcher. Frames are never changed or delayed.
+//! Frames and the end are reported to a watcher. Frames are never changed or delayed.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -20,7 +20,7 @@ pub(crate) trait Watch: Send + Unpin + 'static {
 /// How a body ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End<'a> {
-    Whole(Option<&'a HeaderMap>),
+    Complete(Option<&'a HeaderMap>),
     Broken,
 }
 
@@ -36,7 +36,7 @@ impl<B: http_body::Body<Data = Bytes>, W: Watch> Watched<B, W> {
         let mut watched = Self { body, watch, is_over: false };
         // A body that is already at its end is not polled.
         if watched.body.is_end_stream() {
-            watched.over(End::Whole(None));
+            watched.over(End::Complete(None));
         }
         watched
     }
@@ -65,11 +65,11 @@ impl<B: http_body::Body<Data = Bytes> + Unpin, W: Watch> http_body::Body for Wat
                     self.watch.data(data);
                 }
                 if frame.is_trailers() || self.body.is_end_stream() {
-                    self.over(End::Whole(frame.trailers_ref()));
+                    self.over(End::Complete(frame.trailers_ref()));
                 }
             }
             Some(Err(_)) => self.over(End::Broken),
-            None => self.over(End::Whole(None)),
+            None => self.over(End::Complete(None)),
         }
         Poll::Ready(frame)
     }

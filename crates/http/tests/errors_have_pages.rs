@@ -1,4 +1,4 @@
-//! The guide's pages about errors, held against the codes that are really sent.
+//! Checks the guide's pages about errors against the codes that are really sent.
 
 use semel_http::{Code, SPECIFICATION};
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn every_code_has_its_page_and_every_page_its_code() {
 }
 
 #[test]
-fn every_page_is_found_from_the_index_and_from_the_table_of_contents() {
+fn the_index_and_the_contents_link_every_page() {
     let (index, contents) = (read("errors/README.md"), read("SUMMARY.md"));
     for code in Code::ALL.iter().map(|code| code.as_str()) {
         assert!(index.contains(&format!("]({code}.md)")), "errors/README.md does not link to {code}");
@@ -70,17 +70,17 @@ fn every_page_begins_with_its_code_and_names_both_statuses() {
     for &code in Code::ALL {
         let page = page(code);
         let heading = format!("# {}\n", code.as_str());
-        assert!(page.starts_with(&heading), "{code:?} begins otherwise");
+        assert!(page.starts_with(&heading), "{code:?} starts differently");
         let statuses = format!("| HTTP {} | gRPC {} ", code.status(), code.grpc_status());
         assert!(page.contains(&statuses), "{code:?} does not say `{statuses}`");
     }
 }
 
-/// The cells of a code's line in the index.
+/// The cells of a code's row in the index.
 fn row(index: &str, code: Code) -> Vec<&str> {
     let start = format!("| [`{}`]", code.as_str());
     let line = index.lines().find(|line| line.starts_with(&start));
-    line.unwrap_or_else(|| panic!("{code:?} has no line")).split('|').map(str::trim).collect()
+    line.unwrap_or_else(|| panic!("{code:?} has no row")).split('|').map(str::trim).collect()
 }
 
 /// The numbers of three digits in a text.

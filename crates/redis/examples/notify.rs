@@ -1,6 +1,8 @@
-//! Skips notifications that were delivered twice: `cargo run -p semel-redis --example notify -- redis://127.0.0.1:6379 m-1`
+//! Skips notifications that were delivered twice:
 //!
-//! For messages of which one may get lost now and then. Where none may, use an engine on the store, or an inbox.
+//! `cargo run -p semel-redis --example notify -- redis://127.0.0.1:6379 m-1`
+//!
+//! Use it for messages that may occasionally be lost. Otherwise use an engine on the store, or an inbox.
 
 use semel_redis::{MessageClaim, MessageDedup, MessageId};
 use std::error::Error;

@@ -1,5 +1,6 @@
-//! What a `redis:` URL says.
+//! Parses `redis:` URLs.
 
+use crate::named_file::{self, PASSWORD_BYTES_MAX};
 use semel_core::store::{Error, Kind};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -91,7 +92,7 @@ pub(crate) struct Address {
     /// Whether the server itself removes records that no sweeper removed.
     pub(crate) has_ttl: bool,
     pub(crate) notifies: bool,
-    /// A replica is good enough: nothing is decided by what is read.
+    /// Any server may be used, even a replica: no decision depends on the data.
     pub(crate) any_server: bool,
 }
 
@@ -150,8 +151,9 @@ impl Address {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = |range: std::ops::RangeInclusive<u16>| {
-            let told = format!("{name} is a number from {} to {}, not `{value}`", range.start(), range.end());
-            value.parse().ok().filter(|number| range.contains(number)).ok_or(told)
+            let refusal =
+                format!("{name} is a number from {} to {}, not `{value}`", range.start(), range.end());
+            value.parse().ok().filter(|number| range.contains(number)).ok_or(refusal)
         };
         let on_or_off = || match value {
             "on" => Ok(true),
@@ -174,8 +176,8 @@ impl Address {
         Ok(())
     }
 
-    /// The user and the password for the greeting. Read again for every connection, so that a password can be replaced
-    /// while nodes run.
+    /// The user and the password for the greeting. Read again for every connection, so that a password can be
+    /// changed while nodes run.
     pub(crate) fn credentials(&self) -> Result<Option<(String, Vec<u8>)>, Error> {
         let unavailable = |cause: String| {
             Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause)
@@ -186,7 +188,7 @@ impl Address {
                 unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
             })?,
             Password::File(path) => {
-                let mut bytes = std::fs::read(path)
+                let mut bytes = named_file::read(path, PASSWORD_BYTES_MAX)
                     .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
                 while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                     bytes.pop();
@@ -195,6 +197,18 @@ impl Address {
             }
         };
         Ok(Some((self.user.clone().unwrap_or_else(|| "default".to_owned()), bytes)))
+    }
+
+    /// Reads the password and the root certificates that the URL names.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        let cause = |error: Error| {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        };
+        self.credentials().map_err(cause)?;
+        if self.root_certificates.is_some() {
+            crate::tls::authorities(self.root_certificates.as_deref()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// The same for read-only use.
@@ -217,8 +231,8 @@ impl Address {
 
 fn seconds(name: &str, value: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = value.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
-    let told = format!("{name} is a number of seconds from 0.1 to 600, not `{value}`");
-    seconds.map(Duration::from_secs_f64).ok_or(told)
+    let refusal = format!("{name} is a number of seconds from 0.1 to 600, not `{value}`");
+    seconds.map(Duration::from_secs_f64).ok_or(refusal)
 }
 
 fn password(value: &str) -> Result<Password, String> {
@@ -299,14 +313,14 @@ mod tests {
             "//h?password=hunter2:x",
             "//h:hunter2",
         ] {
-            let told = refusal(text);
-            assert!(!told.contains("hunter2"), "{told}");
+            let message = refusal(text);
+            assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(refusal("//semel:hunter2@h").contains("password=env:NAME"));
     }
 
     #[test]
-    fn a_password_is_read_from_the_place_in_the_url() {
+    fn a_password_is_read_from_where_the_url_says() {
         let folder = semel_test_support::ScratchDir::new("redis-password");
         let path = folder.write("password", "hunter2\n");
         let read = address(&format!("//h?password=file:{}", path.display())).credentials().expect("read");
@@ -314,12 +328,14 @@ mod tests {
         let missing =
             address("//u@h?password=env:SEMEL_NO_SUCH_VARIABLE").credentials().expect_err("missing");
         assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
+        let endless = address("//h?password=file:/dev/zero").credentials().expect_err("too long");
+        assert!(endless.to_string().contains("/dev/zero: it is longer than"), "{endless}");
         assert_eq!(address("//h").credentials().expect("none"), None);
     }
 
     #[test]
     fn a_meaningless_url_is_refused_with_a_correct_form() {
-        for (text, words) in [
+        for (text, expected) in [
             ("h", "redis://"),
             ("//", "hosts"),
             ("//h?bucket=1", "unknown parameter `bucket`"),
@@ -335,8 +351,8 @@ mod tests {
             ("//h?sslrootcert=x", "rediss://"),
             ("//h?ttl=off&ttl=on", "`ttl` twice"),
         ] {
-            let told = refusal(text);
-            assert!(told.contains(words), "{text}: {told}");
+            let message = refusal(text);
+            assert!(message.contains(expected), "{text}: {message}");
         }
     }
 }

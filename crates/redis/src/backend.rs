@@ -1,4 +1,4 @@
-//! What `redis://…` and `rediss://…` mean.
+//! Opens stores by `redis://…` and `rediss://…` URLs.
 
 use crate::address::Address;
 use crate::inspection::Inspected;
@@ -31,6 +31,10 @@ macro_rules! backend {
 
             fn check(&self, address: &str) -> Result<(), String> {
                 Address::parse(address, $is_encrypted).map(drop)
+            }
+
+            fn check_files(&self, address: &str) -> Result<(), String> {
+                Address::parse(address, $is_encrypted)?.check_files()
             }
 
             fn address_apart(&self, address: &str, name: &str) -> Option<String> {

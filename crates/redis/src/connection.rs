@@ -1,7 +1,8 @@
-//! One connection to a server, shared by all who ask: questions are sent as they come, answers come back in the same order.
+//! One connection to a server, shared by all callers: commands are pipelined, and answers arrive in the same
+//! order.
 //!
-//! Nothing is ever sent twice. Tasks of the connection's own send and receive, so that a caller who goes away takes nothing off the
-//! wire.
+//! Nothing is ever sent twice. The connection's own tasks send and receive, so that a cancelled caller does
+//! not disturb the stream.
 
 use crate::address::{Address, Confirmation, Host};
 use crate::resp::{self, Value};
@@ -17,16 +18,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const CONNECTING: &str = "connecting to Redis";
-/// How many questions may wait to be sent; far more than a server answers in a moment.
+/// How many commands may wait to be sent; far more than a server answers in a moment.
 const WAITING_MAX: usize = 1 << 13;
-/// How many questions are sent with one confirmation.
-const TOGETHER_MAX: usize = 512;
-/// How many KiB of questions one connection holds, sent or not.
+/// How many commands are sent with one confirmation.
+const BATCH_MAX: usize = 512;
+/// How many KiB of commands one connection holds, sent or not.
 const WAITING_KIB_MAX: u32 = 96 << 10;
-/// Longer questions are not copied into the buffer for short ones.
-const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// Longer commands are not copied into the buffer for short ones.
+const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
-/// Why a question has no answer.
+/// Why a command has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Not a byte of it was sent.
@@ -39,7 +40,7 @@ type Answer = oneshot::Sender<Result<Value, Failure>>;
 
 struct Question {
     bytes: Bytes,
-    /// How many replies come before the relevant one.
+    /// How many replies precede the relevant one.
     skip: usize,
     answer: Answer,
 }
@@ -49,7 +50,7 @@ enum Expected {
     Confirmation,
 }
 
-/// What the server says about itself.
+/// The server's description of itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Greeting {
     /// `standalone`, `cluster` or `sentinel`.
@@ -71,7 +72,7 @@ pub(crate) struct Connection {
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Connects and sends the greeting. The stream is ready for questions.
+/// Connects and sends the greeting. The stream is then ready for commands.
 pub(crate) async fn greet(address: &Address, host: &Host) -> Result<(Box<dyn Stream>, Greeting), Error> {
     let silent = |_| {
         let cause = format!("{host} did not answer within {:?}", address.connect_timeout);
@@ -105,7 +106,7 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
     let database = address.database.to_string();
     let mut bytes = Vec::new();
     resp::encode(&mut bytes, &hello);
-    let wanted = if address.database == 0 {
+    let reply_count = if address.database == 0 {
         1
     } else {
         resp::encode(&mut bytes, &[b"SELECT", database.as_bytes()]);
@@ -116,7 +117,7 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
     stream.flush().await.map_err(io)?;
     let mut buffer = BytesMut::new();
     let mut replies = Vec::new();
-    while replies.len() < wanted {
+    while replies.len() < reply_count {
         let value = next(stream, &mut buffer).await.map_err(|cause| refused(Kind::Unavailable, cause))?;
         if let Value::Error(text) = &value {
             let fault = crate::fault::Refusal::of(text, false).fault();
@@ -189,12 +190,12 @@ impl Connection {
         *self.broken.borrow()
     }
 
-    /// Closes it: those who still wait get no answer.
+    /// Closes it: waiting callers get no answer.
     pub(crate) fn give_up(&self) {
         self.broken.send_replace(true);
     }
 
-    /// Sends a question. If there is no answer in time, the connection is closed.
+    /// Sends a command. If there is no answer in time, the connection is closed.
     pub(crate) async fn ask(&self, bytes: Bytes, skip: usize) -> Result<Value, Failure> {
         let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1).min(WAITING_KIB_MAX);
         let busy = || Failure::NotSent("too much waits to be sent".to_owned());
@@ -208,7 +209,7 @@ impl Connection {
         })?;
         match timeout(self.answer_timeout, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Failure::Lost("the connection broke before the answer came".to_owned())),
+            Ok(Err(_)) => Err(Failure::Lost("the connection closed before the answer arrived".to_owned())),
             Err(_) => {
                 self.give_up();
                 Err(Failure::Lost(format!("the server did not answer within {:?}", self.answer_timeout)))
@@ -216,10 +217,10 @@ impl Connection {
         }
     }
 
-    /// Accepts no more questions, and returns when those sent are answered.
+    /// Accepts no more commands, and returns when those sent are answered.
     pub(crate) async fn close(self: Arc<Self>) {
         let tasks = std::mem::take(&mut *self.tasks.lock().await);
-        // A task in the middle of a question continues; the connection's tasks end with the last of them.
+        // A task in the middle of a command continues; the connection's tasks end with the last of them.
         drop(self);
         for task in tasks {
             drop(task.await);
@@ -227,18 +228,18 @@ impl Connection {
     }
 }
 
-/// What is sent after each batch; empty if nothing has to be confirmed.
-fn confirming(confirmation: Confirmation, patience: Duration) -> Bytes {
-    let (replicas, patience) = (confirmation.replicas.to_string(), patience.as_millis().to_string());
-    let (replicas, patience) = (replicas.as_bytes(), patience.as_bytes());
+/// The confirmation commands sent after each batch; empty if nothing has to be confirmed.
+fn confirming(confirmation: Confirmation, timeout: Duration) -> Bytes {
+    let (replicas, timeout_ms) = (confirmation.replicas.to_string(), timeout.as_millis().to_string());
+    let (replicas, timeout_ms) = (replicas.as_bytes(), timeout_ms.as_bytes());
     if confirmation.synced {
-        // Replicas are asked what they have in memory, as with WAIT: two commands, one after the other.
+        // Replicas confirm only what they have in memory, as with WAIT: two commands, one after the other.
         let mut both = Vec::new();
-        resp::encode(&mut both, &[b"WAIT", replicas, patience]);
-        resp::encode(&mut both, &[b"WAITAOF", b"1", b"0", patience]);
+        resp::encode(&mut both, &[b"WAIT", replicas, timeout_ms]);
+        resp::encode(&mut both, &[b"WAITAOF", b"1", b"0", timeout_ms]);
         return both.into();
     }
-    if confirmation.is_wanted() { resp::command(&[b"WAIT", replicas, patience]) } else { Bytes::new() }
+    if confirmation.is_wanted() { resp::command(&[b"WAIT", replicas, timeout_ms]) } else { Bytes::new() }
 }
 
 async fn send(
@@ -252,7 +253,7 @@ async fn send(
     let mut breaking = broken.subscribe();
     loop {
         let taken = tokio::select! {
-            taken = asked.recv_many(&mut batch, TOGETHER_MAX) => taken,
+            taken = asked.recv_many(&mut batch, BATCH_MAX) => taken,
             _ = breaking.wait_for(|is_broken| *is_broken) => 0,
         };
         if taken == 0 {
@@ -262,7 +263,7 @@ async fn send(
             break;
         }
     }
-    // What was not accepted was not sent.
+    // Commands that were not accepted were not sent.
     asked.close();
     while let Ok(question) = asked.try_recv() {
         drop(question.answer.send(Err(Failure::NotSent("the connection broke".to_owned()))));
@@ -284,13 +285,13 @@ async fn write(
     out.clear();
     let mut is_any_sent = false;
     for Question { bytes, skip, answer } in batch.drain(..) {
-        // Nobody waits for it any more, and nobody was told that it was sent.
+        // The caller has gone before it was sent.
         if answer.is_closed() {
             continue;
         }
         is_any_sent = true;
         drop(expect.send(Expected::Reply { skip, answer }));
-        if bytes.len() <= GATHERED_BYTES_MAX {
+        if bytes.len() <= BUFFERED_BYTES_MAX {
             out.extend_from_slice(&bytes);
         } else {
             stream.write_all(out).await?;
@@ -318,16 +319,16 @@ async fn receive(
         // Answers that were received but not confirmed.
         let mut held: Vec<(Answer, Value)> = Vec::new();
         loop {
-            let wanted = tokio::select! {
+            let next_expected = tokio::select! {
                 biased;
-                wanted = expected.recv() => wanted,
-                // Notices a server that closes an idle connection before the next question is lost on it.
+                next_expected = expected.recv() => next_expected,
+                // Notices that a server closed an idle connection before the next command is lost on it.
                 read = stream.read_buf(&mut buffer) => match read {
                     Ok(0) | Err(_) => return,
                     Ok(_) => continue,
                 },
             };
-            match wanted {
+            match next_expected {
                 None => return,
                 Some(Expected::Reply { skip, answer }) => {
                     let mut value = next(&mut stream, &mut buffer).await;
@@ -346,8 +347,8 @@ async fn receive(
                 Some(Expected::Confirmation) => {
                     let Ok(doubt) = confirmed(&mut stream, &mut buffer, confirmation).await else { return };
                     for (answer, value) in held.drain(..) {
-                        let told = doubt.clone().map_or(Ok(value), |doubt| Err(Failure::Lost(doubt)));
-                        drop(answer.send(told));
+                        let result = doubt.clone().map_or(Ok(value), |doubt| Err(Failure::Lost(doubt)));
+                        drop(answer.send(result));
                     }
                 }
             }
@@ -360,18 +361,18 @@ async fn receive(
     broken.send_replace(true);
 }
 
-/// What is missing to make earlier writes safe; `None` if nothing is.
+/// What is missing for earlier writes to be safe; `None` if nothing is.
 async fn confirmed(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
-    wanted: Confirmation,
+    confirmation: Confirmation,
 ) -> Result<Option<String>, String> {
     let replicas = next(stream, buffer).await?;
-    let synced = if wanted.synced { Some(next(stream, buffer).await?) } else { None };
+    let synced = if confirmation.synced { Some(next(stream, buffer).await?) } else { None };
     let have = replicas.number().unwrap_or(-1);
-    if have < i64::from(wanted.replicas) {
+    if have < i64::from(confirmation.replicas) {
         let cause = if let Value::Error(text) = &replicas { text.clone() } else { format!("{have} have it") };
-        return Ok(Some(format!("{} replicas were to confirm the write: {cause}", wanted.replicas)));
+        return Ok(Some(format!("{} replicas were to confirm the write: {cause}", confirmation.replicas)));
     }
     if let Some(synced) = synced
         && synced.array().first().and_then(Value::number).is_none_or(|synced| synced < 1)

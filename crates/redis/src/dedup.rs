@@ -1,4 +1,4 @@
-//! Messages that come twice within a short window.
+//! Detects messages that arrive twice within a short window.
 
 use crate::address::Address;
 use crate::resp::{self, Value};
@@ -12,7 +12,8 @@ const ASKING: &str = "asking Redis about a message";
 
 /// Identifies a message: its consumer group, its topic, and its ID there.
 ///
-/// Every part is length-prefixed before it is hashed, so that no choice of characters makes two messages one.
+/// Every part is length-prefixed before it is hashed, so that different messages never collide by choice of
+/// characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageId<'a> {
     /// The consumer group: each handles every message once.
@@ -42,22 +43,24 @@ impl MessageId<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a message that was seen before is to be skipped"]
 pub enum MessageClaim {
-    /// Nobody has claimed it within the window: handle it, and [release](MessageDedup::release) it if that fails.
+    /// It was not claimed within the window: handle it, and [release](MessageDedup::release) it if that
+    /// fails.
     Fresh,
-    /// Somebody has. It may be handled, being handled, or lost with its consumer.
+    /// It was already claimed. It may be handled, being handled, or lost with its consumer.
     Seen,
 }
 
-/// Recognises a message that comes again within a window, with one `SET … NX` and an expiry.
+/// Recognises a message that arrives again within a window, with one `SET … NX` and an expiry.
 ///
-/// **What it promises**: of several consumers that claim a message within the window, at most one is told
-/// [`Fresh`](MessageClaim::Fresh), as long as the server forgets nothing.
+/// **What it promises**: of several consumers that claim a message within the window, at most one gets
+/// [`Fresh`](MessageClaim::Fresh), as long as the server loses no data.
 ///
-/// **What it does not promise**: that a message is handled once. It is marked *before* it is handled: if a consumer
-/// dies in between, the message stays marked and is skipped until the window is over. No result is stored, a changed
-/// body under the same ID is not noticed, and a message that comes after the window is fresh again. A failover or an
-/// eviction forgets marks. Use it where a message that is sometimes lost or handled twice is acceptable
-/// (notifications, cache updates); otherwise use the engine, or an inbox in the database of the effect.
+/// **What it does not promise**: that a message is handled once. It is marked *before* it is handled: if a
+/// consumer dies in between, the message stays marked and is skipped until the window is over. No result is
+/// stored, a changed body under the same ID is not noticed, and a message that comes after the window is
+/// fresh again. A failover or an eviction forgets marks. Use it where a message that is sometimes lost or
+/// handled twice is acceptable (notifications, cache updates); otherwise use the engine, or an inbox in the
+/// database of the effect.
 pub struct MessageDedup {
     servers: Servers,
     prefix: String,
@@ -65,7 +68,8 @@ pub struct MessageDedup {
 }
 
 impl MessageDedup {
-    /// Connects with the same URLs as the store; `window` is how long a message is remembered, at least a millisecond.
+    /// Connects with the same URLs as the store; `window` is how long a message is remembered, at least a
+    /// millisecond.
     pub async fn open(url: &str, window: Duration) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, ASKING).because(cause);
         let (address, is_encrypted) = match url.split_once(':') {
@@ -86,8 +90,8 @@ impl MessageDedup {
         (slot_of(&digest), format!("{}:seen:{{{digest}}}", self.prefix))
     }
 
-    /// Claims a message. After an [ambiguous](Error::is_ambiguous) error it may be marked or not: a second claim may
-    /// find it marked. Handle it then, or wait until the window is over; skipping it loses it.
+    /// Claims a message. After an [ambiguous](Error::is_ambiguous) error it may be marked or not: a second
+    /// claim may find it marked. Handle it then, or wait until the window is over; skipping it loses it.
     pub async fn claim(&self, id: &MessageId<'_>) -> Result<MessageClaim, Error> {
         let ((slot, key), window) = (self.key(id), self.window.as_millis().to_string());
         let question = resp::command(&[b"SET", key.as_bytes(), b"1", b"NX", b"PX", window.as_bytes()]);
@@ -97,8 +101,9 @@ impl MessageDedup {
         }
     }
 
-    /// Forgets a message whose handling failed, so that the next delivery is fresh. Only for a consumer that got
-    /// [`Fresh`](MessageClaim::Fresh), and within the window: later, it would remove somebody else's claim.
+    /// Forgets a message whose handling failed, so that the next delivery is fresh. Call it only after
+    /// [`Fresh`](MessageClaim::Fresh), and within the window: later, it would remove another consumer's
+    /// claim.
     pub async fn release(&self, id: &MessageId<'_>) -> Result<(), Error> {
         let (slot, key) = self.key(id);
         let question = resp::command(&[b"DEL", key.as_bytes()]);

@@ -1,10 +1,10 @@
-//! What an error of the server or of the connection leaves open.
+//! Classifies errors of the server and the connection by what they prove about the write.
 
 use crate::address::Host;
 use crate::scripts::Script;
 use semel_core::store::{Error, Kind};
 
-/// A failed question.
+/// A failed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
@@ -21,7 +21,7 @@ impl Fault {
         Self::new(error.kind(), cause)
     }
 
-    /// The same for a script: names the missing right. If it was missing before the script took effect, nothing was
+    /// The same for a script: names the missing right. If the script had not taken effect yet, nothing was
     /// written.
     pub(crate) fn in_script(mut self, script: &Script) -> Self {
         let is_forbidden = self.cause.contains("NOPERM") || self.cause.contains("can't run this command");
@@ -45,7 +45,7 @@ impl Fault {
 pub(crate) enum Refusal {
     /// The slot is on another server.
     Moved(Host),
-    /// The key is being moved to another server, which must be asked this once.
+    /// The key is being moved to another server, which must be asked for this request only.
     Ask(Host),
     /// The slot is being moved, or the cluster is not stable: retrying may help.
     TryAgain(String),
@@ -75,10 +75,10 @@ const NOTHING_RAN: &[(&str, Kind)] = &[
 ];
 
 impl Refusal {
-    /// Reads an error reply to a question that `changes` something or not.
+    /// Reads an error reply to a command that `changes` something or not.
     ///
-    /// Redis rolls nothing back: an error from the middle of a script may leave a part of its effect. Only certain
-    /// codes prove that nothing ran. `NOPERM` is one of them only if no script was started.
+    /// Redis rolls nothing back: an error from the middle of a script may leave a part of its effect. Only
+    /// certain codes prove that nothing ran. `NOPERM` is one of them only if no script was started.
     pub(crate) fn of(text: &str, changes: bool) -> Self {
         let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
         let target = || rest.split_whitespace().nth(1).and_then(Host::parse);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_at_the_door_proves_that_nothing_was_written() {
+    fn only_a_refusal_before_execution_proves_that_nothing_was_written() {
         for (text, expected) in [
             (
                 "OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:3.",
@@ -173,7 +173,7 @@ mod tests {
             ("", Kind::Ambiguous),
         ] {
             assert_eq!(kind(text, true), expected, "{text}");
-            assert_ne!(kind(text, false), Kind::Ambiguous, "a question that changes nothing: {text}");
+            assert_ne!(kind(text, false), Kind::Ambiguous, "a command that changes nothing: {text}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! What keeps a node from servers that it must not write to: one of two rivals, and one with older data than it has seen.
+//! Keeps a node from writing to one of two rival servers, or to a server with older data than it has seen.
 //!
-//! The store has a number, its epoch. Whoever changes to another server, or to one that was started anew, raises it by one there. A
-//! server whose epoch is lower than one that this node knows lacks acknowledged writes: it is an old master that came back, or it has lost
-//! its data.
+//! The store has a number, its epoch. A node that changes to another server, or to a restarted one,
+//! increments it there. A server with a lower epoch than this node knows lacks acknowledged writes: it is a
+//! former master that returned, or it has lost its data.
 
 use crate::address::Host;
 use crate::connection::{Connection, Failure};
@@ -42,8 +42,8 @@ impl Fence {
         known.epoch = known.epoch.max(epoch);
     }
 
-    /// Refuses a server that lacks writes that this node has seen. A server that does not identify itself (`INFO` is
-    /// forbidden) cannot be checked.
+    /// Refuses a server that lacks writes that this node has seen. A server that does not identify itself
+    /// (`INFO` is forbidden) cannot be checked.
     pub(crate) async fn admit(&self, host: &Host, connection: &Connection) -> Result<(), Error> {
         let lost = |failure: Failure| {
             let (Failure::NotSent(cause) | Failure::Lost(cause)) = failure;
@@ -67,17 +67,17 @@ impl Fence {
     }
 
     /// Records whether two servers take writes.
-    pub(crate) fn rivals_are(&self, found: Option<String>) {
+    pub(crate) fn set_rivals(&self, found: Option<String>) {
         let mut rivals = self.rivals();
         match (&*rivals, &found) {
             (None, Some(cause)) => tracing::error!(%cause, "nothing is written to the Redis store"),
-            (Some(_), None) => tracing::warn!("one server takes writes again, and the Redis store goes on"),
+            (Some(_), None) => tracing::warn!("one server takes writes again, and the Redis store continues"),
             _ => {}
         }
         *rivals = found;
     }
 
-    /// Why nothing may be written now.
+    /// Why writes are refused now.
     pub(crate) fn objection(&self) -> Option<String> {
         self.rivals().clone()
     }
@@ -97,8 +97,8 @@ fn next_epoch(host: &Host, known: u64, answer: &Value) -> Result<u64, Error> {
         return Ok(epoch);
     }
     Err(refused(format!(
-        "lacks writes that were acknowledged: the store's epoch is {epoch} there, and {known} was seen. It is a former master that came \
-         back, or it lost its data; commands that it does not know would run again. Bring back the server with the newest data. Where \
+        "lacks writes that were acknowledged: the store's epoch is {epoch} there, and {known} was seen. It is a former master that \
+         returned, or it lost its data; commands that it does not know would run again. Bring back the server with the newest data. Where \
          this one is meant to go on as it is, restart every gateway"
     )))
 }
@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(next_epoch(&host, 4, &answered("5")).ok(), Some(5));
         assert_eq!(next_epoch(&host, 4, &answered("4")).ok(), Some(4));
         for epoch in ["3", "0"] {
-            let told = next_epoch(&host, 4, &answered(epoch)).expect_err("older").to_string();
-            assert!(told.contains("h:1 lacks writes"), "{told}");
+            let message = next_epoch(&host, 4, &answered(epoch)).expect_err("older").to_string();
+            assert!(message.contains("h:1 lacks writes"), "{message}");
         }
         assert!(next_epoch(&host, 4, &Value::Nil).is_err() && next_epoch(&host, 4, &answered("x")).is_err());
     }

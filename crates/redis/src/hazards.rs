@@ -1,4 +1,4 @@
-//! What is dangerous about the servers' settings.
+//! Finds dangerous settings of the servers.
 
 use crate::link::Link;
 use crate::masters::{self, Facts, facts};
@@ -27,14 +27,14 @@ struct ServerSettings {
     hidden: Option<String>,
 }
 
-pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, Error> {
+pub(crate) async fn find(shared: &Shared, lacks_notifications: bool) -> Result<Vec<Hazard>, Error> {
     let mut found: Vec<Hazard> = Vec::new();
     for link in shared.writes.all() {
-        let hazards = match see(&link).await {
+        let hazards = match read_settings(&link).await {
             Ok(seen) => of_server(&seen, shared),
-            Err(error) => vec![unverified(&format!("a server could not be looked at: {error}"))],
+            Err(error) => vec![unverified(&format!("a server could not be checked: {error}"))],
         };
-        // A problem that every server of a cluster has is reported once.
+        // A problem that all servers of a cluster share is reported once.
         for hazard in hazards {
             if !found.contains(&hazard) {
                 found.push(hazard);
@@ -42,12 +42,12 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
         }
     }
     if shared.address.hosts.len() > 1 && !shared.writes.is_cluster() {
-        found.extend(of_several(&masters::look_once(&shared.address).await));
+        found.extend(of_several(&masters::read_all_once(&shared.address).await));
     }
     if shared.writes.is_cluster() {
         found.push(notice(
             "redis-cluster-partition",
-            "a server of the cluster that is cut off goes on taking writes until it notices (cluster-node-timeout), and these are \
+            "a server of the cluster that is cut off continues to take writes until it notices (cluster-node-timeout), and these are \
              lost when its replica has taken over: a command whose claim is lost runs again",
             "keep cluster-node-timeout short, set min-replicas-to-write, and use a store that confirms writes by a quorum where no \
              effect may happen twice",
@@ -56,21 +56,21 @@ pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, 
     if shared.address.may_be_in_the_clear() {
         found.push(notice(
             "redis-unencrypted",
-            "the connection to the server is not encrypted: whoever can read or change the traffic can read and change records",
+            "the connection to the server is not encrypted: anyone who can read or change the traffic can read and change records",
             "write rediss:// in the store's URL",
         ));
     }
-    if is_deaf || !may_publish(shared).await {
+    if lacks_notifications || !may_publish(shared).await {
         found.push(notice(
             "redis-no-notifications",
-            "messages between nodes do not arrive, so that requests that wait for one look from time to time",
+            "messages between nodes do not arrive, so requests that wait for another node poll",
             "allow the store's user SUBSCRIBE, PUBLISH and the channel (`&PREFIX:changed`), or write notify=off in the store's URL",
         ));
     }
     Ok(found)
 }
 
-async fn see(link: &Link) -> Result<ServerSettings, Error> {
+async fn read_settings(link: &Link) -> Result<ServerSettings, Error> {
     let connection = link.connection().await?;
     let mut seen = ServerSettings::default();
     let ask = async |arguments: &[&[u8]]| {
@@ -95,23 +95,23 @@ async fn see(link: &Link) -> Result<ServerSettings, Error> {
     Ok(seen)
 }
 
-/// Hazards of servers that are named together.
+/// Hazards of several servers in one URL.
 fn of_several(seen: &[masters::ServerInfo]) -> Option<Hazard> {
     if let Some(cause) = masters::rivals(seen) {
         let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
         return Some(danger("redis-two-masters", cause, fix));
     }
-    masters::stranger(seen).map(|stranger| {
+    masters::unrelated_replica(seen).map(|unrelated_replica| {
         let what = format!(
             "{} is a replica, and of none of the other servers in the store's URL: if it took over, all records would be gone and every \
              command would run again",
-            stranger.host
+            unrelated_replica.host
         );
         danger("redis-unrelated-replica", what, "make it a replica of the server that takes writes, or remove it from the URL")
     })
 }
 
-/// Whether other nodes can be notified of writes. An empty message means nothing to them.
+/// Whether other nodes can be notified of writes. They ignore an empty message.
 async fn may_publish(shared: &Shared) -> bool {
     if !shared.address.notifies || shared.address.any_server {
         return true;
@@ -186,7 +186,7 @@ fn of_facts(seen: &ServerSettings, waits: bool, waits_for_disk: bool) -> Vec<Haz
     if !is_alone && waits {
         found.push(notice(
             "redis-fail-over",
-            "a write is answered when the replicas that the URL asks for have it; a fail-over to another replica loses it all the same",
+            "a write is answered when the replicas that the URL asks for have it; a failover to another replica still loses it",
             "let only replicas take over that are waited for",
         ));
     } else if !is_alone && may_write_alone {

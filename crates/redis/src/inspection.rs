@@ -1,4 +1,4 @@
-//! A store that is opened for reading only.
+//! A store that is opened read-only.
 
 use crate::address::Address;
 use crate::hazards;
@@ -20,12 +20,12 @@ use semel_core::time::Time;
 
 /// How many findings a verification reports.
 const FINDINGS_MAX: usize = 100;
-/// How often a record is read that is written meanwhile.
-const LOOKS_MAX: u32 = 5;
+/// How often a record is read again if it is written concurrently.
+const READS_MAX: u32 = 5;
 /// About how many keys one step of a verification reads.
 const STEP: &[u8] = b"500";
 
-/// A store opened for reading; a replica is good enough. Nodes may have it open, and write.
+/// A store opened for reading; a replica is sufficient. Nodes may have it open, and write.
 pub(crate) struct Inspected {
     name: String,
     shared: Shared,
@@ -62,24 +62,25 @@ impl Inspected {
         }
     }
 
-    /// What is wrong with a record: its entry, or that it is missing in the list of its state.
+    /// The problem of a record: in its entry, or that it is missing in the list of its state.
     async fn verify_record(&self, key: &str) -> Result<Option<String>, Error> {
         let digits = key.rsplit(':').next().unwrap_or_default();
         let Ok(operation_id) = dashed(digits).parse::<OperationId>() else {
             return Ok(Some(format!("{key}: not a key of Semel's")));
         };
         let mut unlisted = None;
-        // One that is written between the two questions is in another list by then. Only one that stays as it was is missing.
-        for _ in 0..LOOKS_MAX {
+        // A record that is written between the two commands is in another list by then. It is missing only if
+        // it is unchanged.
+        for _ in 0..READS_MAX {
             let stored = match self.shared.stored(operation_id).await {
                 Ok((_, stored)) => stored,
-                // Something else than a record is there; the others are looked at all the same.
+                // The key holds something other than a record; the others are still checked.
                 Err(error) if error.kind() == Kind::Unfit => return Ok(Some(format!("{key}: {error}"))),
                 Err(error) => return Err(error),
             };
             let Some(stored) = stored else { return Ok(None) };
-            let (head, created_at) = match sound(operation_id, stored) {
-                Ok(sound) => sound,
+            let (head, created_at) = match check(operation_id, stored) {
+                Ok(checked) => checked,
                 Err(what) => return Ok(Some(format!("operation {operation_id}: {what}"))),
             };
             if self.is_listed(operation_id, head.state, created_at).await? {
@@ -93,12 +94,12 @@ impl Inspected {
         Ok(None)
     }
 
-    /// Whether the list of a state has a record. One that is somebody else's is a finding of its own.
+    /// Whether the list of a state contains a record. A foreign list is reported separately.
     async fn is_listed(&self, operation_id: OperationId, state: u8, created_at: Time) -> Result<bool, Error> {
         let bucket = self.shared.layout.bucket(operation_id);
-        let place = [&created_at.as_millis().to_be_bytes()[..], operation_id.as_bytes()].concat();
+        let position = [&created_at.as_millis().to_be_bytes()[..], operation_id.as_bytes()].concat();
         let list = self.shared.layout.list(bucket, state);
-        let question = resp::command(&[b"ZSCORE", &list, &place]);
+        let question = resp::command(&[b"ZSCORE", &list, &position]);
         let slot = self.shared.layout.slot(bucket);
         let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
         match asked.map_err(|fault| fault.error("verifying the Redis store")) {
@@ -109,11 +110,11 @@ impl Inspected {
     }
 }
 
-/// What stands in front of a sound entry, and when the record was created; otherwise what is wrong with it.
-fn sound(operation_id: OperationId, stored: Stored) -> Result<(Head, Time), String> {
+/// The head of an intact entry, and when the record was created; otherwise the problem.
+fn check(operation_id: OperationId, stored: Stored) -> Result<(Head, Time), String> {
     let Some(head) = stored.head else { return Err("not a record of Semel's".to_owned()) };
     if OperationId::of(&head.id) != operation_id {
-        return Err("another command's record stands under its key".to_owned());
+        return Err("another command's record is stored under its key".to_owned());
     }
     if !head.is_of(&stored.entry) {
         return Err("its bytes are not those that were written".to_owned());
@@ -132,7 +133,7 @@ impl Inspected {
         let (slot, _) = layout.of_store("meta");
         let of_store = [("meta", "hash"), ("settings", "hash")];
         let mut keys: Vec<_> =
-            of_store.map(|(name, wanted)| (slot, layout.of_store(name).1, wanted)).to_vec();
+            of_store.map(|(name, expected)| (slot, layout.of_store(name).1, expected)).to_vec();
         for bucket in layout.buckets() {
             let slot = layout.slot(bucket);
             keys.extend((0..=MARKER).map(|state| (slot, layout.list(bucket, state), "zset")));
@@ -142,12 +143,12 @@ impl Inspected {
             self.shared.reading().ask(*slot, resp::command(&[b"TYPE", key]), Effect::Reads)
         });
         let types = try_join_all(each).await.map_err(|fault| fault.error("verifying the Redis store"))?;
-        for ((_, key, wanted), is) in keys.iter().zip(types) {
-            let is = text(&is);
-            if is != "none" && is != *wanted {
+        for ((_, key, expected), actual) in keys.iter().zip(types) {
+            let actual = text(&actual);
+            if actual != "none" && actual != *expected {
                 let key = String::from_utf8_lossy(key);
                 findings.push(format!(
-                    "{key}: holds a {is} that Semel did not write (a {wanted} is wanted); what it listed is left out here, and gateways \
+                    "{key}: holds a {actual} that Semel did not write (a {expected} is wanted); what it listed is left out here, and gateways \
                      cannot write to its part of the store"
                 ));
             }
@@ -176,7 +177,7 @@ impl Store for Inspected {
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
-        Box::pin(hazards::look(&self.shared, false))
+        Box::pin(hazards::find(&self.shared, false))
     }
 
     fn write<'a>(&'a self, _: CommandId, _: Change<&'a Record>) -> Pending<'a, Written> {

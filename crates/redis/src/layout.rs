@@ -1,7 +1,7 @@
-//! Which keys there are, and what is in them.
+//! The keys of the store, and their values.
 //!
-//! A record and everything that finds it are in one bucket, whose hash tag keeps them on one server of a cluster. The bucket follows from
-//! the operation id, so that a record is found by it.
+//! A record and all its index entries are in one bucket, whose hash tag keeps them on one server of a
+//! cluster. The bucket follows from the operation ID.
 //!
 //! | key | what |
 //! |---|---|
@@ -51,7 +51,7 @@ impl Layout {
         0..self.buckets
     }
 
-    /// By the first bytes of the ID, so that similar IDs are together.
+    /// By the first bytes of the ID, so that IDs with the same prefix are together.
     pub(crate) fn bucket(&self, id: OperationId) -> u16 {
         let [first, second, ..] = *id.as_bytes();
         let at = (u32::from(u16::from_be_bytes([first, second])) * u32::from(self.buckets)) >> 16;
@@ -87,7 +87,7 @@ impl Layout {
         self.of_bucket(bucket, "callers")
     }
 
-    /// Written, or removed although it does not exist, to prove that the server takes writes.
+    /// Written, or removed although it does not exist, to prove that the server accepts writes.
     pub(crate) fn proof(&self, bucket: u16) -> Vec<u8> {
         self.of_bucket(bucket, "proof")
     }
@@ -97,13 +97,13 @@ impl Layout {
         (slot_of(&self.prefix), format!("{{{}}}{name}", self.prefix).into_bytes())
     }
 
-    /// The channel on which nodes report what they have written.
+    /// The channel on which nodes announce their writes.
     pub(crate) fn channel(&self) -> String {
         format!("{}:changed", self.prefix)
     }
 }
 
-/// A position in a list: a number to sort by, then the operation id.
+/// A position in a list: a number to sort by, then the operation ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListPosition(pub(crate) [u8; 24]);
 
@@ -129,7 +129,7 @@ pub(crate) fn guard(state: u8, version: u64, token: u128, id: CommandId) -> [u8;
     guard
 }
 
-/// Whether a record is still as it was read.
+/// Identifies an unchanged record.
 pub(crate) fn guard_of(unchanged: &Unchanged, id: CommandId) -> [u8; GUARD_BYTES] {
     guard(unchanged.state.number(), unchanged.version, unchanged.token.bits(), id)
 }
@@ -232,7 +232,7 @@ impl Head {
         Some((head, value.slice(end..)))
     }
 
-    /// The digest of the entry, as scripts compute it.
+    /// The digest of the entry, as the scripts compute it.
     pub(crate) fn digest_text(&self) -> String {
         String::from_utf8_lossy(&self.digest).into_owned()
     }
@@ -246,8 +246,8 @@ impl Head {
         sha1_hex(entry).as_bytes()[..16] == self.digest
     }
 
-    /// Whether the record may match. A damaged entry may be the one that is searched for, whatever its head says, so
-    /// the head excludes only what every store trusts it with.
+    /// Whether the record may match. A damaged entry may be the one that is searched for, so the head
+    /// excludes only by fields that every store trusts.
     pub(crate) fn may_be_wanted(&self, filter: &Filter) -> bool {
         let first = |hash: &[u8; 32]| first_bytes(hash);
         self.state != MARKER
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_begin_alike_share_a_bucket_and_every_bucket_is_used() {
+    fn ids_spread_over_all_buckets_by_their_prefix() {
         let layout = Layout::new("semel", 64);
         let mut seen = std::collections::BTreeSet::new();
         for first in 0..=u8::MAX {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_and_what_finds_it_share_a_hash_tag() {
+    fn a_record_and_its_index_keys_share_a_hash_tag() {
         let layout = Layout::new("pay", 16);
         let id = OperationId::from_bytes([0xab; 16]);
         let bucket = layout.bucket(id);

@@ -1,11 +1,13 @@
 //! Semel on Redis and Valkey.
 //!
-//! **What lives here**: the store that nodes share on one server or a cluster, and [`MessageDedup`], a short-window dedup of messages.
-//! **What must never**: a rule about what a record means, a question that is sent twice although it may have changed something, or a
-//! script that changes something before it has checked everything.
+//! **What lives here**: the store that nodes share on one server or a cluster, and [`MessageDedup`], a
+//! short-window deduplication of messages. **What must never**: a rule about what a record means, a second
+//! send of a command that may have changed something, or a script that changes something before it has
+//! checked everything.
 //!
-//! Redis answers quickly and forgets more easily than a database: [`hazards`](semel_core::store::Store::hazards) names the settings that
-//! lose acknowledged writes. A fail-over can lose them whatever the settings.
+//! Redis answers quickly and loses data more easily than a database:
+//! [`hazards`](semel_core::store::Store::hazards) names the settings that lose acknowledged writes. A
+//! failover can lose them with any settings.
 //!
 //! ```no_run
 //! use semel_core::id::CommandId;
@@ -31,6 +33,7 @@ mod inspection;
 mod layout;
 mod link;
 mod masters;
+mod named_file;
 mod resp;
 mod rights;
 mod scan;

@@ -1,4 +1,4 @@
-//! A place for one connection, which is opened when it is needed and replaced when it has broken.
+//! A connection that is opened when it is needed and replaced when it breaks.
 
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure, Greeting};
@@ -14,18 +14,18 @@ use tokio::time::timeout;
 
 /// How long a server that refused a connection is not tried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long the other named servers may take to answer after one that takes writes has.
+/// How long to wait for the other named servers after the first master has answered.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 const CONNECTING: &str = "connecting to Redis";
-/// The oldest version with everything that the store needs.
+/// The oldest version with all commands that the store needs.
 const VERSION_MIN: [u32; 2] = [6, 2];
 
 pub(crate) struct Link {
     address: Arc<Address>,
-    /// Tried in this order; any that takes writes will do.
+    /// Tried in this order; the first that takes writes is used.
     hosts: Vec<Host>,
     confirms: bool,
-    /// The checks for a server whose answers decide something.
+    /// The checks for a server whose answers are used for decisions.
     fence: Option<Arc<Fence>>,
     held: Arc<Mutex<State>>,
 }
@@ -43,7 +43,7 @@ impl Link {
         Self { address: Arc::clone(address), hosts, confirms, fence: None, held: Arc::default() }
     }
 
-    /// The same behind a fence.
+    /// The same with a fence.
     pub(crate) fn behind(mut self, fence: Option<&Arc<Fence>>) -> Self {
         self.fence = fence.cloned();
         self
@@ -156,7 +156,7 @@ impl Link {
             let lost = |(Failure::NotSent(cause) | Failure::Lost(cause))| {
                 Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {cause}"))
             };
-            seen.push(masters::see(host, connection).await.map_err(lost)?);
+            seen.push(masters::server_info(host, connection).await.map_err(lost)?);
         }
         let refused = |cause| Err(Error::new(Kind::Unfit, CONNECTING).because(cause));
         masters::rivals(&seen).map_or(Ok(()), refused)
@@ -193,7 +193,7 @@ impl Link {
         None
     }
 
-    /// Drops a connection: it hangs, or leads to a server that takes no writes.
+    /// Drops a connection that hangs, or leads to a server that takes no writes.
     pub(crate) async fn discard(&self, connection: &Arc<Connection>) {
         connection.give_up();
         let mut held = self.held.lock().await;
@@ -202,7 +202,7 @@ impl Link {
         }
     }
 
-    /// Accepts no more questions, and returns when those sent are answered.
+    /// Accepts no more commands, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
         let connection = {
             let mut held = self.held.lock().await;
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_before_the_oldest_and_nonsense_are_not_recent() {
+    fn old_and_malformed_versions_are_refused() {
         for (version, expected) in [
             ("7.0.15", true),
             ("9.1.2", true),

@@ -1,7 +1,7 @@
-//! Which of the servers that a URL names take writes, and whether they are one and the same.
+//! Which of the named servers take writes, and whether they are the same server.
 //!
-//! Two servers that both take writes are two stores: every key could run once on each. They are refused when the store is opened, and
-//! while they are there no write is sent.
+//! Two servers that both take writes are two stores: every key could run once on each. The store refuses to
+//! open with them, and sends no write while both exist.
 
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure, Greeting};
@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(3);
 /// Lines of `INFO`, or settings, by name.
 pub(crate) type Facts = BTreeMap<String, String>;
 
-/// What a server says about itself.
+/// A server's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) host: Host,
@@ -34,7 +34,7 @@ pub(crate) struct ServerInfo {
     is_following: bool,
 }
 
-/// Sends a question, and reads lines `NAME:VALUE`. Empty if it is forbidden.
+/// Sends a command, and reads lines `NAME:VALUE`. Empty if it is forbidden.
 async fn info(connection: &Connection, section: &[u8]) -> Result<Option<Facts>, Failure> {
     Ok(match connection.ask(resp::command(&[b"INFO", section]), 0).await? {
         Value::Error(_) => None,
@@ -54,7 +54,7 @@ pub(crate) async fn run_id(connection: &Connection) -> Result<Option<String>, Fa
 }
 
 /// Checks a server. Its role may have changed since the connection was opened.
-pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<ServerInfo, Failure> {
+pub(crate) async fn server_info(host: &Host, connection: &Connection) -> Result<ServerInfo, Failure> {
     let greeting = Greeting::read(&connection.ask(resp::command(&[b"HELLO"]), 0).await?);
     let run_id = run_id(connection).await?;
     let mut replication = info(connection, b"replication").await?.unwrap_or_default();
@@ -69,10 +69,10 @@ pub(crate) async fn see(host: &Host, connection: &Connection) -> Result<ServerIn
 }
 
 /// Every server that answers.
-async fn look(links: &[(Host, Link)]) -> Vec<ServerInfo> {
+async fn read_all(links: &[(Host, Link)]) -> Vec<ServerInfo> {
     let each = links.iter().map(|(host, link)| async move {
         let connection = link.connection().await.ok()?;
-        let seen = see(host, &connection).await;
+        let seen = server_info(host, &connection).await;
         if seen.is_err() {
             link.discard(&connection).await;
         }
@@ -87,16 +87,16 @@ fn links(address: &Address) -> Vec<(Host, Link)> {
 }
 
 /// Every server that the address names and that answers, on its own connections.
-pub(crate) async fn look_once(address: &Address) -> Vec<ServerInfo> {
+pub(crate) async fn read_all_once(address: &Address) -> Vec<ServerInfo> {
     let links = links(address);
-    let seen = look(&links).await;
+    let seen = read_all(&links).await;
     for (_, link) in &links {
         link.close().await;
     }
     seen
 }
 
-/// The problem, if two of them take writes and are not one server with two names.
+/// The problem, if two of them take writes and are not the same server under two names.
 pub(crate) fn rivals(seen: &[ServerInfo]) -> Option<String> {
     let mut masters = seen.iter().filter(|seen| !seen.is_replica && !seen.is_in_cluster);
     let first = masters.next()?;
@@ -115,17 +115,17 @@ pub(crate) fn rivals(seen: &[ServerInfo]) -> Option<String> {
     })
 }
 
-/// A replica that follows none of the servers that take writes here.
-pub(crate) fn stranger(seen: &[ServerInfo]) -> Option<&ServerInfo> {
+/// A replica that follows none of the named servers that take writes.
+pub(crate) fn unrelated_replica(seen: &[ServerInfo]) -> Option<&ServerInfo> {
     let masters = || seen.iter().filter(|seen| !seen.is_replica);
-    let is_strange = |replica: &&ServerInfo| {
+    let is_unrelated = |replica: &&ServerInfo| {
         replica.is_replica
             && replica.is_following
             && replica.replication_id.is_some()
             && masters().all(|master| master.replication_id != replica.replication_id)
     };
     masters().next()?;
-    seen.iter().find(is_strange)
+    seen.iter().find(is_unrelated)
 }
 
 /// Checks all servers regularly as long as the store exists. While two take writes, the fence refuses writes.
@@ -133,9 +133,9 @@ pub(crate) async fn watch(address: Arc<Address>, fence: Weak<Fence>) {
     let links = links(&address);
     loop {
         sleep(PERIOD).await;
-        let seen = look(&links).await;
+        let seen = read_all(&links).await;
         let Some(fence) = fence.upgrade() else { return };
-        fence.rivals_are(rivals(&seen));
+        fence.set_rivals(rivals(&seen));
     }
 }
 
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn two_servers_that_take_writes_are_rivals_unless_they_are_one() {
+    fn two_masters_are_rivals_unless_they_are_the_same_server() {
         let (a, b) = (seen(1, false, Some("a"), "x"), seen(2, false, Some("b"), "y"));
         assert_eq!(rivals(&[]), None);
         assert_eq!(rivals(&[a.clone(), seen(2, true, Some("b"), "x")]), None, "a replica");
         assert_eq!(rivals(&[a.clone(), seen(2, false, Some("a"), "x")]), None, "one server by two names");
-        let told = rivals(&[seen(3, true, Some("c"), "x"), a.clone(), b]).expect("two stores");
-        assert!(told.contains("h:1 and h:2"), "{told}");
-        let told = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
-        assert!(told.contains("allow INFO"), "{told}");
+        let message = rivals(&[seen(3, true, Some("c"), "x"), a.clone(), b]).expect("two stores");
+        assert!(message.contains("h:1 and h:2"), "{message}");
+        let message = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
+        assert!(message.contains("allow INFO"), "{message}");
         let in_cluster = |port| ServerInfo { is_in_cluster: true, ..seen(port, false, Some("a"), "x") };
         assert_eq!(rivals(&[in_cluster(1), ServerInfo { run_id: None, ..in_cluster(2) }]), None);
     }
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_replica_of_another_master_is_unrelated() {
         let master = seen(1, false, Some("a"), "x");
-        assert_eq!(stranger(&[master.clone(), seen(2, true, Some("b"), "x")]), None);
-        assert_eq!(stranger(&[seen(2, true, Some("b"), "y")]), None, "nobody to compare with");
+        assert_eq!(unrelated_replica(&[master.clone(), seen(2, true, Some("b"), "x")]), None);
+        assert_eq!(unrelated_replica(&[seen(2, true, Some("b"), "y")]), None, "no server to compare with");
         let other = seen(3, true, Some("c"), "y");
-        assert_eq!(stranger(&[master, other.clone()]), Some(&other));
+        assert_eq!(unrelated_replica(&[master, other.clone()]), Some(&other));
     }
 }

@@ -1,10 +1,8 @@
-//! Redis's wire protocol (RESP 2): commands to bytes, bytes to replies.
-//!
-//! What lives here: the framing. What must never: what a reply means.
+//! Redis's wire protocol (RESP 2): encodes commands and decodes replies. It does not interpret them.
 
 use bytes::{Bytes, BytesMut};
 
-/// Deeper than any reply to the store.
+/// Deeper than any reply that the store gets.
 const DEPTH_MAX: u32 = 8;
 /// The longest string that a server can send, unless its limit was raised.
 const BULK_BYTES_MAX: usize = 512 << 20;
@@ -32,7 +30,7 @@ impl Value {
         self.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())
     }
 
-    /// A number, also one that came as text.
+    /// An integer, even if it was sent as text.
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -84,7 +82,7 @@ fn number(digits: &[u8]) -> Result<i64, String> {
     text.ok_or_else(|| "a number in the reply cannot be read".to_owned())
 }
 
-/// A length, which is negative where there is nothing.
+/// A length; negative for a missing value.
 fn length(digits: &[u8]) -> Result<Option<usize>, String> {
     let length = usize::try_from(number(digits)?).ok();
     if length.is_some_and(|length| length > BULK_BYTES_MAX) {
@@ -155,10 +153,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_whole_or_waited_for() {
+    fn an_incomplete_reply_is_waited_for() {
         let text = b"*5\r\n:7\r\n$3\r\na\r\n\r\n$-1\r\n-OOM no room\r\n*0\r\n+rest";
-        let whole = text.len() - b"+rest".len();
-        for length in 0..whole {
+        let complete = text.len() - b"+rest".len();
+        for length in 0..complete {
             let mut part = BytesMut::from(&text[..length]);
             assert_eq!(decode(&mut part), Ok(None), "after {length} bytes");
         }
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_sent_with_their_length_whatever_is_in_them() {
+    fn arguments_are_sent_with_their_length() {
         assert_eq!(command(&[b"GET", b"a\r\nb"]), "*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the store's user may do what the store does, and whether the servers can confirm writes as the URL asks. Both are found out
+//! Checks that the store's user has all rights, and that the servers can confirm writes as the URL asks,
 //! before anything is written.
 
 use crate::address::Address;
@@ -15,7 +15,7 @@ const CONFIRMING: &str = "trying out how Redis confirms writes";
 /// How long replicas may take to confirm what they have.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Runs every command of the scripts on separate keys. A missing right would otherwise end a write half-way.
+/// Runs every command of the scripts on separate keys. Otherwise, a missing right could interrupt a write.
 pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
     let (slot, key) = shared.layout.of_store("probe");
     let keys: Vec<Vec<u8>> =
@@ -35,36 +35,36 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
             );
             Err(Error::new(Kind::Unfit, TRYING).because(cause))
         }
-        _ => Err(crate::shared::odd(&answer)),
+        _ => Err(crate::shared::unexpected(&answer)),
     }
 }
 
 /// Whether every server can confirm writes as the URL asks.
 pub(crate) async fn check_confirmation(address: &Address) -> Result<(), Error> {
-    let wanted = address.confirmation;
-    if !wanted.is_wanted() {
+    let confirmation = address.confirmation;
+    if !confirmation.is_wanted() {
         return Ok(());
     }
-    // On connections that confirm nothing themselves.
+    // On connections that do not confirm writes themselves.
     let plain = Arc::new(address.clone().unconfirmed());
     let servers = Servers::connect(&plain, false, None).await?;
-    let patience = (address.answer_timeout / 2).min(WAIT_MAX).as_millis().to_string();
+    let timeout_ms = (address.answer_timeout / 2).min(WAIT_MAX).as_millis().to_string();
     for link in servers.all() {
         let connection = link.connection().await?;
         let ask = async |arguments: &[&[u8]]| {
             let lost = |failure| Error::new(Kind::Unavailable, CONFIRMING).because(format!("{failure:?}"));
             connection.ask(resp::command(arguments), 0).await.map_err(lost)
         };
-        if wanted.synced {
-            let answer = ask(&[b"WAITAOF", b"1", b"0", patience.as_bytes()]).await?;
+        if confirmation.synced {
+            let answer = ask(&[b"WAITAOF", b"1", b"0", timeout_ms.as_bytes()]).await?;
             no_error("waitaof=on", &answer, &connection.greeting.version)?;
         }
-        if wanted.replicas > 0 {
-            let replicas = wanted.replicas.to_string();
-            let answer = ask(&[b"WAIT", replicas.as_bytes(), patience.as_bytes()]).await?;
+        if confirmation.replicas > 0 {
+            let replicas = confirmation.replicas.to_string();
+            let answer = ask(&[b"WAIT", replicas.as_bytes(), timeout_ms.as_bytes()]).await?;
             no_error("wait", &answer, &connection.greeting.version)?;
             let have = answer.number().unwrap_or(0);
-            if have < i64::from(wanted.replicas) {
+            if have < i64::from(confirmation.replicas) {
                 let cause = format!(
                     "the store's URL says wait={replicas}, and {have} replicas follow the server that takes writes: no write could be \
                      confirmed. Start the replicas, or lower wait"

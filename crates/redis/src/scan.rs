@@ -1,12 +1,13 @@
 //! Lists and counts records, a bounded part at a time, over all buckets.
 //!
-//! Every list of a bucket is in order. A page takes a few of each and goes no further than all of them are known.
+//! Every list of a bucket is sorted. A page reads a few entries of each list, up to the last position that is
+//! known for all of them.
 
 use crate::layout::{Head, ListPosition, MARKER, caller};
 use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
-use crate::shared::{READING, Shared, odd, text};
+use crate::shared::{READING, Shared, text, unexpected};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use semel_core::id::{CallerHash, OperationId};
@@ -19,13 +20,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// How many records one page reads at most, matching or not.
-const LOOK_MAX: usize = 5_000;
+const READS_MAX: usize = 5_000;
 /// How many records one page has at most.
 const LIMIT_MAX: usize = 5_000;
-/// How many are read with one question.
+/// How many are read with one command.
 const TOGETHER_MAX: usize = 500;
 
-/// What is listed, and from where.
+/// What is listed, and from which position.
 struct Walk {
     /// The number of a state or of markers; none for due records.
     lists: Vec<Option<u8>>,
@@ -36,26 +37,26 @@ struct Walk {
 /// A part of a walk.
 struct Part {
     now: Time,
-    places: Vec<(ListPosition, Option<u8>)>,
-    /// Where the next part begins; `None` at the end.
+    positions: Vec<(ListPosition, Option<u8>)>,
+    /// The position after which the next part begins; `None` at the end.
     end: Option<ListPosition>,
 }
 
 /// A record's head, and the length of its value.
-type Headed = (Option<Head>, usize);
+type HeadAndLength = (Option<Head>, usize);
 
 fn all_states() -> Vec<Option<u8>> {
     StateName::ALL.iter().map(|state| Some(state.number())).collect()
 }
 
-/// Cursors pass through clients, so they may be anything.
-fn place(cursor: Option<&Cursor>) -> Result<Option<ListPosition>, Error> {
-    let made_up = || Error::new(Kind::Unfit, "going on from a cursor that this store did not make");
-    cursor.map(|cursor| ListPosition::read(cursor.as_bytes()).ok_or_else(made_up)).transpose()
+/// Cursors come from clients, so they may contain anything.
+fn position_after(cursor: Option<&Cursor>) -> Result<Option<ListPosition>, Error> {
+    let forged = || Error::new(Kind::Unfit, "continuing from a cursor that this store did not create");
+    cursor.map(|cursor| ListPosition::read(cursor.as_bytes()).ok_or_else(forged)).transpose()
 }
 
-fn cursor(place: ListPosition) -> Cursor {
-    Cursor::from_bytes(Bytes::copy_from_slice(&place.0))
+fn cursor(position: ListPosition) -> Cursor {
+    Cursor::from_bytes(Bytes::copy_from_slice(&position.0))
 }
 
 impl Shared {
@@ -67,26 +68,27 @@ impl Shared {
     async fn part(&self, walk: &Walk, after: Option<ListPosition>, limit: usize) -> Result<Part, Error> {
         let few = (2 * limit / walk.buckets.len().max(1) + 4).min(limit + 1);
         let part = self.part_with(walk, after, limit, few).await?;
-        // Records of the same time are in the order of their IDs, and so all in one bucket: read more of it.
-        let is_short = part.end.is_some() && part.places.len() < limit / 2 && few <= limit;
+        // Records of the same time are sorted by their IDs, and so are all in one bucket: read more of it.
+        let is_short = part.end.is_some() && part.positions.len() < limit / 2 && few <= limit;
         if is_short { self.part_with(walk, after, limit, limit + 1).await } else { Ok(part) }
     }
 
-    /// The same, with this many of each list.
+    /// The same, with this many entries of each list.
     async fn part_with(
         &self,
         walk: &Walk,
         after: Option<ListPosition>,
         limit: usize,
-        each: usize,
+        per_list: usize,
     ) -> Result<Part, Error> {
         let parts =
-            try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, each))).await?;
-        let (mut places, mut horizon, mut now) = (Vec::new(), None::<ListPosition>, Time::default());
+            try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, per_list)))
+                .await?;
+        let (mut positions, mut horizon, mut now) = (Vec::new(), None::<ListPosition>, Time::default());
         for (at, lists) in parts {
             now = now.max(at);
             for (list, found) in walk.lists.iter().zip(lists) {
-                if found.len() >= each
+                if found.len() >= per_list
                     && let Some(last) = found.last()
                 {
                     let nearer = |known: ListPosition| {
@@ -94,21 +96,21 @@ impl Shared {
                     };
                     horizon = Some(horizon.map_or(*last, nearer));
                 }
-                places.extend(found.into_iter().map(|place| (place, *list)));
+                positions.extend(found.into_iter().map(|position| (position, *list)));
             }
         }
-        let is_known = |place: &ListPosition| {
-            horizon.is_none_or(|end| if walk.is_downwards { *place >= end } else { *place <= end })
+        let is_known = |position: &ListPosition| {
+            horizon.is_none_or(|end| if walk.is_downwards { *position >= end } else { *position <= end })
         };
-        places.retain(|(place, _)| is_known(place));
-        places.sort_unstable();
+        positions.retain(|(position, _)| is_known(position));
+        positions.sort_unstable();
         if walk.is_downwards {
-            places.reverse();
+            positions.reverse();
         }
-        let is_more = horizon.is_some() || places.len() > limit;
-        places.truncate(limit);
-        let end = places.last().map(|(place, _)| *place).filter(|_| is_more);
-        Ok(Part { now, places, end })
+        let is_more = horizon.is_some() || positions.len() > limit;
+        positions.truncate(limit);
+        let end = positions.last().map(|(position, _)| *position).filter(|_| is_more);
+        Ok(Part { now, positions, end })
     }
 
     async fn part_of(
@@ -116,7 +118,7 @@ impl Shared {
         bucket: u16,
         walk: &Walk,
         after: Option<ListPosition>,
-        each: usize,
+        per_list: usize,
     ) -> Result<(Time, Vec<Vec<ListPosition>>), Error> {
         let mut keys = vec![self.layout.proof(bucket)];
         keys.extend(walk.lists.iter().map(|list| match list {
@@ -131,16 +133,19 @@ impl Shared {
             None if is_due => b"now",
             _ => b"",
         };
-        let (after, each) = (after.map(|place| place.0), each.to_string());
-        let after = after.as_ref().map_or(&b""[..], |place| &place[..]);
+        let (after, per_list) = (after.map(|position| position.0), per_list.to_string());
+        let after = after.as_ref().map_or(&b""[..], |position| &position[..]);
         let direction: &[u8] = if walk.is_downwards { b"down" } else { b"up" };
         let proof = if self.address.any_server { &b""[..] } else { b"0" };
-        let arguments = [proof, direction, after, upper, each.as_bytes()];
+        let arguments = [proof, direction, after, upper, per_list.as_bytes()];
         let (now, lists) = self.asked(bucket, &scripts::LIST, &keys, &arguments).await?;
-        let places = |list: &Value| {
-            list.array().iter().filter_map(|place| ListPosition::read(place.bytes()?)).collect::<Vec<_>>()
+        let positions = |list: &Value| {
+            list.array()
+                .iter()
+                .filter_map(|position| ListPosition::read(position.bytes()?))
+                .collect::<Vec<_>>()
         };
-        Ok((now, lists.array().iter().map(places).collect()))
+        Ok((now, lists.array().iter().map(positions).collect()))
     }
 
     async fn asked(
@@ -153,61 +158,65 @@ impl Shared {
         let slot = self.layout.slot(bucket);
         let asked = self.reading().run(slot, script, Effect::Reads, keys, arguments).await;
         let answer = asked.map_err(|fault| fault.error(READING))?;
-        let Value::Array(mut parts) = answer else { return Err(odd(&answer)) };
+        let Value::Array(mut parts) = answer else { return Err(unexpected(&answer)) };
         match parts.as_mut_slice() {
             [status, seconds, micros, found] if status.text() == Some("found") => {
                 Ok((self.time(seconds, micros), std::mem::replace(found, Value::Nil)))
             }
-            _ => Err(odd(&Value::Array(parts))),
+            _ => Err(unexpected(&Value::Array(parts))),
         }
     }
 
-    /// The heads of these records. One that the server removed by itself is removed from its list.
+    /// The heads of these records. A record that the server removed is removed from its list.
     async fn heads(
         &self,
-        places: &[(ListPosition, Option<u8>)],
-    ) -> Result<BTreeMap<ListPosition, Headed>, Error> {
+        positions: &[(ListPosition, Option<u8>)],
+    ) -> Result<BTreeMap<ListPosition, HeadAndLength>, Error> {
         let mut by_bucket: BTreeMap<u16, Vec<(ListPosition, Option<u8>)>> = BTreeMap::new();
-        for (place, list) in places {
-            by_bucket.entry(self.layout.bucket(place.operation_id())).or_default().push((*place, *list));
+        for (position, list) in positions {
+            by_bucket
+                .entry(self.layout.bucket(position.operation_id()))
+                .or_default()
+                .push((*position, *list));
         }
-        let each = by_bucket.iter().map(|(bucket, places)| self.heads_of(*bucket, places));
-        Ok(try_join_all(each).await?.into_iter().flatten().collect())
+        let per_bucket = by_bucket.iter().map(|(bucket, positions)| self.heads_of(*bucket, positions));
+        Ok(try_join_all(per_bucket).await?.into_iter().flatten().collect())
     }
 
     async fn heads_of(
         &self,
         bucket: u16,
-        places: &[(ListPosition, Option<u8>)],
-    ) -> Result<Vec<(ListPosition, Headed)>, Error> {
+        positions: &[(ListPosition, Option<u8>)],
+    ) -> Result<Vec<(ListPosition, HeadAndLength)>, Error> {
         let mut keys = vec![self.layout.proof(bucket)];
-        keys.extend(places.iter().map(|(place, _)| self.layout.record(place.operation_id())));
+        keys.extend(positions.iter().map(|(position, _)| self.layout.record(position.operation_id())));
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let proof = if self.address.any_server { &b""[..] } else { b"0" };
         let (_, found) = self.asked(bucket, &scripts::HEADS, &keys, &[proof]).await?;
         let mut heads = Vec::new();
-        for ((place, list), head) in places.iter().zip(found.array()) {
+        for ((position, list), head) in positions.iter().zip(found.array()) {
             match head.array() {
                 [head, length] => {
                     let length = length.number().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
                     let head = head.bytes().and_then(Head::read).map(|(head, _)| head);
-                    heads.push((*place, (head, length)));
+                    heads.push((*position, (head, length)));
                 }
-                _ => self.forget(bucket, *place, *list).await,
+                _ => self.forget(bucket, *position, *list).await,
             }
         }
         Ok(heads)
     }
 
-    async fn forget(&self, bucket: u16, place: ListPosition, list: Option<u8>) {
+    async fn forget(&self, bucket: u16, position: ListPosition, list: Option<u8>) {
         if self.address.any_server {
             return;
         }
         let list = list.map_or_else(|| self.layout.due(bucket), |state| self.layout.list(bucket, state));
-        let record = self.layout.record(place.operation_id());
+        let record = self.layout.record(position.operation_id());
         let slot = self.layout.slot(bucket);
         let keys: [&[u8]; 2] = [&record, &list];
-        if let Err(fault) = self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&place.0]).await
+        if let Err(fault) =
+            self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&position.0]).await
         {
             let error = fault.error("taking a removed record out of its list");
             tracing::debug!(%error, "a later list tries again");
@@ -227,10 +236,10 @@ impl Shared {
         let lists = filter.state.map_or_else(all_states, |state| vec![Some(state.number())]);
         let walk = Walk { lists, buckets, is_downwards: filter.newest_first };
         let has_id = |id: OperationId| filter.ids.is_none_or(|ids| ids.has(&id));
-        let is_wanted = |place: &ListPosition, head: Option<&Head>| {
-            has_id(place.operation_id()) && head.is_none_or(|head| head.may_be_wanted(filter))
+        let is_wanted = |position: &ListPosition, head: Option<&Head>| {
+            has_id(position.operation_id()) && head.is_none_or(|head| head.may_be_wanted(filter))
         };
-        self.listed(&walk, place(after)?, limit, is_wanted, |item, _| filter.shows(item)).await
+        self.listed(&walk, position_after(after)?, limit, is_wanted, |item, _| filter.shows(item)).await
     }
 
     pub(crate) async fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
@@ -238,16 +247,16 @@ impl Shared {
         let is_due = |item: &Item, now: Time| {
             item.record().is_none_or(|record| record.due_at().is_some_and(|due_at| due_at <= now))
         };
-        self.listed(&walk, place(after)?, limit, |_, _| true, is_due).await
+        self.listed(&walk, position_after(after)?, limit, |_, _| true, is_due).await
     }
 
     pub(crate) async fn markers(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         let walk = Walk { lists: vec![Some(MARKER)], buckets: self.every_bucket(), is_downwards: false };
         let is_marker = |_: &ListPosition, head: Option<&Head>| head.is_some_and(|head| head.state == MARKER);
-        self.listed(&walk, place(after)?, limit, is_marker, |_, _| true).await
+        self.listed(&walk, position_after(after)?, limit, is_marker, |_, _| true).await
     }
 
-    /// A page of a walk: `may_be_wanted` narrows the choice by heads, `shows` decides by entries.
+    /// A page of a walk: `may_be_wanted` filters by heads, `shows` by entries.
     async fn listed(
         &self,
         walk: &Walk,
@@ -261,8 +270,8 @@ impl Shared {
         let next = 'looking: loop {
             let part = self.part(walk, after, limit.clamp(50, TOGETHER_MAX)).await?;
             now = now.max(part.now);
-            let heads = self.heads(&part.places).await?;
-            for (at, _) in &part.places {
+            let heads = self.heads(&part.positions).await?;
+            for (at, _) in &part.positions {
                 let headed = heads.get(at).filter(|(head, _)| may_be_wanted(at, head.as_ref()));
                 if let Some((_, length)) = headed {
                     let is_full = chosen.len() >= limit;
@@ -275,16 +284,16 @@ impl Shared {
                 after = Some(*at);
                 looked += 1;
             }
-            if part.end.is_none() || looked >= LOOK_MAX {
+            if part.end.is_none() || looked >= READS_MAX {
                 break part.end;
             }
         };
-        let read = try_join_all(chosen.iter().map(|place| self.stored(place.operation_id()))).await?;
+        let read = try_join_all(chosen.iter().map(|position| self.stored(position.operation_id()))).await?;
         let mut items = Vec::with_capacity(read.len());
-        for (place, (at, stored)) in chosen.iter().zip(read) {
+        for (position, (at, stored)) in chosen.iter().zip(read) {
             now = now.max(at);
-            // Records that were removed since are left out; changed ones are shown as they are now.
-            let item = stored.map(|stored| stored.item(place.operation_id()));
+            // Records that were removed meanwhile are left out; changed ones are shown as they are now.
+            let item = stored.map(|stored| stored.item(position.operation_id()));
             items.extend(item.filter(|item| shows(item, now)));
         }
         Ok(Page { now, items, next: next.map(cursor) })
@@ -298,13 +307,13 @@ impl Shared {
     ) -> Result<Tally, Error> {
         let lists = state.map_or_else(all_states, |state| vec![Some(state.number())]);
         let walk = Walk { lists, buckets: self.every_bucket(), is_downwards: false };
-        let part = self.part(&walk, place(after)?, limit.clamp(1, TOGETHER_MAX)).await?;
+        let part = self.part(&walk, position_after(after)?, limit.clamp(1, TOGETHER_MAX)).await?;
         let mut counts: BTreeMap<(String, u8), Tallied> = BTreeMap::new();
-        for (head, _) in self.heads(&part.places).await?.into_values() {
+        for (head, _) in self.heads(&part.positions).await?.into_values() {
             let Some((head, named)) = head.and_then(|head| Some((head.clone(), head.state_name()?))) else {
                 continue;
             };
-            if state.is_some_and(|wanted| wanted != named) {
+            if state.is_some_and(|filter| filter != named) {
                 continue;
             }
             let operation = text(&Value::Bytes(head.operation));

@@ -1,7 +1,5 @@
-//! The scripts that the servers run, each in one atomic step.
-//!
-//! What lives here: their texts and how they are called. What must never: a script that changes something before it has checked
-//! everything. A script that is sent twice is refused the second time by what the first has written.
+//! The Lua scripts, each of which the servers run atomically. A script checks everything before it changes
+//! anything. A write that is sent twice is refused the second time.
 
 use crate::resp;
 use bytes::Bytes;
@@ -36,8 +34,8 @@ script!(EPOCH, "epoch.lua");
 script!(PROBE, "probe.lua");
 
 impl Script {
-    /// What a server's error says about the script: the command that failed, and whether that was before the script
-    /// took effect. Index entries that it wrote until then are corrected by whoever finds them.
+    /// What a server's error says about the script: the command that failed, and whether that was before the
+    /// script took effect. Index entries that it wrote until then are corrected when they are found.
     pub(crate) fn failure(&self, error: &str) -> Option<(&'static str, bool)> {
         let (_, rest) = error.split_once("user_script:")?;
         let failed: usize = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
@@ -61,7 +59,7 @@ impl Script {
     }
 }
 
-/// The digest by which servers know scripts and damage is detected. Nothing secret depends on it.
+/// The digest that identifies scripts and detects damage. Nothing secret depends on it.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(40);
     for byte in digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref() {

@@ -1,4 +1,4 @@
-//! Which server has which key: the only one there is, or one of a cluster's.
+//! Finds the server of each key: the single server, or one of a cluster.
 
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure};
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a question is redirected before it fails.
+/// How often a command is redirected before it fails.
 const ROUTES_MAX: u32 = 12;
 /// The pause between two tries while a cluster is not stable.
 const PAUSE: Duration = Duration::from_millis(100);
 const SLOTS: u16 = 16_384;
 
-/// What a question can change.
+/// What a command can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing: it can be repeated.
@@ -32,7 +32,7 @@ pub(crate) enum Effect {
 pub(crate) struct Servers {
     address: Arc<Address>,
     confirms: bool,
-    /// Without a cluster; a cluster decides itself who takes writes.
+    /// Without a cluster; a cluster decides by itself which servers take writes.
     fence: Option<Arc<Fence>>,
     held: Mutex<State>,
 }
@@ -47,7 +47,7 @@ struct State {
 }
 
 impl Servers {
-    /// Connects to one of the named servers, and learns about the others.
+    /// Connects to one of the named servers, and discovers the others.
     pub(crate) async fn connect(
         address: &Arc<Address>,
         confirms: bool,
@@ -98,13 +98,13 @@ impl Servers {
         Arc::clone(held.links.entry(host.clone()).or_insert_with(link))
     }
 
-    /// Asks any server that answers which server has which slot.
+    /// Asks any server that answers for the slots of all servers.
     async fn learn(&self) -> Result<(), Fault> {
         let mut known: Vec<Host> = self.held().links.keys().cloned().collect();
         known.extend(self.address.hosts.iter().filter(|host| !self.held().links.contains_key(host)).cloned());
         let mut last = Fault::new(Kind::Unavailable, "no server of the cluster answers");
         for host in known {
-            // A replica knows it too.
+            // A replica knows them too.
             let any = Arc::new((*self.address).clone().for_reading());
             let link = Link::new(&any, vec![host.clone()], false);
             let answer = match link.connection().await {
@@ -116,7 +116,7 @@ impl Servers {
             };
             match answer {
                 Ok(Value::Array(ranges)) if !ranges.is_empty() => {
-                    self.take_over(&ranges, &host);
+                    self.apply_slots(&ranges, &host);
                     return Ok(());
                 }
                 Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
@@ -129,12 +129,12 @@ impl Servers {
         Err(last)
     }
 
-    fn take_over(&self, ranges: &[Value], asked: &Host) {
+    fn apply_slots(&self, ranges: &[Value], asked: &Host) {
         let mut by_last_slot = BTreeMap::new();
         for range in ranges {
             let [_, last, owner, ..] = range.array() else { continue };
             let (Some(last), [name, port, ..]) = (last.number(), owner.array()) else { continue };
-            // A server that does not know its own name is known by the name that it was asked by.
+            // A server that does not know its own address is known by the address that was asked.
             let name = name.text().filter(|name| !name.is_empty()).unwrap_or(&asked.name).to_owned();
             let (Ok(last), Some(port)) =
                 (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
@@ -149,7 +149,7 @@ impl Servers {
         self.held().by_last_slot = by_last_slot;
     }
 
-    /// Asks the server of `slot`. If a server says that nothing was done, the question is redirected; after an
+    /// Sends a command to the server of `slot`. If a server did nothing, the command is redirected; after an
     /// ambiguous error it is repeated only if it just reads.
     pub(crate) async fn ask(&self, slot: u16, question: Bytes, effect: Effect) -> Result<Value, Fault> {
         if effect == Effect::Writes
@@ -190,7 +190,7 @@ impl Servers {
                     }
                     Refusal::NoScript => return Ok(Value::Error(text)),
                     refusal @ Refusal::ReadOnly(_) => {
-                        // It was replaced: the next question finds the server that takes writes.
+                        // It was replaced: the next command finds the server that takes writes.
                         link.discard(&connection).await;
                         return Err(refusal.fault());
                     }
@@ -244,7 +244,7 @@ impl Servers {
         answer.map_err(|fault| fault.in_script(script))
     }
 
-    /// Accepts no more questions, and returns when those sent are answered.
+    /// Accepts no more commands, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
         let links: Vec<_> = {
             let held = self.held();
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_that_the_servers_calculate() {
+    fn slots_match_those_of_the_servers() {
         assert_eq!([slot_of("123456789"), slot_of("foo"), slot_of("")], [12_739, 12_182, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! What every question needs: the servers, the names of keys, the time.
+//! The state that all operations share: the servers, the names of keys, the clock.
 
 use crate::address::{Address, BUCKETS};
 use crate::fault::Fault;
@@ -23,23 +23,24 @@ const OPENING: &str = "opening the Redis store";
 const FORMAT: &str = "1";
 /// Longer values are not read by scripts.
 const READ_BYTES_MAX: &[u8] = b"65536";
-/// How often a long value is read that is being written.
+/// How often a long value is read again while it is being written.
 const LARGE_READS_MAX: u32 = 5;
-/// How many entries are read and decoded at once: they can be as long as responses.
-const TURNS: usize = 16;
+/// How many entries are read and decoded at once: they can be as large as responses.
+const CONCURRENT_READS_MAX: usize = 16;
 
 pub(crate) struct Shared {
     pub(crate) address: Arc<Address>,
     pub(crate) layout: Layout,
     pub(crate) writes: Servers,
     pub(crate) fence: Arc<Fence>,
-    /// Separate from writes, so that a long list delays no claim; none if reads have to be confirmed like writes.
+    /// Separate from writes, so that a long list delays no claim; none if reads must be confirmed like
+    /// writes.
     reads: Option<Servers>,
-    pub(crate) turns: Semaphore,
+    pub(crate) read_permits: Semaphore,
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// A value of which only the owner of the key is certain.
+/// A stored value. Only its owner trusts it completely.
 pub(crate) struct Stored {
     pub(crate) head: Option<Head>,
     pub(crate) entry: Bytes,
@@ -59,7 +60,7 @@ impl Stored {
     }
 
     /// The digest and the length of the value, if its entry is intact.
-    pub(crate) fn wholeness(&self) -> Option<String> {
+    pub(crate) fn integrity_proof(&self) -> Option<String> {
         let head = self.head.as_ref().filter(|head| head.is_of(&self.entry))?;
         Some(format!("{}{}", head.digest_text(), self.bytes))
     }
@@ -71,12 +72,14 @@ impl Stored {
     }
 }
 
-/// Two commands cannot share an operation ID, unless somebody changed the data. The record is present and unreadable.
+/// Two commands cannot share an operation ID, unless the data was changed manually. The record is present and
+/// unreadable.
 const OTHER_COMMAND: codec::Error =
-    codec::Error::Damaged { at: 0, what: "what stands in front of the entry is not this command's" };
+    codec::Error::Damaged { at: 0, what: "the fields before the entry are not this command's" };
 
 impl Shared {
-    /// Opens the store that the address names. Creates it if it does not exist, unless it is opened for reading.
+    /// Opens the store that the address names. Creates it if it does not exist, unless it is opened for
+    /// reading.
     pub(crate) async fn open(address: Address, clock: Option<Arc<dyn Clock>>) -> Result<Self, Error> {
         let address = Arc::new(address);
         let layout = Layout::new(&address.prefix, 0);
@@ -86,7 +89,15 @@ impl Shared {
         let writes = Servers::connect(&address, true, passed).await?;
         let is_confirmed = address.confirmation.is_wanted();
         let reads = if is_confirmed { None } else { Some(Servers::connect(&address, false, passed).await?) };
-        let mut shared = Self { layout, address, writes, fence, reads, turns: Semaphore::new(TURNS), clock };
+        let mut shared = Self {
+            layout,
+            address,
+            writes,
+            fence,
+            reads,
+            read_permits: Semaphore::new(CONCURRENT_READS_MAX),
+            clock,
+        };
         if !shared.address.any_server {
             rights::check(&shared).await?;
         }
@@ -101,19 +112,23 @@ impl Shared {
         let layout = Layout::new(&address.prefix, 0);
         let writes = Servers::connect(&address, false, None).await?;
         let fence = Arc::new(Fence::new(Vec::new()));
-        let turns = Semaphore::new(TURNS);
-        Ok(Self { address, layout, writes, fence, reads: None, turns, clock: None }.meta().await?.is_some())
+        let read_permits = Semaphore::new(CONCURRENT_READS_MAX);
+        Ok(Self { address, layout, writes, fence, reads: None, read_permits, clock: None }
+            .meta()
+            .await?
+            .is_some())
     }
 
-    /// The number of buckets of the store, and whether this build supports its format. What the store has is binding.
+    /// The number of buckets of the store, and whether this build supports its format. An existing store
+    /// keeps its number.
     async fn agreed_buckets(&self) -> Result<u16, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, OPENING).because(cause);
         let (format, buckets) = if self.address.any_server {
             self.meta().await?.ok_or_else(|| unfit("there is no store with this prefix".to_owned()))?
         } else {
             let (slot, key) = self.layout.of_store("meta");
-            let wanted = self.address.buckets.unwrap_or(BUCKETS).to_string();
-            let arguments = [FORMAT.as_bytes(), wanted.as_bytes()];
+            let buckets = self.address.buckets.unwrap_or(BUCKETS).to_string();
+            let arguments = [FORMAT.as_bytes(), buckets.as_bytes()];
             let asked = self.writes.run(slot, &scripts::META, Effect::Writes, &[&key], &arguments).await;
             let answer = asked.map_err(|fault| fault.error(OPENING))?;
             match answer.array() {
@@ -121,7 +136,7 @@ impl Shared {
                     self.fence.opened(text(epoch).parse().unwrap_or(0)).await;
                     (text(format), text(buckets))
                 }
-                _ => return Err(odd(&answer)),
+                _ => return Err(unexpected(&answer)),
             }
         };
         if format != FORMAT {
@@ -149,11 +164,11 @@ impl Shared {
         match answer.array() {
             [Value::Nil, _] => Ok(None),
             [format, buckets] => Ok(Some((text(format), text(buckets)))),
-            _ => Err(odd(&answer)),
+            _ => Err(unexpected(&answer)),
         }
     }
 
-    /// The servers for questions that change nothing.
+    /// The servers for commands that change nothing.
     pub(crate) fn reading(&self) -> &Servers {
         self.reads.as_ref().unwrap_or(&self.writes)
     }
@@ -187,7 +202,7 @@ impl Shared {
         let bucket = self.layout.bucket(id);
         let (record, proof) = (self.layout.record(id), self.layout.proof(bucket));
         let keys: [&[u8]; 2] = [&record, &proof];
-        let _turn = self.turns.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
+        let _permit = self.read_permits.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
         let arguments = [self.proof(), READ_BYTES_MAX];
         for _ in 0..LARGE_READS_MAX {
             let slot = self.layout.slot(bucket);
@@ -202,15 +217,15 @@ impl Shared {
                         return Ok((self.time(seconds, micros), Some(stored)));
                     }
                 }
-                _ => return Err(odd(&answer)),
+                _ => return Err(unexpected(&answer)),
             }
         }
         Err(Error::new(Kind::Unavailable, READING)
             .because("the record is written faster than it can be read"))
     }
 
-    /// A long value whose first bytes a server that takes writes has just returned. They contain its version and
-    /// token, so an equal beginning means an equal value. `None` if it was written since.
+    /// A long value whose first bytes a server that takes writes has just returned. They contain its version
+    /// and token, so an equal beginning means an equal value. `None` if it was written since.
     async fn large(&self, id: OperationId, guard: &Value) -> Result<Option<Stored>, Error> {
         let question = crate::resp::command(&[b"GET", &self.layout.record(id)]);
         let slot = self.layout.slot(self.layout.bucket(id));
@@ -242,7 +257,7 @@ impl Shared {
                 let pair = |pair: &[Value]| Some((text(pair.first()?), pair.get(1)?.bytes()?.clone()));
                 Ok(found.array().chunks(2).filter_map(pair).collect())
             }
-            _ => Err(odd(&answer)),
+            _ => Err(unexpected(&answer)),
         }
     }
 
@@ -270,13 +285,13 @@ impl Shared {
             [status, found] if status.text() == Some("refused") => {
                 Ok(Setting::Refused(found.bytes().cloned()))
             }
-            _ => Err(odd(&answer)),
+            _ => Err(unexpected(&answer)),
         }
     }
 
-    /// Accepts no more questions, and returns when those sent are answered.
+    /// Accepts no more commands, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
-        self.turns.close();
+        self.read_permits.close();
         self.writes.close().await;
         if let Some(reads) = &self.reads {
             reads.close().await;
@@ -296,7 +311,7 @@ pub(crate) fn text(value: &Value) -> String {
 }
 
 /// A foreign value under a key, or an unexpected answer. The scripts check this before they change anything.
-pub(crate) fn odd(answer: &Value) -> Error {
+pub(crate) fn unexpected(answer: &Value) -> Error {
     let fault = match answer.array() {
         [status, key] if status.text() == Some("type") => Fault::new(
             Kind::Unfit,

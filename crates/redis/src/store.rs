@@ -1,4 +1,4 @@
-//! The store's calls.
+//! The store's operations.
 
 use crate::address::Address;
 use crate::hazards;
@@ -22,9 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::AbortHandle;
 
-/// A store on a server or a cluster. See the [crate](crate), and [`Store`](semel_core::store::Store) for what it does.
+/// A store on a server or a cluster. See the [crate](crate), and [`Store`](semel_core::store::Store) for what
+/// it does.
 ///
-/// Its tasks run on the runtime that it was opened on. Dropping it ends them as soon as what was sent is answered.
+/// Its tasks run on the runtime that it was opened on. Dropping it ends them as soon as what was sent is
+/// answered.
 pub struct Store {
     name: String,
     shared: Arc<Shared>,
@@ -37,9 +39,9 @@ pub struct Store {
 impl Store {
     /// Opens the store that a URL names (`redis://…` or `rediss://…`), and creates it if it does not exist.
     ///
-    /// Refuses a Sentinel, a replica, two servers that both take writes, servers that cannot confirm writes as the URL
-    /// asks, a store of a newer build or with another number of buckets than the URL says, and a user who lacks a
-    /// right that the store needs.
+    /// Refuses a Sentinel, a replica, two servers that both take writes, servers that cannot confirm writes
+    /// as the URL asks, a store of a newer build or with another number of buckets than the URL says, and a
+    /// user who lacks a right that the store needs.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
         let (scheme, address) = url.split_once(':').unwrap_or((url, ""));
@@ -105,7 +107,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Writes, and notifies waiters of an end, even if the caller is gone.
+/// Writes, and notifies waiters of a final state, even if the caller is cancelled.
 async fn write(shared: Arc<Shared>, id: CommandId, planned: PlannedWrite) -> Result<Written, Error> {
     let written = shared.write(&planned).await?;
     if matches!(written, Written::Done { .. }) && shared.address.notifies {
@@ -119,7 +121,7 @@ async fn publish(shared: &Shared, id: OperationId) {
     let question = resp::command(&[b"PUBLISH", shared.layout.channel().as_bytes(), id.as_bytes()]);
     if let Err(fault) = shared.reading().ask(slot, question, Effect::Reads).await {
         let error = fault.error("reporting a write to other nodes");
-        tracing::debug!(%error, "requests that wait for it look from time to time");
+        tracing::debug!(%error, "requests that wait for it poll");
     }
 }
 
@@ -133,8 +135,8 @@ impl store::Store for Store {
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
-        let is_deaf = self.shared.address.notifies && !self.waiters.is_listening();
-        self.ask(hazards::look(&self.shared, is_deaf))
+        let lacks_notifications = self.shared.address.notifies && !self.waiters.is_listening();
+        self.ask(hazards::find(&self.shared, lacks_notifications))
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {

@@ -1,5 +1,6 @@
 //! Encrypted connections: the server's certificate is always checked.
 
+use crate::named_file::{self, CERTIFICATES_BYTES_MAX};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -25,14 +26,15 @@ pub(crate) async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-fn authorities(path: Option<&Path>) -> io::Result<RootCertStore> {
+/// The certificates of the file, or the system's.
+pub(crate) fn authorities(path: Option<&Path>) -> io::Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     match path {
         Some(path) => {
             let failed = |cause: String| io::Error::other(format!("sslrootcert={}: {cause}", path.display()));
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))?;
-            for certificate in certificates {
+            let pem =
+                named_file::read(path, CERTIFICATES_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
                 let certificate = certificate.map_err(|error| failed(error.to_string()))?;
                 store.add(certificate).map_err(|error| failed(error.to_string()))?;
             }

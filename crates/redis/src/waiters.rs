@@ -1,6 +1,7 @@
-//! Who waits on this node for a command to change, and how other nodes' writes are heard of.
+//! Wakes callers on this node that wait for a command to change, including changes by other nodes.
 //!
-//! Whoever writes an end to a record publishes its operation id; every node hears all of them and wakes its own waiters.
+//! A node that writes a final state publishes the operation ID; every node receives all of them and wakes its
+//! own waiters.
 
 use crate::address::Address;
 use crate::connection::{Stream, greet, next};
@@ -20,7 +21,7 @@ const AWAITED_MAX: usize = 1 << 14;
 /// How often the server must show that it is alive.
 const PERIOD: Duration = Duration::from_secs(10);
 const RECONNECT: Duration = Duration::from_secs(1);
-/// How long a store that is opened waits for its first subscription.
+/// How long opening a store waits for its first subscription.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Waiters {
@@ -41,7 +42,7 @@ impl Waiters {
         *self.listening.borrow()
     }
 
-    /// Waits until messages arrive, as long as a working server takes at most.
+    /// Waits until messages arrive, at most as long as a working server takes.
     pub(crate) async fn listened(&self) {
         let mut listening = self.listening.subscribe();
         drop(timeout(FIRST_WAIT, listening.wait_for(|is_listening| *is_listening)).await);
@@ -62,7 +63,7 @@ impl Waiters {
         let mut woken = held.entry(*id.as_bytes()).or_insert_with(|| watch::channel(()).0).subscribe();
         drop(held);
         Some(Box::pin(async move {
-            // The sender is dropped when nobody listens any more: then a look is due as well.
+            // The sender is dropped when the subscription ends: then the caller must check too.
             drop(woken.changed().await);
         }))
     }
@@ -87,10 +88,10 @@ pub(crate) async fn listen(waiters: Weak<Waiters>, address: Arc<Address>, channe
         let host = &address.hosts[turn % address.hosts.len()];
         turn += 1;
         match greet(&address, host).await {
-            // Messages through a replica come late, and clients may not publish on it.
+            // Messages through a replica arrive late, and clients may not publish on it.
             Ok((mut stream, greeting)) if greeting.mode == "cluster" || !greeting.is_replica => {
-                let cause = hear(&waiters, &mut *stream, &channel).await;
-                tracing::debug!(%cause, "messages of the Redis store are not heard for a moment");
+                let cause = receive(&waiters, &mut *stream, &channel).await;
+                tracing::debug!(%cause, "messages of the Redis store are not received for a moment");
             }
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "no connection for messages of the Redis store"),
@@ -104,7 +105,7 @@ pub(crate) async fn listen(waiters: Weak<Waiters>, address: Arc<Address>, channe
 }
 
 /// Runs until the connection breaks, and returns the reason.
-async fn hear(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -> String {
+async fn receive(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -> String {
     let mut buffer = BytesMut::new();
     let mut is_pinged = false;
     let subscribe = resp::command(&[b"SUBSCRIBE", channel.as_bytes()]);
@@ -115,9 +116,9 @@ async fn hear(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -
         if let Err(error) = stream.flush().await {
             return error.to_string();
         }
-        let heard = timeout(PERIOD, next(stream, &mut buffer)).await;
+        let received = timeout(PERIOD, next(stream, &mut buffer)).await;
         let Some(here) = waiters.upgrade() else { return "the store was closed".to_owned() };
-        let value = match heard {
+        let value = match received {
             Ok(Ok(value)) => value,
             Ok(Err(cause)) => return cause,
             Err(_) if is_pinged => return "the server does not answer".to_owned(),
@@ -133,7 +134,7 @@ async fn hear(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str) -
         match value.array() {
             [kind, ..] if kind.text() == Some("subscribe") => {
                 here.listening.send_replace(true);
-                // Notifications before this were missed.
+                // Earlier notifications were missed.
                 here.wake_all();
             }
             [kind, _, id] if kind.text() == Some("message") => {

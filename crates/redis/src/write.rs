@@ -4,7 +4,7 @@ use crate::layout::{self, MARKER};
 use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
-use crate::shared::{Shared, Stored, odd, reading};
+use crate::shared::{Shared, Stored, reading, unexpected};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Error, Kind, Reading, Written};
@@ -12,8 +12,9 @@ use semel_core::time::Time;
 
 pub(crate) const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const WRITING: &str = "writing a record to Redis";
-/// Longer values are not read by the script, and are not returned with a refusal: many at once would fill the memory.
-const SHOWN_BYTES_MAX: &[u8] = b"16384";
+/// Longer values are neither read by the script nor returned with a refusal: many at once would fill the
+/// memory.
+const RETURNED_BYTES_MAX: &[u8] = b"16384";
 /// A write as the script takes it.
 pub(crate) struct PlannedWrite {
     id: CommandId,
@@ -23,9 +24,9 @@ pub(crate) struct PlannedWrite {
     value: Vec<u8>,
     leaves: u8,
     joins: u8,
-    /// When the record is gone, including its tombstone.
+    /// When the record and its tombstone expire.
     gone_at: Option<Time>,
-    /// Whether somebody may wait for the result.
+    /// Whether callers may wait for the result.
     pub(crate) is_awaited: bool,
 }
 
@@ -81,7 +82,7 @@ fn encoded(id: CommandId, record: &Record) -> Result<Vec<u8>, Error> {
     Ok(value)
 }
 
-/// Refuses what is larger than the store can hold.
+/// Refuses a record that is larger than the store can hold.
 pub(crate) fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
     if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
         return Ok(());
@@ -93,9 +94,9 @@ pub(crate) fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
 impl Shared {
     /// Applies a write if the expected value is there.
     pub(crate) async fn write(&self, planned: &PlannedWrite) -> Result<Written, Error> {
-        let mut whole = String::new();
+        let mut proof = String::new();
         for _ in 0..2 {
-            let answer = self.try_write(planned, &whole).await?;
+            let answer = self.try_write(planned, &proof).await?;
             let status = answer.array().first().and_then(|status| status.text()).unwrap_or_default();
             match (status, answer.array()) {
                 ("done", [_, seconds, micros]) => {
@@ -109,20 +110,20 @@ impl Shared {
                 // The value is as expected, but too long for the script to check whether it is intact.
                 ("unproven", _) => {
                     let (now, stored) = self.stored(planned.operation_id).await?;
-                    match stored.as_ref().and_then(Stored::wholeness) {
-                        Some(found) => whole = found,
+                    match stored.as_ref().and_then(Stored::integrity_proof) {
+                        Some(found) => proof = found,
                         None => return planned.refused(reading(now, planned.id, stored)),
                     }
                 }
-                _ => return Err(odd(&answer)),
+                _ => return Err(unexpected(&answer)),
             }
         }
         let cause = "the record is written faster than it can be read";
         Err(Error::new(Kind::Unavailable, WRITING).because(cause))
     }
 
-    /// `whole` is the digest and the length of a long value that was intact.
-    async fn try_write(&self, planned: &PlannedWrite, whole: &str) -> Result<Value, Error> {
+    /// `proof` is the digest and the length of a long value that was intact.
+    async fn try_write(&self, planned: &PlannedWrite, proof: &str) -> Result<Value, Error> {
         let bucket = self.layout.bucket(planned.operation_id);
         let keys = [
             self.layout.record(planned.operation_id),
@@ -141,10 +142,10 @@ impl Shared {
             planned.operation_id.as_bytes(),
             &planned.value,
             gone_at.as_bytes(),
-            SHOWN_BYTES_MAX,
+            RETURNED_BYTES_MAX,
             self.proof(),
             replaced.as_bytes(),
-            whole.as_bytes(),
+            proof.as_bytes(),
         ];
         let slot = self.layout.slot(bucket);
         let asked = self.writes.run(slot, &scripts::WRITE, Effect::Writes, &keys, &arguments).await;

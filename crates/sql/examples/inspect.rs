@@ -1,4 +1,4 @@
-//! Opens a store in a file and reports what speaks against it: `cargo run -p semel-sql --example inspect -- semel.db`
+//! Opens a store in a file and reports its hazards: `cargo run -p semel-sql --example inspect -- semel.db`
 
 use semel_core::store::Store as _;
 use semel_sql::sqlite::{Options, Store};
@@ -10,12 +10,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::open(&path, Options::default())?;
     let hazards = store.hazards().await?;
     if hazards.is_empty() {
-        println!("{path}: nothing speaks against it");
+        println!("{path}: no hazards");
     }
     for hazard in hazards {
         println!("{path}: {hazard:?}");
     }
-    // Waits for writes that are running, and gives the file back.
+    // Waits for running writes, and closes the file.
     store.close().await;
     Ok(())
 }

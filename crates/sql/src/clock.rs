@@ -1,6 +1,4 @@
-//! The clock for stores that have none.
-//!
-//! Contents: the only place in this crate that reads a clock.
+//! The clock for stores that have none: the only place in this crate that reads a clock.
 
 use semel_core::store::Clock;
 use semel_core::time::Time;

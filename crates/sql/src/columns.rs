@@ -22,8 +22,8 @@ pub(crate) fn state_name(number: i64) -> Option<StateName> {
     u8::try_from(number).ok().and_then(StateName::from_number)
 }
 
-/// A moment in a signed column. Later moments, 292 million years away, count as the last one; if that could matter,
-/// the entry itself is checked.
+/// A time in a signed column. Times more than 292 million years away are stored as the maximum; if that could
+/// matter, the entry itself is checked.
 pub(crate) fn time(time: Time) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
@@ -43,7 +43,8 @@ pub(crate) fn key(hash: &KeyHash) -> i64 {
     prefix(hash.as_bytes())
 }
 
-/// A row to write: the entry's bytes and its indexed columns. Built in the calling task, not in the writer's thread.
+/// A row to write: the entry's bytes and its indexed columns. Built in the calling task, not in the writer's
+/// thread.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) state: i64,
@@ -57,7 +58,8 @@ pub(crate) struct Row {
     pub(crate) unchanged: Option<Unchanged>,
 }
 
-/// The row of a record under `id`. Rejects a record that belongs to another ID, or is too large for the store.
+/// The row of a record under `id`. Rejects a record that belongs to another ID, or is too large for the
+/// store.
 pub(crate) fn encoded(id: CommandId, record: &Record, entry_bytes_max: u64) -> Result<Row, Error> {
     const WRITING: &str = "writing a record";
     // The index relies on this: otherwise a record could be found under one ID and not under the other.
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_keep_their_order_in_a_signed_column() {
+    fn times_keep_their_order_in_a_signed_column() {
         let moments = [0, 1, 1_800_000_000_000, i64::MAX.unsigned_abs() - 1, i64::MAX.unsigned_abs()];
         let columns = moments.map(|millis| time(Time::from_millis(millis)));
         assert!(columns.is_sorted_by(|a, b| a < b) && columns[0] == 0, "{columns:?}");
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_marker_is_no_states() {
+    fn a_markers_number_belongs_to_no_state() {
         assert_eq!(state_name(MARKER), None);
         for name in StateName::ALL {
             assert_eq!(state_name(state(name)), Some(name));

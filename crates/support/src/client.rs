@@ -17,16 +17,16 @@ use tokio::net::TcpStream;
 /// A request under construction.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `send`"]
-pub struct Ask {
+pub struct TestRequest {
     method: &'static str,
     path: String,
     headers: Vec<(&'static str, Vec<u8>)>,
     body: Bytes,
-    /// In pieces of so many bytes, without a length.
+    /// In pieces of this many bytes, without a length.
     pieces: Option<usize>,
 }
 
-impl Ask {
+impl TestRequest {
     /// A request without a body.
     pub fn new(method: &'static str, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), headers: Vec::new(), body: Bytes::new(), pieces: None }
@@ -42,13 +42,13 @@ impl Ask {
         Self::new("GET", path)
     }
 
-    /// With one more header line.
+    /// Adds a header line.
     pub fn with(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name, value.as_ref().to_vec()));
         self
     }
 
-    /// Under this idempotency key.
+    /// With this idempotency key.
     pub fn key(self, key: &str) -> Self {
         self.with("idempotency-key", key)
     }
@@ -58,24 +58,24 @@ impl Ask {
         self.with("content-type", "application/json").bytes(text.to_owned())
     }
 
-    /// With a body of no type.
+    /// With a body without a type.
     pub fn bytes(mut self, bytes: impl Into<Bytes>) -> Self {
         self.body = bytes.into();
         self
     }
 
-    /// With the body in chunks of so many bytes, and no length.
+    /// With the body in chunks of this many bytes, without a length.
     pub fn in_pieces(mut self, of: usize) -> Self {
         self.pieces = Some(of);
         self
     }
 
-    /// Sends it, and reads the answer to its end. An error if there is none, or not a whole one.
+    /// Sends it, and reads the response to its end. Fails without a complete response.
     pub async fn send(self, to: SocketAddr) -> io::Result<Reply> {
         self.send_by(TcpStream::connect(to).await?, to).await
     }
 
-    /// The same on a connection that is there.
+    /// The same on an existing connection.
     pub async fn send_by<I>(self, stream: I, to: SocketAddr) -> io::Result<Reply>
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -111,7 +111,7 @@ impl Ask {
     }
 }
 
-/// Sends a request on its own connection, and reads the head of the response. An error if there is none.
+/// Sends a request on its own connection, and reads the head of the response. Fails without a response.
 pub async fn request_by<I, B>(stream: I, request: Request<B>) -> io::Result<Response<Incoming>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,

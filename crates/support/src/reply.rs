@@ -1,4 +1,4 @@
-//! A response, read to its end, and what Semel says in it.
+//! A response, read to its end, and Semel's headers in it.
 
 use crate::KEY;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads a response to its end. An error if it is cut off.
+    /// Reads a response to its end. Fails if it is cut off.
     pub async fn read<B: http_body::Body<Data = Bytes>>(response: Response<B>) -> Result<Self, B::Error> {
         let (parts, body) = response.into_parts();
         let body = body.collect().await?;
@@ -25,7 +25,7 @@ impl Reply {
         Ok(Self { status, headers: parts.headers, body, trailers })
     }
 
-    /// The first header line of that name.
+    /// The first header line with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
     }
@@ -40,41 +40,40 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("JSON in {self:?}"))
     }
 
-    /// A problem's code, if it is one.
+    /// The code of a problem, if it is one.
     pub fn code(&self) -> Option<String> {
         let is_problem = self.header("content-type") == Some("application/problem+json");
         is_problem.then(|| self.json()["code"].as_str().expect("a code").to_owned())
     }
 
-    /// Whether it is a problem that asks to be tried again with the same key.
+    /// Whether it is a problem that can be retried with the same key.
     pub fn is_retryable(&self) -> bool {
         self.code().is_some() && self.json()["retryable"] == true
     }
 
-    /// Whether it says that it is a replay.
+    /// Whether it is marked as a replay.
     pub fn is_replay(&self) -> bool {
         self.header("idempotency-replayed") == Some("true")
     }
 
-    /// Whether it says that its outcome is stored for good.
+    /// Whether it is marked as stored.
     pub fn is_acknowledged(&self) -> bool {
         self.headers.contains_key("idempotency-expires")
     }
 
-    /// What every replay must have in common: everything except the mark of a replay, the date, and the framing of the
-    /// body.
+    /// What all replays have in common: everything except the replay mark, the date, and the framing of the body.
     pub fn kept(&self) -> (u16, Vec<(String, Vec<u8>)>, Bytes) {
         const PASSING: [&str; 5] =
             ["date", "idempotency-replayed", "connection", "content-length", "transfer-encoding"];
         let headers = self.headers.iter().filter(|(name, _)| !PASSING.contains(&name.as_str()));
         let mut headers: Vec<_> =
             headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
-        // Lines of one name keep their order; names have none.
+        // Lines with the same name keep their order; different names have none.
         headers.sort_by(|one, other| one.0.cmp(&other.0));
         (self.status, headers, self.body.clone())
     }
 
-    /// The members of a problem, after a look at what every problem must and must not have.
+    /// The members of a problem, after checking what every problem must and must not contain.
     pub fn problem(&self) -> serde_json::Value {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         assert!(!self.text().contains(KEY), "the key is in the problem");
@@ -95,7 +94,7 @@ impl Reply {
     #[track_caller]
     pub fn is_problem(&self, status: u16, code: &str, retryable: bool) {
         let problem = self.problem();
-        let told = (self.status, problem["code"].as_str().expect("a code"), problem["retryable"].as_bool());
-        assert_eq!(told, (status, code, Some(retryable)), "{problem}");
+        let found = (self.status, problem["code"].as_str().expect("a code"), problem["retryable"].as_bool());
+        assert_eq!(found, (status, code, Some(retryable)), "{problem}");
     }
 }

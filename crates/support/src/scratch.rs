@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_of_the_same_name_are_apart_and_each_goes_with_its_files() {
+    fn two_folders_of_one_name_are_separate_and_deleted() {
         let (one, other) = (ScratchDir::new("scratch"), ScratchDir::new("scratch"));
         let (file, kept) = (one.write("file", "1"), other.write("file", "2"));
         drop(one);

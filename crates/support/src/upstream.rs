@@ -9,23 +9,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-/// A request that reached it.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Which request it was: 1, 2, 3 …
+    /// The number of the request: 1, 2, 3 …
     pub number: usize,
-    /// On which connection it came: 1, 2, 3 …
+    /// The number of its connection: 1, 2, 3 …
     pub connection: usize,
     /// Method, target and version.
     pub line: String,
-    /// Names in small letters.
+    /// Names in lower case.
     pub headers: Vec<(String, String)>,
     /// Without the framing.
     pub body: Vec<u8>,
 }
 
 impl Seen {
-    /// The first header line of that name, in small letters.
+    /// The first header line with this name, in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -34,17 +34,17 @@ impl Seen {
 /// What to do with a request.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// These bytes, and then the next request.
+    /// Send these bytes, and wait for the next request.
     Say(Vec<u8>),
-    /// These bytes, and then the connection's end.
+    /// Send these bytes, and close the connection.
     SayAndEnd(Vec<u8>),
     /// Close the connection without a response.
     End,
-    /// No answer, for as long as the connection lasts.
+    /// No answer while the connection lasts.
     Hang,
-    /// As soon as it may.
+    /// Continue when the gate is open.
     After(Gate, Box<Act>),
-    /// A while later.
+    /// Continue after a delay.
     Later(Duration, Box<Act>),
 }
 
@@ -53,12 +53,12 @@ pub enum Act {
 pub struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    /// One that nobody passes yet.
+    /// A closed gate.
     pub fn closed() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// Lets everybody through from now on.
+    /// Opens the gate.
     pub fn open(&self) {
         self.0.add_permits(Semaphore::MAX_PERMITS / 2);
     }
@@ -76,7 +76,7 @@ struct Book {
     count: watch::Sender<usize>,
 }
 
-/// The service. Gone when it is dropped.
+/// The service. It stops when it is dropped.
 pub struct Upstream {
     /// Its address.
     pub address: SocketAddr,
@@ -85,7 +85,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Listens, and does to each request what `script` says.
+    /// Listens, and handles each request by `script`.
     pub async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let book = Book { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
         Self::listening(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::new(book)).await
@@ -115,17 +115,17 @@ impl Upstream {
         *self = Self::listening(self.address, Arc::clone(&self.book)).await;
     }
 
-    /// Every request so far.
+    /// All requests so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.book.seen.lock().expect("unharmed").clone()
     }
 
-    /// How many there were so far.
+    /// How many requests there were so far.
     pub fn seen_count(&self) -> usize {
         *self.book.count.borrow()
     }
 
-    /// Waits until as many requests have come.
+    /// Waits until there were this many requests.
     pub async fn has_seen(&self, count: usize) {
         let mut counted = self.book.count.subscribe();
         within(counted.wait_for(|seen| *seen >= count)).await.expect("it lives");
@@ -182,7 +182,7 @@ async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {
     }
 }
 
-/// The next request, once it is there to its last byte.
+/// The next request, as soon as it is complete.
 async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
     let first = line(stream).await?;
     let mut headers = Vec::new();

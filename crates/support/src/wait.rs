@@ -9,7 +9,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// Waits for `event`. Panics after the timeout.
 pub async fn within<F: Future>(event: F) -> F::Output {
-    tokio::time::timeout(NEVER, event).await.expect("it never came")
+    tokio::time::timeout(NEVER, event).await.expect("it never happened")
 }
 
 /// Polls until there is a value. Panics after the timeout.

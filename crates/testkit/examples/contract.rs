@@ -1,6 +1,6 @@
 //! Checks a store against every promise of the contract: `cargo run -p semel-testkit --example contract`
 //!
-//! Here it is the store in memory. In the tests of your own store, `semel_testkit::contract!` makes a test of each promise.
+//! This one is the memory store. In the tests of your own store, `semel_testkit::contract!` makes one test per promise.
 
 use semel_testkit::{Subject, contract};
 

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers that depend only on the seed.
 
-/// The finishing step of `SplitMix64`: every bit of the number counts for every bit of the result.
+/// The final step of `SplitMix64`: every input bit affects every output bit.
 pub(crate) const fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

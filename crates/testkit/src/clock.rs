@@ -1,7 +1,7 @@
 //! A fake clock.
 //!
-//! Contents: wall time that can be set both ways, uptime that only grows, and sleeps that end when the test advances
-//! the time. The machine's own time is never used.
+//! Wall time that can be set both ways, uptime that only grows, and sleeps that end when the test advances the time.
+//! The machine's own time is never used.
 
 use semel::Sleep;
 use semel_core::store;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_ends_when_enough_time_has_passed_and_not_before() {
+    fn a_sleep_ends_exactly_when_its_time_has_passed() {
         let clock = FakeClock::default();
         let mut nap = clock.sleep(Duration::from_secs(10));
         assert!(!is_over(&mut nap));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_the_wall_time_wakes_nobody_and_leaves_the_time_since_start() {
+    fn setting_the_wall_time_fires_no_timer() {
         let clock = FakeClock::at(Time::from_millis(5));
         let mut nap = clock.sleep(Duration::from_secs(1));
         clock.set(Time::MAX);

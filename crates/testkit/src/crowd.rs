@@ -1,13 +1,11 @@
-//! Many tasks at once.
-//!
-//! Contents: how races are run. Never here: an order that a race depends on.
+//! Runs many tasks at once, for races.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
-/// Runs `tasks` on the runtime's threads, let go together, and yields what each came to, in order.
+/// Starts `tasks` together on the runtime's threads, and returns their results in order.
 pub(crate) async fn at_once<T, F>(tasks: impl IntoIterator<Item = F>) -> Vec<T>
 where
     T: Send + 'static,

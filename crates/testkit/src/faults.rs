@@ -1,8 +1,8 @@
 //! A store that fails on demand.
 //!
-//! Contents: a wrapper that applies a plan to each call: a failure before or after it, a pause, a second delivery. It
-//! has no threads, timers or randomness: the same plan over the same calls has the same result, so a simulation can
-//! repeat a run from its seed.
+//! A wrapper that applies a plan to each call: a failure before or after it, a pause, a second delivery. It has no
+//! threads, timers or randomness: the same plan over the same calls has the same result, so a simulation can repeat a
+//! run from its seed.
 
 mod plan;
 
@@ -39,10 +39,10 @@ pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: Box<dyn Plan>,
     calls: AtomicU64,
-    under_way: Mutex<VecDeque<Delivery>>,
+    in_flight: Mutex<VecDeque<Delivery>>,
 }
 
-/// A write that is still on its way to the store.
+/// A write that is still in flight.
 #[derive(Debug, Clone)]
 enum Delivery {
     Change(CommandId, Change<Box<Record>>),
@@ -61,7 +61,7 @@ pub enum Late {
 impl Faulty {
     /// Wraps `inner` with `plan`.
     pub fn new(inner: Arc<dyn Store>, plan: impl Plan) -> Self {
-        Self { inner, plan: Box::new(plan), calls: AtomicU64::new(0), under_way: Mutex::default() }
+        Self { inner, plan: Box::new(plan), calls: AtomicU64::new(0), in_flight: Mutex::default() }
     }
 
     /// How many calls were made so far.
@@ -69,12 +69,12 @@ impl Faulty {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// How many writes are still on their way: late ones, and the second copies of those delivered twice.
-    pub fn under_way(&self) -> usize {
+    /// How many writes are still in flight: late ones, and the second copies of those delivered twice.
+    pub fn in_flight(&self) -> usize {
         self.queue().len()
     }
 
-    /// Delivers the oldest write that is on its way; `None` if there is none.
+    /// Delivers the oldest write in flight; `None` if there is none.
     pub async fn deliver(&self) -> Option<Result<Late, Error>> {
         let delivery = self.queue().pop_front()?;
         let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);
@@ -89,7 +89,7 @@ impl Faulty {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fate(&self, question: Question, id: Option<CommandId>) -> Fault {

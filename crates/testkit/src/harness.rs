@@ -1,8 +1,7 @@
 //! What a store's author passes to the contract suite.
 //!
-//! Contents: a store under test, and functions to set its time, reopen it and damage its entries. No promise passes
-//! because such a function is missing: declared capabilities are tested, and what cannot be tested is waived
-//! explicitly.
+//! A store under test, and functions to set its time, reopen it and damage its entries. No promise passes because such
+//! a function is missing: declared capabilities are tested, and untestable ones are waived explicitly.
 
 use crate::clock::FakeClock;
 use bytes::Bytes;
@@ -82,8 +81,8 @@ impl Subject {
         let store = Arc::new(semel::memory::Store::with_clock(Arc::new(clock.clone())));
         let damaged = Arc::clone(&store);
         Self::new(store, clock).damaged_by(move |id, bytes| {
-            let stood = damaged.overwrite(id, bytes).expect("the memory store is fit");
-            assert!(stood, "there was nothing to damage");
+            let was_stored = damaged.overwrite(id, bytes).expect("the memory store works");
+            assert!(was_stored, "there was nothing to damage");
             Box::pin(std::future::ready(()))
         })
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-/// Panics if `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in:
-/// as text, escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
+/// Panics if `secret` appears in the debug output of `value`, plain or pretty, in any form in which bytes are printed:
+/// as text, escaped, as a list of decimal numbers, or as hexadecimal digits. `name` is the type's name.
 ///
 /// ```
 /// semel_testkit::assert_hidden("a length", &"7 bytes", b"hunter2!");
@@ -13,9 +13,9 @@ use std::fmt::Debug;
 /// }
 /// ```
 pub fn assert_hidden(name: &str, value: &dyn Debug, secret: &[u8]) {
-    assert!(secret.len() >= 8, "{} bytes may stand anywhere by chance", secret.len());
+    assert!(secret.len() >= 8, "{} bytes may occur by chance", secret.len());
     for shown in [format!("{value:?}"), format!("{value:#?}")] {
-        // A list is printed with spaces, or with a number on each line.
+        // A list is printed with spaces, or with one number per line.
         let packed: String = shown.chars().filter(|char| !char.is_whitespace()).collect();
         for form in forms(secret) {
             assert!(!shown.contains(&form) && !packed.contains(&form), "{name} shows it: {shown}");
@@ -30,7 +30,7 @@ fn forms(secret: &[u8]) -> Vec<String> {
     let decimal: Vec<_> = secret.iter().map(u8::to_string).collect();
     let escaped = secret.escape_ascii().to_string();
     let quoted = format!("{text:?}").trim_matches('"').to_owned();
-    // Once more, as where what is printed was printed before.
+    // Escaped twice, for output that contains other debug output.
     let twice = format!("{quoted:?}").trim_matches('"').to_owned();
     vec![text, escaped, quoted, twice, decimal.join(","), hex.to_uppercase(), hex]
 }

@@ -1,6 +1,6 @@
 //! The commands, records and moments of the suite.
 //!
-//! Contents: helpers for real commands and transitions. Every record is made by the machine.
+//! Helpers for real commands and transitions. The machine makes every record.
 
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
@@ -18,20 +18,19 @@ use std::time::Duration;
 
 pub(crate) const HOUR: Duration = Duration::from_hours(1);
 
-/// When a promise begins. Far from both ends of time.
+/// The start of each promise, far from both ends of time.
 pub(crate) const START: Time = Time::from_millis(1_800_000_000_000);
 
-/// By how much a store's own clock may run on while a promise is being shown. Every span of the suite's policy is
-/// longer.
+/// How far a store's own clock may advance during a promise. Every duration of the suite's policy is longer.
 pub(crate) const DRIFT: Duration = Duration::from_mins(20);
 
-/// The payload of every command, unless it says otherwise.
+/// The default payload of commands.
 static SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
 pub(crate) const DIFFERENT: Fingerprint = Fingerprint::from_bytes([2; 32]);
 
-/// A [`Command`] that may go to another thread: its payload is its fingerprint.
+/// A [`Command`] that can be sent to another thread: its payload is its fingerprint.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct TestCommand {
     pub(crate) id: CommandId,
     pub(crate) operation_id: OperationId,
     pub(crate) key_hash: KeyHash,
@@ -41,7 +40,7 @@ pub(crate) struct Ask {
     pub(crate) fingerprint: Fingerprint,
 }
 
-impl Ask {
+impl TestCommand {
     pub(crate) fn command(&self) -> Command<'_> {
         Command {
             id: self.id,
@@ -57,7 +56,7 @@ impl Ask {
     }
 }
 
-/// Spans so long that a clock that runs on during a promise changes nothing.
+/// Durations so long that a clock that advances during a promise changes nothing.
 pub(crate) fn policy() -> Policy {
     Policy::new(Class::External)
         .with(|policy| {
@@ -68,29 +67,29 @@ pub(crate) fn policy() -> Policy {
             policy.tombstone = 240 * HOUR;
             policy.dedup_window = 48 * HOUR;
         })
-        .expect("fit for use")
+        .expect("valid")
 }
 
 /// The `n`-th command of the suite.
-pub(crate) fn command(n: u64) -> Ask {
+pub(crate) fn command(n: u64) -> TestCommand {
     command_under(n, policy())
 }
 
-pub(crate) fn command_under(n: u64, policy: Policy) -> Ask {
+pub(crate) fn command_under(n: u64, policy: Policy) -> TestCommand {
     let scope = Scope::new(Identity::api_key("a caller"), Operation::named("charge"));
     command_in(&scope, &format!("key-{n:020}"), policy)
 }
 
-pub(crate) fn command_in(scope: &Scope, key: &str, policy: Policy) -> Ask {
+pub(crate) fn command_in(scope: &Scope, key: &str, policy: Policy) -> TestCommand {
     let secret = Secret::from_bytes(b"of the contract suite, and no secret").expect("long enough");
-    let key = Key::from_source(key).expect("a fit key");
+    let key = Key::from_source(key).expect("a valid key");
     let command =
         Command::new(&secret, scope, &key, Arc::new(policy), &SAME).expect("a fingerprint is its own");
     let Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, .. } = command;
-    Ask { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint }
+    TestCommand { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint }
 }
 
-/// The token of the `n`-th owner, unlike its neighbours in the first bytes and the last, and never zero.
+/// The token of the `n`-th owner: it differs from its neighbours in the first and last bytes, and is never zero.
 pub(crate) const fn token(n: u64) -> Token {
     let number = n + 1;
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -101,25 +100,25 @@ pub(crate) fn stamp(now: Time) -> Stamp<'static> {
     Stamp::new(now, "the contract suite", "")
 }
 
-/// What a request with this token and `found` before it would write.
-pub(crate) fn attempt(found: Found<'_>, command: &Ask, token: Token, now: Time) -> Write {
+/// The write of a request with this token that finds `found`.
+pub(crate) fn attempt(found: Found<'_>, command: &TestCommand, token: Token, now: Time) -> Write {
     attempt_from(found, command, Ticket { token, begin: Begin::Processing }, now)
 }
 
-pub(crate) fn attempt_from(found: Found<'_>, command: &Ask, ticket: Ticket, now: Time) -> Write {
+pub(crate) fn attempt_from(found: Found<'_>, command: &TestCommand, ticket: Ticket, now: Time) -> Write {
     match machine::decide(found, &command.command(), ticket, stamp(now)) {
         Decision::Run(write) => *write,
-        other => panic!("an attempt was to be had, not {other:?}"),
+        other => panic!("expected an attempt, got {other:?}"),
     }
 }
 
 /// The first attempt, `PROCESSING`.
-pub(crate) fn first(command: &Ask, token: Token, now: Time) -> Record {
+pub(crate) fn first(command: &TestCommand, token: Token, now: Time) -> Record {
     attempt(Found::Nothing, command, token, now).next
 }
 
 /// The first attempt, `CLAIMED`.
-pub(crate) fn reserved(command: &Ask, token: Token, now: Time) -> Record {
+pub(crate) fn reserved(command: &TestCommand, token: Token, now: Time) -> Record {
     attempt_from(Found::Nothing, command, Ticket { token, begin: Begin::Claimed }, now).next
 }
 
@@ -135,8 +134,8 @@ pub(crate) fn renew(record: &Record, now: Time) -> Write {
     machine::renew(record, record.token(), now).expect("the owner may renew")
 }
 
-/// The writes that lead to a record in `state`: the first is an insert.
-pub(crate) fn writes_to(state: StateName, command: &Ask, token: Token, now: Time) -> Vec<Write> {
+/// The writes that lead to a record in `state`, starting with an insert.
+pub(crate) fn writes_to(state: StateName, command: &TestCommand, token: Token, now: Time) -> Vec<Write> {
     let claim = |begin| attempt_from(Found::Nothing, command, Ticket { token, begin }, now);
     let ended = |ending| {
         let first = claim(Begin::Processing);
@@ -161,11 +160,11 @@ pub(crate) fn writes_to(state: StateName, command: &Ask, token: Token, now: Time
     }
 }
 
-/// Brings a record of `command` into `state`, and yields it as it is in the store.
+/// Brings a record of `command` into `state`, and returns it as stored.
 pub(crate) async fn bring(
     store: &dyn Store,
     state: StateName,
-    command: &Ask,
+    command: &TestCommand,
     owner: Token,
     now: Time,
 ) -> Record {
@@ -177,19 +176,19 @@ pub(crate) async fn bring(
     writes.pop().expect("at least a claim").next
 }
 
-/// Inserts a record where nothing stands.
-pub(crate) async fn insert(store: &dyn Store, command: &Ask, record: &Record) {
+/// Inserts a record where there is no entry.
+pub(crate) async fn insert(store: &dyn Store, command: &TestCommand, record: &Record) {
     let written = store.write(command.id, Change::Insert(record)).await.expect("an answer");
-    assert!(is_done(&written), "nothing stands there, yet the insert was refused: {written:?}");
+    assert!(is_done(&written), "there is no entry, yet the insert was refused: {written:?}");
 }
 
-/// Swaps a record that stands as the write expects.
-pub(crate) async fn swap(store: &dyn Store, command: &Ask, write: &Write) {
+/// Swaps a record that matches the write's condition.
+pub(crate) async fn swap(store: &dyn Store, command: &TestCommand, write: &Write) {
     let written = store.write(command.id, Change::from(write)).await.expect("an answer");
     assert!(is_done(&written), "the record is unchanged, yet the swap was refused: {written:?}");
 }
 
-pub(crate) async fn read(store: &dyn Store, command: &Ask) -> Reading {
+pub(crate) async fn read(store: &dyn Store, command: &TestCommand) -> Reading {
     store.get(command.id).await.expect("an answer")
 }
 
@@ -197,13 +196,13 @@ pub(crate) const fn is_done(written: &Written) -> bool {
     matches!(written, Written::Done { .. })
 }
 
-/// That a write was refused, and `stands` shown in its answer; and that it still is there.
-pub(crate) async fn refused(store: &dyn Store, command: &Ask, written: Written, stands: &Record) {
+/// Asserts that a write was refused with the stored record in its answer, and that the record is unchanged.
+pub(crate) async fn refused(store: &dyn Store, command: &TestCommand, written: Written, stored: &Record) {
     let Written::Refused(shown) = written else { panic!("a write was applied against its condition") };
-    assert_eq!(shown.record(), Some(stands), "a refusal shows what stands there");
-    stands_there(store, command, stands).await;
+    assert_eq!(shown.record(), Some(stored), "a refusal shows the stored entry");
+    assert_stored(store, command, stored).await;
 }
 
-pub(crate) async fn stands_there(store: &dyn Store, command: &Ask, record: &Record) {
-    assert_eq!(read(store, command).await.record(), Some(record), "what stands there");
+pub(crate) async fn assert_stored(store: &dyn Store, command: &TestCommand, record: &Record) {
+    assert_eq!(read(store, command).await.record(), Some(record), "the stored entry");
 }

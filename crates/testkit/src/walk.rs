@@ -1,16 +1,16 @@
 //! Walks through a store, page by page.
 //!
-//! Contents: how the suite follows cursors. A store that returns the same cursor for ever is detected.
+//! Follows cursors, and detects a store that returns the same cursor forever.
 
 use semel_core::store::{Cursor, Filter, Item, Page, Store};
 
-/// More pages than any walk of the suite has.
+/// More pages than any walk of the suite needs.
 const PAGES_MAX: usize = 20_000;
 
 /// Every item of a walk, in order.
 pub(crate) async fn page(store: &dyn Store, filter: &Filter, limit: usize) -> Vec<Item> {
     let mut walk = Walk::new(limit);
-    while walk.goes_on() {
+    while walk.has_next() {
         walk.take(store.page(filter, walk.after(), limit).await.expect("an answer"));
     }
     walk.items
@@ -19,7 +19,7 @@ pub(crate) async fn page(store: &dyn Store, filter: &Filter, limit: usize) -> Ve
 /// Everything that is due, in order.
 pub(crate) async fn due(store: &dyn Store, limit: usize) -> Vec<Item> {
     let mut walk = Walk::new(limit);
-    while walk.goes_on() {
+    while walk.has_next() {
         walk.take(store.due(walk.after(), limit).await.expect("an answer"));
     }
     walk.items
@@ -28,7 +28,7 @@ pub(crate) async fn due(store: &dyn Store, limit: usize) -> Vec<Item> {
 /// Every marker.
 pub(crate) async fn markers(store: &dyn Store, limit: usize) -> Vec<Item> {
     let mut walk = Walk::new(limit);
-    while walk.goes_on() {
+    while walk.has_next() {
         walk.take(store.markers(walk.after(), limit).await.expect("an answer"));
     }
     walk.items
@@ -46,7 +46,7 @@ impl Walk {
         Self { items: Vec::new(), limit, pages: 0, next: None }
     }
 
-    fn goes_on(&self) -> bool {
+    fn has_next(&self) -> bool {
         self.pages == 0 || self.next.is_some()
     }
 
@@ -56,9 +56,9 @@ impl Walk {
 
     fn take(&mut self, page: Page) {
         self.pages += 1;
-        assert!(self.pages < PAGES_MAX, "the pages do not come to an end");
-        let got = page.items.len();
-        assert!(got <= self.limit, "{got} items on a page of {} at most", self.limit);
+        assert!(self.pages < PAGES_MAX, "the pages never end");
+        let count = page.items.len();
+        assert!(count <= self.limit, "{count} items on a page of {} at most", self.limit);
         self.items.extend(page.items);
         self.next = page.next;
     }

@@ -1,4 +1,4 @@
-//! A store that fails on demand fails as it was told, and no other way.
+//! A store with planned faults fails exactly as planned.
 
 use semel::Clock as _;
 use semel_core::id::CommandId;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const ID: CommandId = CommandId::from_bytes([7; 32]);
 
-/// What comes of a future at once: nothing in here waits for anything but the test.
+/// The result of a future that is ready: nothing here waits for anything but the test.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -32,50 +32,50 @@ fn plant(store: &Faulty) -> Result<Written, Error> {
     now(store.write(ID, Change::InsertMarker))
 }
 
-fn stands(store: &Faulty) -> bool {
+fn is_stored(store: &Faulty) -> bool {
     let Reading { entry, .. } = now(store.get(ID)).expect("readings pass");
     entry == Some(Ok(Entry::Moved))
 }
 
 fn kind(answer: Result<Written, Error>) -> Kind {
-    answer.expect_err("it was told to fail").kind()
+    answer.expect_err("the script makes it fail").kind()
 }
 
 #[test]
 fn a_failure_before_the_write_is_reported_as_nothing_written() {
     let store = scripted(Fault::FailBefore);
     assert_eq!(kind(plant(&store)), Kind::Unavailable);
-    assert!(!stands(&store));
+    assert!(!is_stored(&store));
     assert!(matches!(plant(&store), Ok(Written::Done { .. })), "the script has one line");
 }
 
 #[test]
-fn a_failure_after_the_write_leaves_it_and_cannot_tell() {
+fn a_failure_after_the_write_is_ambiguous() {
     let store = scripted(Fault::FailAfter);
     assert_eq!(kind(plant(&store)), Kind::Ambiguous);
-    assert!(stands(&store));
+    assert!(is_stored(&store));
 }
 
 #[test]
 fn a_late_write_arrives_when_the_test_delivers_it() {
     let store = scripted(Fault::Late);
     assert_eq!(kind(plant(&store)), Kind::Ambiguous);
-    assert!(!stands(&store));
-    assert_eq!(store.under_way(), 1);
-    let late = now(store.deliver()).expect("one is on its way").expect("an answer");
+    assert!(!is_stored(&store));
+    assert_eq!(store.in_flight(), 1);
+    let late = now(store.deliver()).expect("one is in flight").expect("an answer");
     assert!(matches!(late, Late::Entry(Written::Done { .. })));
-    assert!(stands(&store));
+    assert!(is_stored(&store));
     assert!(now(store.deliver()).is_none());
 }
 
 #[test]
-fn a_write_delivered_twice_is_answered_once_and_comes_again() {
+fn a_write_delivered_twice_is_answered_once() {
     let store = scripted(Fault::Twice);
     assert!(matches!(plant(&store), Ok(Written::Done { .. })));
     assert!(matches!(now(store.write(ID, Change::RemoveMarker)).expect("an answer"), Written::Done { .. }));
-    assert!(!stands(&store));
+    assert!(!is_stored(&store));
     now(store.deliver()).expect("the second copy").expect("an answer");
-    assert!(stands(&store), "the second copy of an insert puts a removed marker back");
+    assert!(is_stored(&store), "the second copy of an insert puts a removed marker back");
 }
 
 #[test]
@@ -83,46 +83,46 @@ fn a_late_setting_is_compared_when_it_arrives() {
     let store = faulty(Script::of(Question::Set, [Fault::Late]));
     assert!(now(store.set("a", None, Some(b"late"))).is_err());
     assert_eq!(now(store.set("a", None, Some(b"soon"))).expect("an answer"), Setting::Done);
-    let late = now(store.deliver()).expect("one is on its way").expect("an answer");
+    let late = now(store.deliver()).expect("one is in flight").expect("an answer");
     assert_eq!(late, Late::Setting(Setting::Refused(Some("soon".into()))));
 }
 
 #[test]
-fn a_delayed_write_happens_once_the_gate_is_open() {
+fn a_delayed_write_happens_when_the_gate_opens() {
     let gate = Gate::new();
     let store = scripted(Fault::DelayBefore(gate.pause()));
     let mut write = store.write(ID, Change::InsertMarker);
     let context = &mut Context::from_waker(Waker::noop());
     assert!(write.as_mut().poll(context).is_pending() && gate.is_waited_for());
-    assert!(!stands(&store), "it has not reached the store");
+    assert!(!is_stored(&store), "it has not reached the store");
     gate.open();
     assert!(write.as_mut().poll(context).is_ready());
-    assert!(stands(&store));
+    assert!(is_stored(&store));
 }
 
 #[test]
-fn a_delayed_answer_comes_after_the_write_when_the_clock_says_so() {
+fn a_delayed_answer_arrives_after_the_write_by_the_clock() {
     let clock = FakeClock::default();
     let store = scripted(Fault::DelayAfter(Pause::until(clock.sleep(Duration::from_secs(5)))));
     let mut write = store.write(ID, Change::InsertMarker);
     let context = &mut Context::from_waker(Waker::noop());
     assert!(write.as_mut().poll(context).is_pending());
-    assert!(stands(&store), "it has reached the store");
+    assert!(is_stored(&store), "it has reached the store");
     clock.advance(Duration::from_secs(5));
     assert!(write.as_mut().poll(context).is_ready());
 }
 
 #[test]
-fn a_reading_that_fails_leaves_nothing_open() {
+fn a_failed_read_leaves_nothing_open() {
     for fault in [Fault::FailBefore, Fault::FailAfter, Fault::Late] {
         let store = faulty(Script::new([fault]));
-        assert_eq!(now(store.get(ID)).expect_err("it was told to fail").kind(), Kind::Unavailable);
-        assert_eq!(store.under_way(), 0);
+        assert_eq!(now(store.get(ID)).expect_err("the script makes it fail").kind(), Kind::Unavailable);
+        assert_eq!(store.in_flight(), 0);
     }
 }
 
 #[test]
-fn the_same_seed_does_the_same_and_the_odds_are_kept() {
+fn equal_seeds_act_equally_and_keep_the_odds() {
     let odds = Odds { fail_before: 100, fail_after: 200, late: 50, twice: 0 };
     let run = |seed| -> Vec<String> {
         let plan = Seeded::new(seed, odds);
@@ -133,7 +133,7 @@ fn the_same_seed_does_the_same_and_the_odds_are_kept() {
     assert_ne!(run(1), run(2));
     for (fault, expected) in [("FailBefore", 1_000), ("FailAfter", 2_000), ("Late", 500), ("Twice", 0)] {
         let struck = run(3).iter().filter(|fate| *fate == fault).count();
-        assert!(struck.abs_diff(expected) <= expected / 5, "{fault} struck {struck} times of 10,000");
+        assert!(struck.abs_diff(expected) <= expected / 5, "{fault} happened {struck} times of 10,000");
     }
 }
 
@@ -143,7 +143,7 @@ fn a_plan_sees_every_call_with_its_number_and_subject() {
         assert_eq!(call.id, Some(ID));
         if call.number == 1 && call.question == Question::Insert { Fault::FailBefore } else { Fault::Pass }
     });
-    assert!(!stands(&store));
+    assert!(!is_stored(&store));
     assert_eq!(kind(plant(&store)), Kind::Unavailable);
     assert!(plant(&store).is_ok());
     assert_eq!(store.calls(), 3);

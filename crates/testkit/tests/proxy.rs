@@ -1,4 +1,4 @@
-//! The proxy does to bytes what it was told to, and nothing else.
+//! The proxy changes bytes exactly as planned.
 
 use semel_testkit::faults::{Gate, Pause};
 use semel_testkit::proxy::{
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// The length of every request and of every response.
 const LENGTH: usize = 4;
 
-/// A server that notes each request and answers it with its own name.
+/// A server that records each request and answers with its own name.
 #[derive(Clone)]
 struct Server {
     address: SocketAddr,
@@ -68,7 +68,7 @@ async fn ask(client: &mut TcpStream, request: &[u8; LENGTH]) -> std::io::Result<
     Ok(response)
 }
 
-/// Lets everybody else run until it is so.
+/// Lets other tasks run until the condition holds.
 async fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if is_so() {
@@ -76,11 +76,10 @@ async fn until(mut is_so: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("it never was so");
+    panic!("the condition never held");
 }
 
-/// That nothing has come for this client, although whatever was on its way to it had every chance: a connection made
-/// later was served to its end.
+/// Asserts that nothing has arrived for this client, although a connection made later was served completely.
 async fn assert_silent(proxy: &FaultProxy, client: &TcpStream) {
     proxy.set_plan(Script::default());
     for _ in 0..3 {
@@ -128,7 +127,7 @@ async fn a_request_cut_after_was_applied_and_its_response_is_lost() {
 }
 
 #[tokio::test]
-async fn bytes_vanish_on_a_half_open_connection_that_stays() {
+async fn a_half_open_connection_drops_bytes_and_stays_open() {
     let (server, proxy) = proxied(Script::new([Fault::Pass, Fault::HalfOpen])).await;
     let mut client = connect(&proxy).await;
     ask(&mut client, b"one_").await.expect("a response");
@@ -187,7 +186,7 @@ async fn a_throttled_connection_passes_one_part_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_swap_concerns_the_connections_that_it_says() {
+async fn a_swap_affects_only_the_named_connections() {
     let (old, proxy) = proxied(Script::default()).await;
     let new = Server::start(*b"new_").await;
     let mut kept = connect(&proxy).await;
@@ -248,7 +247,7 @@ fn fates(seed: u64, odds: Odds, connection: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_seed_decides_each_connections_fate_alone() {
+fn a_seed_decides_each_connection_independently() {
     let odds = Odds { cut_before: 100, cut_after: 100, half_open: 100, throttle: 100, ..Odds::default() };
     assert_eq!(fates(1, odds, 4), fates(1, odds, 4));
     assert_ne!(fates(1, odds, 4), fates(1, odds, 5));

@@ -21,7 +21,7 @@ impl Session {
         Self { psql, answers }
     }
 
-    /// The first line of the answer; an empty one where the connection is gone.
+    /// The first line of the answer; empty if the connection is gone.
     fn ask(&mut self, sql: &str) -> String {
         let input = self.psql.stdin.as_mut().expect("a pipe");
         writeln!(input, "{sql};").expect("psql still runs");
@@ -43,7 +43,7 @@ fn address(server: &PostgresServer) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_survives_a_swap_to_the_standby_and_a_lost_commit_is_committed() {
+async fn a_session_survives_a_swap_and_keeps_its_commit() {
     if !PostgresServer::is_installed() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a recorder writes down is what happened, also where somebody was killed meanwhile.
+//! A recorder records what happened, also if a process is killed.
 
 use semel::SystemClock;
 use semel_core::id::CommandId;
@@ -32,7 +32,7 @@ fn answers(history: &History) -> Vec<Option<Answer>> {
 }
 
 #[test]
-fn every_answer_is_written_down_between_its_neighbours() {
+fn every_answer_is_recorded_in_order() {
     let recorder = Recorder::in_memory("a");
     let (one, other) = (recorder.record(memory()), recorder.node("b"));
     let _ = now(one.write(ID, Change::InsertMarker)).expect("an answer");
@@ -44,7 +44,7 @@ fn every_answer_is_written_down_between_its_neighbours() {
         answers(&history),
         [Some(Answer::Done), Some(Answer::Refused(marker)), Some(Answer::Refused(marker))]
     );
-    // The last call is the inner one of the second: it began later and was answered earlier.
+    // The last call is the inner one of the second: it started later and was answered earlier.
     let moments: Vec<_> = history
         .operations()
         .iter()
@@ -69,7 +69,7 @@ fn errors_say_whether_the_call_is_open() {
 }
 
 #[test]
-fn a_call_that_is_dropped_stays_open_and_one_that_is_never_polled_never_began() {
+fn a_dropped_call_stays_open_and_an_unpolled_never_starts() {
     let gate = Gate::new();
     let faulty = Faulty::new(memory(), Script::of(Question::Insert, [Fault::DelayAfter(gate.pause())]));
     let recorder = Recorder::in_memory("a");
@@ -83,7 +83,7 @@ fn a_call_that_is_dropped_stays_open_and_one_that_is_never_polled_never_began() 
     linearizability::check(&recorder.history(), STEPS_MAX).assert_linearizable();
 }
 
-/// A store that looks whether a call was written down before it arrived.
+/// A store that checks that a call was recorded before it arrived.
 struct Looking {
     inner: Arc<dyn Store>,
     file: PathBuf,
@@ -126,7 +126,7 @@ async fn files_hold_the_calls_of_several_nodes_in_one_order() {
 }
 
 #[tokio::test]
-async fn a_call_is_in_the_file_before_it_goes_out_and_a_cut_off_line_is_left_out() {
+async fn a_call_is_recorded_first_and_cut_lines_are_skipped() {
     let dir = ScratchDir::new("histories");
     let file = dir.join("a");
     let recorder = Recorder::to_file(&file, "a", Arc::new(SystemClock)).expect("a new file");
@@ -139,8 +139,8 @@ async fn a_call_is_in_the_file_before_it_goes_out_and_a_cut_off_line_is_left_out
     let _ = store.write(ID, Change::RemoveMarker).await.expect("an answer");
 
     let text = std::fs::read_to_string(&file).expect("text");
-    let whole = History::read(&file).expect("a history");
-    assert_eq!(whole.operations().len(), 8);
+    let complete = History::read(&file).expect("a history");
+    assert_eq!(complete.operations().len(), 8);
     for length in (0..text.len()).step_by(11) {
         std::fs::write(&file, &text[..length]).expect("a file");
         let cut = History::read(&file).expect("what a killed process has left");
@@ -152,5 +152,5 @@ async fn a_call_is_in_the_file_before_it_goes_out_and_a_cut_off_line_is_left_out
     std::fs::write(&file, text.replacen("\"call\":0", "\"call\":\"zero\"", 1)).expect("a file");
     assert!(History::read(&file).expect_err("nonsense").to_string().contains("line 1 is not an event"));
     std::fs::write(&file, text.split_once('\n').expect("lines").1).expect("a file");
-    assert!(History::read(&file).expect_err("no beginning").to_string().contains("never began"));
+    assert!(History::read(&file).expect_err("no beginning").to_string().contains("never started"));
 }

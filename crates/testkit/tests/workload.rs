@@ -1,4 +1,4 @@
-//! The workload does each effect at most once on a store that keeps its promises, and finds out those that do not.
+//! The workload has at most one effect per key on a correct store, and detects incorrect stores.
 
 use semel_core::id::CommandId;
 use semel_core::record::Record;
@@ -28,7 +28,7 @@ fn memory() -> Arc<dyn Store> {
     Arc::clone(Subject::memory().store())
 }
 
-/// Three nodes on `store`, audited; with everything that they asked and were answered.
+/// Runs three nodes on `store` and audits them; returns also their calls and answers.
 async fn three_nodes(workload: Workload, store: Arc<dyn Store>) -> (Report, Audit, Verdict) {
     let recorder = Recorder::in_memory("auditor");
     let node = |name: &str| -> (String, Arc<dyn Store>) {
@@ -85,7 +85,7 @@ async fn lost_and_late_answers_cause_no_second_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_is_killed_leaves_keys_unfinished_and_nothing_done_twice() {
+async fn a_killed_node_causes_no_second_effect() {
     let dir = ScratchDir::new("workload");
     let (store, workload) = (memory(), Workload { keys: 2_000, ..SMALL });
     let run = |name: &'static str| {
@@ -102,7 +102,7 @@ async fn a_node_that_is_killed_leaves_keys_unfinished_and_nothing_done_twice() {
     }
     killed.abort();
     let report = other.await.expect("no panic");
-    // What runs when a task is aborted runs to its next pause.
+    // An aborted task runs to its next await point.
     drop(killed.await);
     let again = run("a, again").await.expect("no panic");
     assert_eq!((report.violations, again.violations), (Vec::new(), Vec::new()));
@@ -121,7 +121,7 @@ enum Wrong {
     StaleRefusals,
 }
 
-/// A store that is wrong in one way now and then.
+/// A store that is sometimes wrong in one way.
 struct WrongStore {
     inner: Arc<dyn Store>,
     wrong: Wrong,
@@ -189,7 +189,7 @@ async fn an_ambiguous_write_read_as_refused_is_caught() {
     let (_, audit, verdict) = three_nodes(SMALL, WrongStore::over(faulty, Wrong::AmbiguousIsRefused)).await;
     let Verdict::Violation(violation) = verdict else { panic!("{verdict}") };
     assert!(violation.shows_the_unwritten, "{violation}");
-    assert!(audit.unfinished > 0, "nobody owns what was told as refused: {audit:?}");
+    assert!(audit.unfinished > 0, "no request owns a write that was answered as refused: {audit:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -199,7 +199,7 @@ async fn a_refusal_that_shows_the_past_is_caught() {
 }
 
 #[tokio::test]
-async fn an_audit_finds_a_lost_claim_and_an_outcome_without_an_effect() {
+async fn an_audit_finds_lost_claims_and_outcomes_without_effect() {
     let store = memory();
     let journal = Arc::new(MemoryJournal::default());
     let workload = Workload { keys: 1, ..SMALL };

@@ -1,4 +1,6 @@
-//! A service behind the gateway that is asked again: `cargo run -p semel-tx --features sqlite --example fence`
+//! A service behind the gateway that gets repeated attempts:
+//!
+//! `cargo run -p semel-tx --features sqlite --example fence`
 
 use semel::core::id::OperationId;
 use semel_core::store::Clock as _;
@@ -15,7 +17,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&file)).await?;
     sqlx::query("CREATE TABLE charges (amount INTEGER)").execute(&mut connection).await?;
 
-    // What the gateway sends: Operation-Id, the same for all attempts of one command, and Idempotency-Fence, which grows.
+    // The gateway sends Operation-Id, the same for all attempts of one command, and Idempotency-Fence, which
+    // increases.
     let operation_id: OperationId = "0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35".parse()?;
     let first = semel_sql::SystemClock.now().as_millis();
     let attempts = [

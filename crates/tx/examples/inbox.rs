@@ -1,4 +1,6 @@
-//! Messages that arrive twice, and a batch with one that fails: `cargo run -p semel-tx --features sqlite --example inbox`
+//! Messages that arrive twice, and a batch with one that fails:
+//!
+//! `cargo run -p semel-tx --features sqlite --example inbox`
 
 use semel_tx::patterns::{Inbox, Message, MessageId};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -15,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let inbox = Inbox::new("billing");
     let of = |id: &str, body: &str| Message::json("payments", MessageId::new(id)?, body.as_bytes().to_vec());
 
-    // One at a time, in a transaction of your own.
+    // One at a time, in your own transaction.
     for body in [r#"{"amount":5,"to":"x"}"#, r#"{"to":"x","amount":5.0}"#, r#"{"amount":500,"to":"x"}"#] {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let result = inbox

@@ -6,7 +6,7 @@ use std::error::Error;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // No table of Semel's is needed.
+    // No table of Semel is needed.
     let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     let table = "CREATE TABLE orders (customer TEXT, number INTEGER, item TEXT, state TEXT, version INTEGER, changed_by TEXT, \
                  UNIQUE (customer, number))";

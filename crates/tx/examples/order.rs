@@ -1,4 +1,4 @@
-//! An order, created exactly once: in one commit with the record of it. Run it twice with the same key:
+//! An order, created exactly once: it is committed together with its record. Run it twice with the same key:
 //!
 //! `cargo run -p semel-tx --features sqlite --example order -- order-1234 book`
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Orders `item`, unless that was done under this key before.
+/// Orders `item`, unless that was already done under this key.
 pub(crate) async fn order(path: &Path, key: &str, item: String) -> Result<Answer, Box<dyn Error>> {
     let store = Arc::new(Store::open(path, Options::default())?);
     let engine = Engine::builder(store.clone()).build().await?;

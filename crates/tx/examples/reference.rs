@@ -1,4 +1,6 @@
-//! A client that makes a new key for each retry: `cargo run -p semel-tx --features sqlite --example reference`
+//! A client that sends a new key with each retry:
+//!
+//! `cargo run -p semel-tx --features sqlite --example reference`
 
 use semel::core::outcome::Outcome;
 use semel::{Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
@@ -45,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     connection.close().await?;
     engine.shutdown(Duration::from_secs(5)).await;
     for suffix in ["", "-wal", "-shm"] {
-        // The last two are gone already where nothing has the file open any more.
+        // The last two are already removed if no connection has the file open.
         drop(std::fs::remove_file(format!("{}{suffix}", file.display())));
     }
     Ok(())

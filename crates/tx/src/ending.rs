@@ -1,6 +1,5 @@
-//! How commands end, whatever database they are in.
-//!
-//! What lives here: what both databases do alike with a command between its look and its commit. What must never: SQL.
+//! How local commands end: the steps between the lookup and the commit that do not depend on the database. No
+//! SQL.
 
 use crate::error::Error;
 use semel::local::{
@@ -14,11 +13,11 @@ use semel_core::store::{self, Kind, Reading};
 use std::fmt;
 use std::time::Duration;
 
-/// How often a command is looked for while the hashing secret is being replaced.
-pub(crate) const LOOKS_MAX: u32 = 4;
+/// How often a command is looked up while the hashing secret is being replaced.
+pub(crate) const READS_MAX: u32 = 4;
 
-/// Answers `intent`, or runs it by `conduct`, in a task of the engine's.
-pub(crate) async fn conducted<F>(
+/// Answers `intent`, or runs it with `conduct`, in a task of the engine.
+pub(crate) async fn conduct_in_engine<F>(
     engine: &Engine,
     intent: Intent,
     conduct: impl FnOnce(LocalCommand) -> F + Send + 'static,
@@ -37,14 +36,14 @@ where
     })
 }
 
-/// What the attempt's transaction writes for an ending, and what `encode` makes of it.
+/// The write of the attempt's transaction for an ending, encoded by `encode`.
 pub(crate) fn ended<T>(
     command: &LocalCommand,
     attempt: &LocalAttempt,
     ending: LocalEnding,
     encode: impl Fn(&LocalWrites) -> Result<T, store::Error>,
 ) -> Result<(LocalWrites, T), Error> {
-    fitted(ending, |ending| {
+    encode_fitting(ending, |ending| {
         let writes = command.end(attempt, ending).map_err(|unwritable| match unwritable {
             Unwritable::Stale => Error::StaleSnapshot,
             Unwritable::Clock => Error::ClockNotTrusted,
@@ -57,7 +56,7 @@ pub(crate) fn ended<T>(
     })
 }
 
-/// What `encode` makes of the write that ends an attempt whose effect was elsewhere, given what was read at `asked`.
+/// The encoded write that ends an attempt with an external effect, given what was read at `asked`.
 pub(crate) fn finished<T>(
     finishing: &mut Finishing,
     ending: LocalEnding,
@@ -65,8 +64,8 @@ pub(crate) fn finished<T>(
     encode: impl Fn(CommandId, &Write) -> Result<T, store::Error>,
 ) -> Result<T, Error> {
     let (id, operation_id) = (finishing.id(), finishing.operation_id());
-    fitted(ending, |ending| {
-        let write = finishing.judge(ending, reading, asked).map_err(|why| match why {
+    encode_fitting(ending, |ending| {
+        let write = finishing.judge(ending, reading, asked).map_err(|refusal| match refusal {
             NotFinished::Overtaken => Error::Overtaken(operation_id),
             NotFinished::Clock => Error::ClockNotTrusted,
         })?;
@@ -74,8 +73,8 @@ pub(crate) fn finished<T>(
     })
 }
 
-/// What `encode` makes of an ending; of one that is too large for the store, without the body of its outcome.
-fn fitted<T>(
+/// Encodes an ending; without the body of its outcome if it is too large for the store.
+fn encode_fitting<T>(
     mut ending: LocalEnding,
     mut encode: impl FnMut(LocalEnding) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -89,7 +88,8 @@ fn fitted<T>(
     }
 }
 
-/// A command in a transaction that the application is to end. Dropped, its ending was forgotten: an alarm is raised.
+/// A command in a transaction that the application has to end. Dropping it means that the ending was
+/// forgotten, which is reported.
 pub(crate) struct Held {
     parts: Option<Box<(LocalCommand, LocalAttempt)>>,
     local: Local,
@@ -104,7 +104,7 @@ impl Held {
         self.local
     }
 
-    /// For whoever ends it.
+    /// For the code that ends it.
     pub(crate) fn into_parts(mut self) -> (LocalCommand, LocalAttempt) {
         *self.parts.take().expect("only this and drop take them out")
     }
@@ -130,7 +130,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// What is to be done with the transaction is somebody else's.
+    /// The transaction itself is handled elsewhere.
     pub(crate) fn pending(self) -> Pending {
         let unanswered = self.command.committing(&self.writes);
         Pending { written: self, unanswered }
@@ -145,23 +145,24 @@ impl Written {
     }
 }
 
-/// A local command whose transaction somebody else commits.
-#[must_use = "twins of this process wait until it is dropped"]
+/// A local command whose transaction is committed by other code.
+#[must_use = "duplicates in this process wait until it is dropped"]
 pub struct Pending {
     written: Written,
     unanswered: Unanswered,
 }
 
 impl Pending {
-    /// The transaction has committed: wakes those who wait, and yields what the command's caller is told. Where it has not, or nobody
-    /// knows, drop this instead: whoever waits then looks for itself.
+    /// The transaction has committed: wakes the waiting callers, and returns the answer for the command's
+    /// caller. If it has not committed, or that is unknown, drop this instead: waiting callers then check by
+    /// themselves.
     pub fn committed(self) -> Answer {
         self.unanswered.answered();
         self.written.committed()
     }
 
-    /// How much time is left for the commit. Past it the transaction must be rolled back: others may have moved on to another hashing
-    /// secret, under which they do not find this record.
+    /// How much time is left for the commit. After that the transaction must be rolled back: others may use
+    /// another hashing secret by then, under which they do not find this record.
     pub fn time_left(&self) -> Duration {
         let patience = self.written.command.patience();
         let passed = patience.uptime().saturating_sub(self.written.since);

@@ -7,17 +7,19 @@ use std::fmt;
 /// Any error of the work.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a local command has no answer. Unless it says otherwise, nothing of the command is in the database.
+/// Why a local command has no answer. Unless the variant says otherwise, nothing of the command is in the
+/// database.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine did not let it run.
+    /// The engine refused to run it.
     Engine(semel::Error),
-    /// The pool leads to another database than the engine's store is in, so that no transaction there could hold its record.
+    /// The pool uses another database than the engine's store, so no transaction there could contain its
+    /// record.
     OtherStore {
         /// The engine's store.
         engine: StoreId,
-        /// The store that the pool leads to; `None` where there is none.
+        /// The store that the pool uses; `None` if there is none.
         pool: Option<StoreId>,
     },
     /// The work failed, and its transaction was rolled back.
@@ -28,36 +30,37 @@ pub enum Error {
     Overran,
     /// The engine shuts down; the transaction was rolled back.
     Closing,
-    /// The work ended the transaction by itself, or left another open in it. What it committed has no record.
+    /// The work ended the transaction itself, or left a nested one open. Its committed changes have no
+    /// record.
     TransactionLeft(OperationId),
-    /// The work ended the transaction by itself. Everything was rolled back.
+    /// The work ended the transaction itself. Everything was rolled back.
     TransactionEnded(OperationId),
-    /// The work left a deferred foreign key violated, so that it could not be committed. It was rolled back.
+    /// The work left a deferred foreign key violated, so it could not be committed. It was rolled back.
     Violated,
-    /// A statement of the transaction failed and its error was ignored, after which PostgreSQL commits nothing. The transaction was
-    /// rolled back.
+    /// A statement of the transaction failed and its error was ignored; after that PostgreSQL commits
+    /// nothing. The transaction was rolled back.
     StatementFailed,
-    /// The database did not do what it was asked to. The transaction was rolled back.
+    /// The database refused a statement. The transaction was rolled back.
     Database(sqlx::Error),
-    /// The database answered what makes no sense. The transaction was rolled back.
+    /// The database gave an unexpected answer. The transaction was rolled back.
     Store(semel_core::store::Error),
-    /// Somebody else wrote the command's record meanwhile, or the transaction's snapshot is older than that. The transaction was
-    /// rolled back; a new one sees the record.
+    /// Another transaction wrote the command's record meanwhile, or this transaction's snapshot is older than
+    /// the record. The transaction was rolled back; a new one sees the record.
     StaleSnapshot,
-    /// Somebody else has settled the attempt, or its record is gone: nothing of it can be stored any more. The transaction was
-    /// rolled back.
+    /// The attempt was settled by someone else, or its record is gone: nothing of it can be stored any more.
+    /// The transaction was rolled back.
     Overtaken(OperationId),
-    /// The clock is not trusted, so that an outcome cannot be dated. The transaction was rolled back.
+    /// The clock is not trusted, so an outcome cannot be dated. The transaction was rolled back.
     ClockNotTrusted,
-    /// The record was written too long ago: a commit now could come after a change of the hashing secret, and others would not find it.
-    /// The transaction was rolled back; run the command again.
+    /// The record was written too long ago: a commit now could follow a change of the hashing secret, and
+    /// others would not find it. The transaction was rolled back; run the command again.
     CommitTooLate,
-    /// Nobody can tell whether the transaction has committed, and the database could not be asked. A retry with the *same* key finds
-    /// out; the work is not run again before it is known that it was rolled back.
+    /// It is unknown whether the transaction has committed, and the database could not be asked. A retry with
+    /// the *same* key settles it; the work is not run again until it is known to be rolled back.
     CommitInDoubt {
         /// The public name of the command.
         operation_id: OperationId,
-        /// What happened to the commit.
+        /// The error of the commit.
         source: BoxError,
     },
 }
@@ -73,7 +76,7 @@ impl Error {
             | Self::Violated
             | Self::Overtaken(_) => false,
             Self::Store(error) => error.is_retryable(),
-            // Only the work knows; nothing stands in the way.
+            // Only the work knows; nothing prevents a retry.
             Self::Work(_)
             | Self::Panicked
             | Self::Overran
@@ -136,7 +139,7 @@ impl fmt::Display for Error {
             ),
             Self::Overtaken(operation_id) => write!(
                 f,
-                "the transaction was rolled back: the attempt of operation {operation_id} was settled by somebody else. Look at its \
+                "the transaction was rolled back: the attempt of operation {operation_id} was settled by someone else. Look at its \
                  record before anything is done about its effect"
             ),
             Self::ClockNotTrusted => {
@@ -148,7 +151,7 @@ impl fmt::Display for Error {
             ),
             Self::CommitInDoubt { operation_id, source } => write!(
                 f,
-                "nobody can tell yet whether the transaction of operation {operation_id} has committed: {source}. Try again with \
+                "it is not known yet whether the transaction of operation {operation_id} has committed: {source}. Try again with \
                  the same key to find out"
             ),
         }

@@ -1,13 +1,13 @@
 //! Semel in the application's own transaction: claim, effect and outcome in one commit.
 //!
-//! A command of class `local` changes nothing but the database that its record is in. Its record is written once, at the end of
-//! the transaction that holds the effect: both are committed, or neither. There is no lease, nothing to reconcile, and no
-//! outcome that nobody knows: a retry finds the outcome, or runs the command for the first time.
+//! A command of class `local` changes only the database that contains its record. The record is written at
+//! the end of the transaction with the effect: both are committed, or neither. There is no lease, nothing to
+//! reconcile, and no unknown outcome: a retry finds the outcome, or runs the command for the first time.
 //!
-//! **What lives here**: transactions, one folder for each database: `postgres` (feature `postgres`, on sqlx connections), and
-//! `sqlite` (feature `sqlite`, on the store's own thread or on a connection of the application's).
-//! **What must never**: a rule about what a record means (that is [`semel::core::machine`]), or a commit that does not depend on
-//! the record's own write.
+//! **What lives here**: transactions, one folder for each database: `postgres` (feature `postgres`, on sqlx
+//! connections), and `sqlite` (feature `sqlite`, on the store's own thread or on a connection of the
+//! application). **What must never**: a rule about what a record means (that is [`semel::core::machine`]), or
+//! a commit that does not depend on the record's own write.
 //!
 //! # An order, created once
 //!
@@ -52,8 +52,8 @@
 //! | after `COMMIT` is sent, before its answer | all of it, or nothing | gets the outcome, or runs the command |
 //! | after the answer | all of it | gets the outcome |
 //!
-//! In the second line a caller that is still there gets `Error::CommitInDoubt` where the database cannot be asked. That is not an
-//! `UNKNOWN` outcome: a retry with the *same* key settles it.
+//! In the second line a caller that is still running gets `Error::CommitInDoubt` if the database cannot be
+//! asked. That is not an `UNKNOWN` outcome: a retry with the *same* key settles it.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ending;

@@ -1,6 +1,7 @@
 //! Charges a card once: `charge ORDER CENTS`. Kill it whenever you like, and run it again.
 //!
-//! What lives here: all that a service needs to make an effect happen once. What must never: more than fits on a screen.
+//! What lives here: everything that a service needs to make an effect happen once. What must never: more code
+//! than fits on a screen.
 
 use semel::payload::Json;
 use semel::{
@@ -17,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = sqlite::Store::open("charges.db", sqlite::Options::default())?;
     let engine = Engine::builder(Arc::new(store)).build().await?;
     let scope = Scope::new(Identity::api_key("shop"), Operation::named("charge"));
-    // Whoever is killed holds its order up for three seconds.
+    // After a kill, the order is blocked for three seconds.
     let policy = Policy::new(Class::External).with(|policy| policy.lease = Duration::from_secs(3))?;
     let intent = Intent::new(scope, Key::from_source(order)?, policy, Json::of(&cents)?);
     let intent = intent.waiting(Duration::from_secs(8));
@@ -35,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The card's own system: it writes a line, and takes two seconds to say so.
+/// The card provider: it writes a line, and answers two seconds later.
 async fn card(attempt: Attempt, cents: u64) -> Result<String, Failed> {
     let line = format!("{} {cents}\n", attempt.operation_id());
     let ledger = OpenOptions::new().create(true).append(true).open("card.ledger");

@@ -1,10 +1,10 @@
-//! The example, run and killed for real.
+//! Runs the example, and kills it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A shop of its own: an empty directory.
+/// A new, empty directory.
 fn shop(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("charge-{name}"));
     if directory.exists() {
@@ -20,8 +20,8 @@ fn charge(shop: &Path, order: &str, cents: &str) -> Command {
     command
 }
 
-/// What it says, to the end.
-fn says(mut command: Command) -> String {
+/// The complete output.
+fn output_of(mut command: Command) -> String {
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -32,36 +32,40 @@ fn charges(shop: &Path) -> usize {
 }
 
 #[test]
-fn killed_between_the_charge_and_its_answer_it_neither_charges_twice_nor_forgets() {
+fn a_kill_after_the_charge_neither_repeats_nor_loses_it() {
     let shop = shop("killed");
     let mut first = charge(&shop, "order-1", "500").stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut said = String::new();
+    let mut line = String::new();
     let output = first.stdout.take().expect("its output");
-    BufReader::new(output).read_line(&mut said).expect("a line");
-    assert!(said.contains("kill me now"), "{said}");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert!(line.contains("kill me now"), "{line}");
     first.kill().expect("killed");
     first.wait().expect("dead");
     assert_eq!(charges(&shop), 1);
 
-    // Until the dead process's lease is over, its order counts as under way.
-    let told =
-        (0..20).map(|_| says(charge(&shop, "order-1", "500"))).find(|told| !told.contains("under way"));
-    let told = told.expect("an answer once the lease is over");
-    assert!(told.contains("order-1 may be charged") && told.contains("will not be charged again"), "{told}");
+    // Until the dead process's lease is over, its order counts as running.
+    let report = (0..20)
+        .map(|_| output_of(charge(&shop, "order-1", "500")))
+        .find(|report| !report.contains("another attempt is running"));
+    let report = report.expect("an answer once the lease is over");
+    assert!(
+        report.contains("order-1 may be charged") && report.contains("will not be charged again"),
+        "{report}"
+    );
     assert_eq!(charges(&shop), 1, "the card was not charged again");
-    let again = says(charge(&shop, "order-1", "500"));
-    assert_eq!(again, told, "and never will be by itself");
+    let again = output_of(charge(&shop, "order-1", "500"));
+    assert_eq!(again, report, "and never will be by itself");
     assert_eq!(charges(&shop), 1);
 }
 
 #[test]
-fn run_again_after_its_end_it_gives_the_same_receipt_and_charges_nothing() {
+fn a_second_run_returns_the_same_receipt_without_charging() {
     let shop = shop("again");
-    let first = says(charge(&shop, "order-2", "700"));
+    let first = output_of(charge(&shop, "order-2", "700"));
     let (_, receipt) = first.rsplit_once("order-2 is charged: ").expect("charged");
-    let again = says(charge(&shop, "order-2", "700"));
+    let again = output_of(charge(&shop, "order-2", "700"));
     assert_eq!(again, format!("order-2 was charged before: {receipt}"));
-    let other = says(charge(&shop, "order-2", "70000"));
+    let other = output_of(charge(&shop, "order-2", "70000"));
     assert!(other.contains("bound to another payload"), "{other}");
     assert_eq!(charges(&shop), 1);
 }

@@ -1,11 +1,11 @@
 //! The command behind `cargo xtask sim`.
 //!
-//! What lives here: arguments, progress and tables. What must never: anything about the histories themselves.
+//! What lives here: arguments, progress and tables. What must never: code of the histories themselves.
 
+use semel_sim::describe::grouped;
 use semel_sim::history::batch::{Batch, play_many};
 use semel_sim::history::{Exercised, Report, Sabotage, play};
 use semel_sim::stopwatch::Stopwatch;
-use semel_sim::tell::grouped;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -16,7 +16,7 @@ usage: cargo xtask sim [options]
   --seed N          the first seed (default 1)
   --runs M          how many histories, each with the next seed (default 10,000)
   --threads N       how many at a time (default 2)
-  --sabotage NAME   with something around the engine that breaks its word: the histories must notice
+  --sabotage NAME   with a broken part around the engine: the histories must detect it
   --sabotages       every such sabotage, to see that each is caught
   --trace           with --runs 1: show everything that happened";
 
@@ -36,7 +36,7 @@ fn options() -> Result<Options, String> {
     while let Some(argument) = arguments.next() {
         let mut number = || {
             let text = arguments.next().unwrap_or_default();
-            text.replace([',', '_'], "").parse::<u64>().map_err(|_| format!("{argument} wants a number"))
+            text.replace([',', '_'], "").parse::<u64>().map_err(|_| format!("{argument} needs a number"))
         };
         match argument.as_str() {
             "--seed" => options.seed = number()?,
@@ -99,7 +99,7 @@ fn run(options: &Options) -> bool {
     }
     let blind_spots = batch.tally.blind_spots();
     if !blind_spots.is_empty() && options.runs >= 2_000 {
-        println!("\nNever gone through, so nothing is known of it: {blind_spots:?}");
+        println!("\nNever exercised, so not tested: {blind_spots:?}");
         return false;
     }
     true
@@ -115,13 +115,13 @@ fn print_tally(batch: &Batch) {
     }
 }
 
-/// What is broken, what happened to that key, and how to see it again.
+/// The broken promise, the events of its key, and the command that repeats it.
 fn print_broken(report: &Report, sabotage: Option<Sabotage>) {
     let Some(violation) = &report.violation else { return };
     println!("\nseed {} BREAKS a promise: {}\n{}\n", report.seed, violation.promise, violation.how);
     print!("{}", report.trace.about(violation.key));
     let with = sabotage.map(|sabotage| format!(" --sabotage {sabotage:?}")).unwrap_or_default();
-    println!("\nto see it again: cargo xtask sim --seed {} --runs 1{with}", report.seed);
+    println!("\nto repeat it: cargo xtask sim --seed {} --runs 1{with}", report.seed);
 }
 
 fn is_caught(options: &Options, sabotage: Sabotage) -> bool {

@@ -1,7 +1,6 @@
 //! Many histories, spread over threads.
 //!
-//! What lives here: handing out seeds and adding up what came of them. What must never: anything that depends on which
-//! thread played a history.
+//! Hands out seeds and sums up the results, which do not depend on the thread.
 
 use super::exercised::Tally;
 use super::promise::Promise;
@@ -10,19 +9,19 @@ use super::sabotage::Sabotage;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What came of many histories.
+/// The results of many histories.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// How many were played.
+    /// How many were run.
     pub histories: u64,
-    /// What they went through.
+    /// What they exercised.
     pub tally: Tally,
-    /// The first that broke a promise, by its seed.
+    /// The first one that broke a promise, by its seed.
     pub broken: Option<Report>,
 }
 
-/// Plays histories from `seed` on, on so many threads, until one breaks a promise (`wanted`, or any). `seen` is called
-/// after each with how many there have been.
+/// Runs histories from `seed` on, on so many threads, until one breaks a promise (`wanted`, or any). Calls `seen` after
+/// each with the number of histories so far.
 pub fn play_many(
     seed: u64,
     runs: u64,

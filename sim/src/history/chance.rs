@@ -1,14 +1,14 @@
-//! Everything that is left to chance in a history, drawn from its seed.
+//! All random choices of a history, from its seed.
 //!
-//! What lives here: one stream of numbers. What must never: a second source; a history is repeated by its seed alone.
+//! There is only this one stream of numbers, so the seed alone repeats a history.
 
-/// A stream of numbers that a seed determines (`SplitMix64`).
+/// A stream of numbers determined by a seed (`SplitMix64`).
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn new(seed: u64) -> Self {
-        // So that neighbouring seeds do not begin alike.
+        // So that neighbouring seeds start differently.
         let mut chance = Self(seed ^ 0x5eed_0fa1_1c0f_fee5);
         chance.bits();
         Self(chance.bits() ^ seed.rotate_left(17))
@@ -27,8 +27,8 @@ impl Chance {
         self.bits() % bound
     }
 
-    /// A place in something of this length, which must not be zero.
-    pub(crate) fn place(&mut self, length: usize) -> usize {
+    /// An index into something of this length, which must not be zero.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
@@ -37,12 +37,12 @@ impl Chance {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a thousand.
+    /// True with this probability in a thousand.
     pub(crate) fn permille(&mut self, times: u64) -> bool {
         times > 0 && self.below(1_000) < times
     }
 
-    /// True so many times in a hundred.
+    /// True with this probability in a hundred.
     pub(crate) fn percent(&mut self, times: u64) -> bool {
         self.permille(times * 10)
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_stream_and_its_neighbour_another() {
+    fn different_seeds_give_different_streams() {
         let draw = |seed| {
             let mut chance = Chance::new(seed);
             [chance.bits(), chance.bits(), chance.bits()]

@@ -1,11 +1,8 @@
-//! Those who want something done, and do not give up easily.
-//!
-//! What lives here: which key and payload each asks for, where, and how often it tries. What must never: what an answer
-//! is worth; that is the audit's.
+//! Clients: which key and payload each requests, on which node, and how often it retries.
 
 use super::executor::Home;
 use super::exercised::Exercised;
-use super::heard::Heard;
+use super::response::Response;
 use super::sabotage::Sabotage;
 use super::work::{self, Job, Manner};
 use super::world::{self, PAYLOADS, World};
@@ -16,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// One client's life.
+/// The requests of one client.
 pub(crate) async fn live(world: Arc<World>) {
     for _ in 0..world.plan.requests {
         let long = world.chance().percent(15);
@@ -24,14 +21,14 @@ pub(crate) async fn live(world: Arc<World>) {
         world.sleep(pause).await;
         let (key, payload) = {
             let mut chance = world.chance();
-            let key = chance.place(world.plan.keys.len());
-            let payload = if chance.percent(80) { 0 } else { chance.place(PAYLOADS) };
+            let key = chance.index(world.plan.keys.len());
+            let payload = if chance.percent(80) { 0 } else { chance.index(PAYLOADS) };
             (key, payload)
         };
         let tries = world.chance().between(1, 6);
         for _ in 0..tries {
-            let heard = request(&world, key, payload).await;
-            if heard.is_some_and(|heard| !heard.is_worth_a_retry()) {
+            let response = request(&world, key, payload).await;
+            if response.is_some_and(|response| !response.is_worth_a_retry()) {
                 break;
             }
             let pause = world.span(10, 2_500);
@@ -40,9 +37,9 @@ pub(crate) async fn live(world: Arc<World>) {
     }
 }
 
-/// One request, to some node. `None` where no answer came.
-pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> Option<Heard> {
-    let node = world.chance().place(world.plan.nodes);
+/// One request, to some node. `None` if there was no answer.
+pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> Option<Response> {
+    let node = world.chance().index(world.plan.nodes);
     let engine = world.engine(node)?;
     let manner = Manner::draw(world);
     let slower = world.chance().percent(15);
@@ -51,7 +48,7 @@ pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> O
     let (at, now) = (world.handle.now(), world.store_now());
     let call = {
         let mut audit = world.audit();
-        let call = audit.asked(at, now, key, payload, node);
+        let call = audit.call_started(at, now, key, payload, node);
         let text = format!("call {call} asks node {node} with payload {payload}, {manner:?}");
         audit.note(at, Some(key), text);
         call
@@ -64,7 +61,7 @@ pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> O
     let patience = if hangs_up { world.span(1, 1_500) } else { Duration::from_secs(20) };
     tokio::select! {
         biased;
-        heard = answer => heard.ok(),
+        response = answer => response.ok(),
         () = world.sleep(patience) => {
             if hangs_up {
                 hang_up(world, call, key, task);
@@ -90,10 +87,10 @@ async fn handle(
     node: usize,
     intent: Intent,
     job: Job,
-    reply: oneshot::Sender<Heard>,
+    reply: oneshot::Sender<Response>,
 ) {
     let (call, unclaimed) = (job.call, job.sending(0));
-    let heard = if job.policy.class == Class::Local {
+    let response = if job.policy.class == Class::Local {
         transaction::transact(Arc::clone(&world), engine, intent, job, node).await
     } else if job.manner.is_by_hand() {
         work::by_hand(Arc::clone(&world), engine, intent, job).await
@@ -101,11 +98,11 @@ async fn handle(
         let working = Arc::clone(&world);
         engine.execute(intent, move |attempt| work::work(working, job, attempt)).await.into()
     };
-    if matches!(heard, Heard::Quota) && world.is_sabotaged(Sabotage::SentWhenRefused) {
+    if matches!(response, Response::Quota) && world.is_sabotaged(Sabotage::SentWhenRefused) {
         drop(provider::send(&world, unclaimed));
     }
-    world.audit().told(world.handle.now(), world.store_now(), call, &heard);
-    drop(reply.send(heard));
+    world.audit().answered(world.handle.now(), world.store_now(), call, &response);
+    drop(reply.send(response));
 }
 
 fn intent(key: usize, payload: usize, policy: Arc<Policy>, manner: Manner) -> Intent {

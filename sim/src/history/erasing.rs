@@ -1,6 +1,4 @@
-//! Operators who erase what is stored, while everything else goes on.
-//!
-//! What lives here: which key, through which node, and how much. What must never: a judgement of what comes of it.
+//! Operators who erase records while everything else continues.
 
 use super::executor::Home;
 use super::misfortune::id_of;
@@ -13,7 +11,7 @@ use semel::core::record::StateName;
 use semel::core::store::{Change, Store};
 use std::sync::Arc;
 
-/// Erasures, one after the other, until everything is to heal.
+/// Erases one record after another until faults end.
 pub(crate) async fn erase(world: Arc<World>) {
     loop {
         let pause = world.span(1_000, 12_000);
@@ -24,13 +22,13 @@ pub(crate) async fn erase(world: Arc<World>) {
         let (key, node, what) = {
             let mut chance = world.chance();
             let what = if chance.percent(50) { Erasure::Response } else { Erasure::Record };
-            (chance.place(world.plan.keys.len()), chance.place(world.plan.nodes), what)
+            (chance.index(world.plan.keys.len()), chance.index(world.plan.nodes), what)
         };
         erase_one(&world, key, node, what);
     }
 }
 
-/// Has a node erase: it may crash, stand still or lose its way to the store in the middle, like anybody.
+/// Lets a node erase a record; the node may crash, stop or lose its connection in the middle.
 fn erase_one(world: &Arc<World>, key: usize, node: usize, what: Erasure) {
     let id = id_of(world, key);
     if world.is_sabotaged(Sabotage::DeletedNotErased) {
@@ -50,12 +48,12 @@ fn erase_one(world: &Arc<World>, key: usize, node: usize, what: Erasure) {
     });
 }
 
-/// What looks like erasing, and is not: the key is free again.
+/// Looks like erasing, but frees the key.
 fn delete(world: &World, key: usize, id: CommandId) {
-    let reading = network::standing(world, id);
+    let reading = network::stored_entry(world, id);
     let Some(record) = reading.record() else { return };
     if matches!(record.state_name(), StateName::Succeeded | StateName::FailedReplayable) {
         drop(network::at_once(world.store.write(id, Change::Remove(Unchanged::of(record)))));
-        network::see(world, Some(key), &network::standing(world, id), "an operator");
+        network::see(world, Some(key), &network::stored_entry(world, id), "an operator");
     }
 }

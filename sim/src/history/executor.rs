@@ -1,8 +1,8 @@
-//! A single-threaded executor in virtual time, in which a seed decides who is next.
+//! A single-threaded executor in virtual time, where a seed decides which task runs next.
 //!
-//! What lives here: tasks, the nodes they are at home on, timers, and how a node is killed or stands still. What must
-//! never: a thread, a real clock, or an order that anything but the seed decides. Tasks that are ready form a *set*:
-//! the order in which they were woken is forgotten, since tokio's channels draw some of it at random.
+//! Has tasks, the nodes they belong to, timers, and ways to kill or pause a node. No thread, real clock or order apart
+//! from the seed is involved. Ready tasks form a *set*: the order in which they were woken is dropped, because tokio's
+//! channels partly choose it at random.
 
 use super::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Anything that can run.
+/// A future that can run.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where a task is at home: it dies and stands still with its node.
+/// Where a task belongs: it dies and pauses with its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// The world outside, which never fails.
+    /// The outside world, which never fails.
     Outside,
     /// A node.
     Node(usize),
@@ -29,7 +29,7 @@ enum Command {
     Drop(u64),
 }
 
-/// What tasks hold of their executor.
+/// A task's handle to its executor.
 #[derive(Default)]
 pub(crate) struct Handle {
     inner: Mutex<Inner>,
@@ -43,10 +43,10 @@ struct Inner {
     ready: BTreeSet<u64>,
     spawned: Vec<(u64, Home, Task)>,
     commands: Vec<Command>,
-    /// Since when each node stands still, if it does, and for how long it has done so before.
+    /// Since when each node is paused, and for how long it was paused before.
     still: BTreeMap<usize, Option<u64>>,
-    stood: BTreeMap<usize, u64>,
-    /// Which task is being polled, and which ones each has started.
+    paused_for: BTreeMap<usize, u64>,
+    /// Which task is being polled, and which tasks each has started.
     current: Option<u64>,
     children: BTreeMap<u64, Vec<u64>>,
 }
@@ -56,12 +56,12 @@ impl Handle {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Virtual time since the beginning, in nanoseconds.
+    /// Virtual time since the start, in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
         self.inner().now
     }
 
-    /// Starts a task, and yields its name.
+    /// Starts a task and returns its name.
     pub(crate) fn spawn(&self, home: Home, task: Task) -> u64 {
         let mut inner = self.inner();
         inner.sequence += 1;
@@ -73,7 +73,7 @@ impl Handle {
         id
     }
 
-    /// Drops a task, wherever it is.
+    /// Drops a task.
     pub(crate) fn cancel(&self, task: u64) {
         self.inner().commands.push(Command::Drop(task));
     }
@@ -85,32 +85,32 @@ impl Handle {
         inner.commands.extend(children.into_iter().chain([task]).map(Command::Drop));
     }
 
-    /// Drops everything that is at home on a node.
+    /// Drops every task of a node.
     pub(crate) fn kill(&self, node: usize) {
         let mut inner = self.inner();
         inner.commands.push(Command::Kill(node));
-        inner.go_on(node);
+        inner.resume_node(node);
     }
 
-    /// Nothing of a node runs until it goes on. Time does.
-    pub(crate) fn stand_still(&self, node: usize) {
+    /// Pauses a node: its tasks do not run, but time passes.
+    pub(crate) fn pause_node(&self, node: usize) {
         let mut inner = self.inner();
         let now = inner.now;
         inner.still.entry(node).or_default().get_or_insert(now);
     }
 
-    pub(crate) fn go_on(&self, node: usize) {
-        self.inner().go_on(node);
+    pub(crate) fn resume_node(&self, node: usize) {
+        self.inner().resume_node(node);
     }
 
-    /// Whether a node stands still.
-    pub(crate) fn is_still(&self, node: usize) -> bool {
+    /// Whether a node is paused.
+    pub(crate) fn is_paused(&self, node: usize) -> bool {
         self.inner().still.get(&node).copied().flatten().is_some()
     }
 
-    /// For how long a node has stood still in all.
-    pub(crate) fn stood_still(&self, node: usize) -> u64 {
-        self.inner().stood.get(&node).copied().unwrap_or(0)
+    /// How long a node was paused in total.
+    pub(crate) fn paused_total(&self, node: usize) -> u64 {
+        self.inner().paused_for.get(&node).copied().unwrap_or(0)
     }
 
     pub(crate) fn sleep(self: &Arc<Self>, span: Duration) -> Sleep {
@@ -121,13 +121,13 @@ impl Handle {
 }
 
 impl Inner {
-    fn go_on(&mut self, node: usize) {
+    fn resume_node(&mut self, node: usize) {
         if let Some(since) = self.still.insert(node, None).flatten() {
-            *self.stood.entry(node).or_default() += self.now - since;
+            *self.paused_for.entry(node).or_default() += self.now - since;
         }
     }
 
-    fn stands_still(&self, home: Home) -> bool {
+    fn is_home_paused(&self, home: Home) -> bool {
         match home {
             Home::Outside => false,
             Home::Node(node) => self.still.get(&node).copied().flatten().is_some(),
@@ -135,7 +135,7 @@ impl Inner {
     }
 }
 
-/// A nap in virtual time.
+/// A sleep in virtual time.
 pub(crate) struct Sleep {
     handle: Arc<Handle>,
     until: u64,
@@ -185,21 +185,21 @@ struct Entry {
     waker: Waker,
 }
 
-/// Runs tasks until nobody has anything left to do.
+/// Runs tasks until there is nothing left to do.
 pub(crate) struct Executor {
     handle: Arc<Handle>,
     tasks: BTreeMap<u64, Entry>,
     chance: Chance,
 }
 
-/// Why the executor has stopped.
+/// Why the executor stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
     /// It was asked to.
     Asked,
-    /// Nothing is ready, and nobody waits for time.
+    /// Nothing is ready, and no timer is set.
     NothingToDo,
-    /// It has gone on for longer than anything should.
+    /// It ran for more steps than any history needs.
     TooLong,
 }
 
@@ -212,10 +212,10 @@ impl Executor {
         &self.handle
     }
 
-    /// Runs until `enough` says so, at most for so many steps.
+    /// Runs until `enough` returns true, for at most so many steps.
     pub(crate) fn run(&mut self, steps_max: u64, enough: impl Fn() -> bool) -> Stopped {
         for _ in 0..steps_max {
-            self.obey();
+            self.apply_orders();
             if enough() {
                 return Stopped::Asked;
             }
@@ -237,8 +237,8 @@ impl Executor {
         drop((spawned, timers));
     }
 
-    /// Takes in what was started, and drops what was to be dropped.
-    fn obey(&mut self) {
+    /// Adds started tasks, and drops those to be dropped.
+    fn apply_orders(&mut self) {
         loop {
             let mut inner = self.handle.inner();
             let spawned = std::mem::take(&mut inner.spawned);
@@ -261,16 +261,16 @@ impl Executor {
         }
     }
 
-    /// One of those that can run, each as likely as the other.
+    /// One of the ready tasks, each with the same probability.
     fn next_ready(&mut self) -> Option<u64> {
         let mut inner = self.handle.inner();
         inner.ready.retain(|id| self.tasks.contains_key(id));
-        let can_run = |id: &&u64| !inner.stands_still(self.tasks[id].home);
+        let can_run = |id: &&u64| !inner.is_home_paused(self.tasks[id].home);
         let number = inner.ready.iter().filter(can_run).count();
         if number == 0 {
             return None;
         }
-        let chosen = if number == 1 { 0 } else { self.chance.place(number) };
+        let chosen = if number == 1 { 0 } else { self.chance.index(number) };
         let id = inner.ready.iter().filter(can_run).nth(chosen).copied()?;
         inner.ready.remove(&id);
         Some(id)
@@ -287,7 +287,7 @@ impl Executor {
         self.handle.inner().current = None;
     }
 
-    /// On to the next moment at which anybody wants to be woken.
+    /// Advances to the next timer.
     fn pass_time(&self) -> bool {
         let mut inner = self.handle.inner();
         let Some(((at, _), _)) = inner.timers.first_key_value() else { return false };
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_node_does_nothing_any_more_and_others_go_on() {
+    fn a_killed_node_stops_and_others_continue() {
         let mut executor = Executor::new(1);
         let handle = Arc::clone(executor.handle());
         let (one, two) = (Arc::default(), Arc::default());
@@ -342,21 +342,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_stands_still_goes_on_later_while_time_passes() {
+    fn a_paused_node_continues_later() {
         let mut executor = Executor::new(1);
         let handle = Arc::clone(executor.handle());
         let ticks = Arc::default();
         handle.spawn(Home::Node(1), ticking(&handle, &ticks));
-        after(3, &handle, |handle| handle.stand_still(1));
-        after(50, &handle, |handle| handle.go_on(1));
+        after(3, &handle, |handle| handle.pause_node(1));
+        after(50, &handle, |handle| handle.resume_node(1));
         executor.run(1_000, || false);
         assert_eq!(ticks.load(Ordering::Relaxed), 10);
         assert!(handle.now() >= 56_000_000_000, "{}", handle.now());
-        assert_eq!(handle.stood_still(1), 47_000_000_000);
+        assert_eq!(handle.paused_total(1), 47_000_000_000);
     }
 
     #[test]
-    fn whoever_waits_for_nothing_ends_the_run() {
+    fn a_run_ends_when_every_task_waits() {
         let mut executor = Executor::new(1);
         executor.handle().spawn(Home::Outside, Box::pin(std::future::pending()));
         assert_eq!(executor.run(1_000, || false), Stopped::NothingToDo);

@@ -1,20 +1,20 @@
-//! What a run of histories has been through.
+//! What a run of histories has exercised.
 //!
-//! What lives here: one counter for everything that must happen in some history. A simulation that never meets a
-//! crash proves nothing about crashes. What must never: a judgement.
+//! One counter for each event that must happen in some history: a simulation without a crash proves nothing about
+//! crashes.
 
 macro_rules! exercised {
     ($($name:ident = $text:literal,)+) => {
-        /// Something that a history can go through.
+        /// An event that a history can exercise.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "each is named by its text")]
+        #[expect(missing_docs, reason = "described by their texts")]
         pub enum Exercised { $($name,)+ }
 
         impl Exercised {
-            /// All of them.
+            /// All events.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// What it is, in words.
+            /// A description of the event.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -27,17 +27,17 @@ exercised! {
     Effect = "effects",
     Claim = "claims",
     Replay = "replays",
-    Waited = "replays to a waiting twin",
+    Waited = "replays to a waiting duplicate",
     Mismatch = "mismatches",
-    InProgress = "told in progress",
-    Unknown = "told unknown",
-    Expired = "told expired",
-    Exhausted = "told that attempts are used up",
-    Unreadable = "told unreadable",
-    Failed = "told of an error",
-    Quota = "told of a quota",
+    InProgress = "answers \"in progress\"",
+    Unknown = "answers \"unknown\"",
+    Expired = "answers \"expired\"",
+    Exhausted = "answers \"attempts used up\"",
+    Unreadable = "answers \"unreadable\"",
+    Failed = "answers with an error",
+    Quota = "refusals by a quota",
     GivenUp = "attempts given up",
-    Unstored = "outcomes told before they were stored",
+    Unstored = "outcomes answered before being stored",
     Crash = "crashes",
     Pause = "pauses",
     Shutdown = "shutdowns",
@@ -46,32 +46,32 @@ exercised! {
     ClockJump = "jumps of the store's clock",
     WrongAhead = "clocks far ahead",
     WrongBehind = "clocks far behind",
-    ClockNotTrusted = "told that the clock is not trusted",
+    ClockNotTrusted = "answers \"clock not trusted\"",
     Damage = "damaged records",
-    LostThere = "questions lost",
+    LostThere = "calls lost",
     LostBack = "answers lost",
-    Late = "questions delivered late",
-    Twice = "questions delivered twice",
-    Full = "writes refused for want of room",
-    LostEffect = "effects lost on their way",
+    Late = "calls delivered late",
+    Twice = "calls delivered twice",
+    Full = "writes refused by a full store",
+    LostEffect = "effects lost in flight",
     LateEffect = "effects that arrived late",
     ProviderDoubt = "answers in doubt",
     ProviderRefusal = "refusals",
     Deduplicated = "effects deduplicated by the provider",
     Cancelled = "callers that hung up",
     Panic = "panics",
-    Overrun = "works over their deadline",
-    ByHand = "leases by hand",
-    ByToken = "leases taken up again by their token",
-    Reserved = "claims that were started later",
-    TakeOver = "take-overs of an attempt in doubt",
-    LateFinish = "finishes over one's own unknown",
+    Overrun = "work past its deadline",
+    ByHand = "leases held by workers",
+    ByToken = "leases resumed by their token",
+    Reserved = "claims started later",
+    TakeOver = "takeovers of an attempt in doubt",
+    LateFinish = "finishes over the owner's own unknown",
     Lapsed = "leases that lapsed into unknown",
     Reconciled = "unknowns settled",
     NotApplied = "unknowns settled as not applied",
     Resolved = "unknowns settled by an operator",
     ErasedResponse = "responses erased",
-    ErasedRecord = "records erased up to a tombstone",
+    ErasedRecord = "records erased except a tombstone",
     Barred = "operation ids barred by the provider",
     Tombstone = "outcomes that expired",
     Removed = "records removed",
@@ -83,7 +83,7 @@ exercised! {
     CommitInDoubt = "commits of local commands in doubt",
 }
 
-/// How often each was gone through.
+/// How often each event happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally([u64; Exercised::ALL.len()]);
 
@@ -110,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// What was never gone through.
+    /// The events that never happened.
     pub fn blind_spots(&self) -> Vec<Exercised> {
         Exercised::ALL.iter().copied().filter(|what| self.of(*what) == 0).collect()
     }

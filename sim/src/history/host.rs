@@ -1,6 +1,6 @@
-//! A node: its clock, its randomness, its tasks, and the engine that runs on them.
+//! A node: its clock, its randomness, its tasks, and its engine.
 //!
-//! What lives here: the one place that builds engines. What must never: anything that a real node would not have.
+//! Engines are built only here, and get nothing that a real node would not have.
 
 use super::executor::{Handle, Home};
 use super::network::Network;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The operation that every intent is about.
+/// The operation of every intent.
 pub(crate) const OPERATION: &str = "charge";
 
-/// A node, as the world sees it.
+/// A node, as seen by the world.
 #[derive(Default)]
 pub(crate) struct Host {
     pub(crate) engine: Option<Engine>,
     pub(crate) is_down: bool,
-    /// Which of the rings of sealing keys it was last started with.
+    /// Which ring of sealing keys it was last started with.
     pub(crate) ring: u64,
     boots: u64,
 }
 
-/// Starts a node: on the same store, with the same secret, knowing nothing.
+/// Starts a node on the same store with the same secret, without any memory.
 pub(crate) fn boot(world: &Arc<World>, node: usize) {
     let stage = world.audit().ring;
     let boots = {
@@ -87,12 +87,12 @@ async fn build(world: &Arc<World>, node: usize, boots: u64, stage: u64) -> Optio
     builder.build().await.ok()
 }
 
-/// Asks the provider, which tells the truth as of some moment between question and answer.
+/// Asks the provider, which answers truthfully as of some moment between question and answer.
 async fn ask(world: Arc<World>, case: Case) -> Finding {
     provider::ask(&world, &case.record).await
 }
 
-/// A node's clocks. It has no wall clock: nothing in the engine may need one where the store has its own.
+/// A node's clocks. It has no wall clock: the engine must not need one if the store has its own.
 struct HostClock {
     handle: Arc<Handle>,
     node: usize,
@@ -111,14 +111,14 @@ impl Clock for HostClock {
     fn uptime(&self) -> Duration {
         let mut now = self.handle.now();
         if !self.counts_pauses {
-            now -= self.handle.stood_still(self.node);
+            now -= self.handle.paused_total(self.node);
         }
         let fast = u128::from(now) * u128::from(1_000_000 + self.drift_ppm) / 1_000_000;
         self.base + Duration::from_nanos_u128(fast)
     }
 
     fn sleep(&self, span: Duration) -> Sleep {
-        // Never short of what its own uptime calls `span`.
+        // Never less than `span` by its own uptime.
         let nanos = span.as_nanos().saturating_mul(1_000_000) / u128::from(1_000_000 + self.drift_ppm) + 2;
         Box::pin(self.handle.sleep(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
     }

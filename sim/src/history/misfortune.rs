@@ -1,6 +1,4 @@
-//! What befalls nodes, the store and its clock, from time to time; and operators, who clean up.
-//!
-//! What lives here: when it happens. What must never: a fault once everything is to heal.
+//! Faults of nodes, the store and its clock at random times, and operators who clean up.
 
 use super::audit::Audit;
 use super::executor::Home;
@@ -19,8 +17,8 @@ use semel::core::store::Store;
 use semel::core::time::Time;
 use std::sync::Arc;
 
-/// Misfortunes, one after the other.
-pub(crate) async fn befall(world: Arc<World>) {
+/// Causes one fault after another, until faults end.
+pub(crate) async fn cause_faults(world: Arc<World>) {
     loop {
         let pause = world.span(500, 12_000);
         world.sleep(pause).await;
@@ -30,7 +28,7 @@ pub(crate) async fn befall(world: Arc<World>) {
         let (misfortune, node) = {
             let mut chance = world.chance();
             let misfortunes = &world.plan.misfortunes;
-            (misfortunes[chance.place(misfortunes.len())], chance.place(world.plan.nodes))
+            (misfortunes[chance.index(misfortunes.len())], chance.index(world.plan.nodes))
         };
         match misfortune {
             Misfortune::Crash => world.crash(node, "power"),
@@ -41,7 +39,7 @@ pub(crate) async fn befall(world: Arc<World>) {
                 world.begin_outage(span);
             }
             Misfortune::ClockJump => world.turn_clock(),
-            // Before any node has left its mark, nobody could know.
+            // Before any node has written its mark, no node could know.
             Misfortune::WrongClock if network::has_mark(&world) => world.put_clock_wrong(),
             Misfortune::WrongClock => {}
             Misfortune::Damage => damage(&world),
@@ -49,7 +47,7 @@ pub(crate) async fn befall(world: Arc<World>) {
     }
 }
 
-/// A node is shut down in order, and started again.
+/// A node is shut down properly, and started again.
 pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
     let Some(engine) = world.engine(node) else { return };
     world.count(Exercised::Shutdown);
@@ -59,12 +57,12 @@ pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
     let patience = world.span(0, 1_500);
     let closing = Arc::clone(world);
     world.spawn(Home::Node(node), async move {
-        let farewell = engine.shutdown(patience).await;
+        let report = engine.shutdown(patience).await;
         drop(engine);
-        for _ in 0..farewell.cut_off {
+        for _ in 0..report.cut_off {
             closing.count(Exercised::CutOff);
         }
-        closing.note(None, format!("node {node} says {farewell:?}"));
+        closing.note(None, format!("node {node} reports {report:?}"));
         closing.take_down(node);
         let restarting = Arc::clone(&closing);
         closing.spawn(Home::Outside, async move {
@@ -74,13 +72,13 @@ pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
     });
 }
 
-/// A byte rots.
+/// A byte is damaged.
 fn damage(world: &Arc<World>) {
-    let key = world.chance().place(world.plan.keys.len());
+    let key = world.chance().index(world.plan.keys.len());
     let mut audit = world.audit();
-    let Some(record) = audit.standing(key) else { return };
+    let Some(record) = audit.stored_record(key) else { return };
     let id = id_of(world, key);
-    let text = format!("what stands there rots: {}", record.state_name());
+    let text = format!("the entry is damaged: {}", record.state_name());
     if !audit.is_damaged(key) && world.store.overwrite(id, &b"rot"[..]).unwrap_or(false) {
         audit.note(world.handle.now(), Some(key), text);
         audit.damaged(key);
@@ -91,7 +89,7 @@ pub(crate) fn id_of(world: &World, key: usize) -> CommandId {
     world.secret.command_id(&world::scope(), &world::name(key))
 }
 
-/// Operators, who look at what is unknown and settle what they can. They tell the truth.
+/// Operators, who look at unknown records and truthfully settle what they can.
 pub(crate) async fn operate(world: Arc<World>) {
     while !world.is_over() {
         let pause = world.span(2_000, 10_000);
@@ -104,7 +102,7 @@ pub(crate) async fn operate(world: Arc<World>) {
 
 async fn resolve(world: &Arc<World>, key: usize) {
     let id = id_of(world, key);
-    let reading = network::standing(world, id);
+    let reading = network::stored_entry(world, id);
     let Some(record) = reading.record() else { return };
     if !matches!(record.state_name(), StateName::Unknown | StateName::Processing) {
         return;
@@ -114,7 +112,7 @@ async fn resolve(world: &Arc<World>, key: usize) {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),
         Finding::Refused => Verdict::Refused,
-        // An operator looks at what is on its way, too.
+        // An operator also looks at effects in flight.
         Finding::NotFound if !world.ledger().is_expecting(key) => Verdict::NotApplied { asked_at },
         Finding::NotFound | Finding::NoAnswer => return,
     };
@@ -126,19 +124,19 @@ async fn resolve(world: &Arc<World>, key: usize) {
 }
 
 fn settle(world: &Arc<World>, key: usize, id: CommandId, write: &Write) {
-    let before = network::standing(world, id).entry;
+    let before = network::stored_entry(world, id).entry;
     drop(network::at_once(world.store.write(id, write.into())));
-    let after = network::standing(world, id);
+    let after = network::stored_entry(world, id);
     if after.entry != before {
         world.count(Exercised::Resolved);
         network::see(world, Some(key), &after, "an operator");
     }
 }
 
-/// What is left once everything should be gone.
+/// Entries that are left although everything should be gone.
 pub(crate) fn left_over(world: &World, audit: &Audit) -> Option<(usize, String, Time)> {
     (0..world.plan.keys.len()).find_map(|key| {
-        let record = audit.standing(key).filter(|_| !audit.is_damaged(key))?;
+        let record = audit.stored_record(key).filter(|_| !audit.is_damaged(key))?;
         Some((key, format!("{record:?}"), world.store_now()))
     })
 }

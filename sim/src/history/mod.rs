@@ -1,11 +1,10 @@
 //! Seeded histories of the real engine.
 //!
-//! What lives here: a world of nodes, clients, a store behind a network, a provider with a ledger, operators, and
-//! everything that can go wrong with any of them, in virtual time and on one thread, so that a seed is a history and a
-//! history can be repeated. What runs on the nodes is the engine itself. What must never: a real clock, a thread, or an
-//! order that the seed does not decide.
+//! Nodes, clients, a store behind a network, a provider with a ledger, operators, and everything that can go wrong with
+//! them, in virtual time and on one thread, so that a seed repeats a history. The nodes run the real engine. No real
+//! clock, thread or order apart from the seed is involved.
 //!
-//! Where to begin: `run` has the three acts of a history, `world` what it takes place in, `audit` what it is held to.
+//! Start with `run` (the three phases of a history), `world` (its parts) and `audit` (the checks).
 
 mod audit;
 pub mod batch;
@@ -14,13 +13,13 @@ mod client;
 mod erasing;
 mod executor;
 mod exercised;
-mod heard;
 mod host;
 mod misfortune;
 mod network;
 mod plan;
 mod promise;
 mod provider;
+mod response;
 mod ring;
 mod run;
 mod sabotage;

@@ -1,9 +1,8 @@
-//! The way between a node and the store, on which everything can happen to a question and its answer.
+//! The connection between a node and the store, where calls and answers can fail in every way.
 //!
-//! What lives here: a store like any other, in front of the one that holds the entries. Questions and answers are
-//! delayed, lost and delivered twice; a question may arrive long after whoever put it has given up or died. What must
-//! never: an answer that the store would not give, unless it is sabotaged. Any error but an ambiguous one is the truth:
-//! nothing was written, and nothing will be.
+//! Implements a store in front of the one with the entries. Calls and answers are delayed, lost and delivered twice; a
+//! call may arrive long after its caller gave up or died. Unless sabotaged, it gives only answers that the store would
+//! give, and every error except an ambiguous one is true: nothing was written, and nothing will be.
 
 use super::audit::Effect;
 use super::executor::Home;
@@ -26,25 +25,25 @@ use semel::memory;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::oneshot;
 
-/// The store, as one node reaches it.
+/// The store, as one node sees it.
 pub(crate) struct Network {
     world: Arc<World>,
     node: usize,
 }
 
-/// What becomes of a question.
+/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// Lost on its way; whether the one who asked is told so.
+    /// Lost before it arrives; whether the caller gets an error.
     LostThere {
-        told: bool,
+        is_reported: bool,
     },
-    /// Carried out, and the answer lost; whether the one who asked is told so.
+    /// Applied, but the answer is lost; whether the caller gets an error.
     LostBack {
-        told: bool,
+        is_reported: bool,
     },
-    /// Carried out after this long; the answer is worth nothing by then.
+    /// Applied after this long; nobody waits for the answer any more.
     Late,
     Full,
 }
@@ -56,11 +55,11 @@ impl Network {
 
     fn fate(&self, is_write: bool) -> Fate {
         let (world, faults) = (&self.world, &self.world.plan.faults);
-        let told = world.chance().percent(50);
+        let is_reported = world.chance().percent(50);
         if world.is_out() || world.fault(faults.lost_there) {
-            Fate::LostThere { told }
+            Fate::LostThere { is_reported }
         } else if world.fault(faults.lost_back) {
-            Fate::LostBack { told }
+            Fate::LostBack { is_reported }
         } else if world.fault(faults.late) {
             Fate::Late
         } else if is_write && world.fault(faults.full) {
@@ -70,7 +69,7 @@ impl Network {
         }
     }
 
-    /// Commits a record together with what the application has written in the same transaction: both, or neither.
+    /// Commits a record together with the application's writes in the same transaction: both or neither.
     pub(crate) async fn commit(
         &self,
         id: CommandId,
@@ -82,7 +81,7 @@ impl Network {
         self.carry_with("commit", Some(id), true, effect, act).await
     }
 
-    /// Carries a question there and its answer back.
+    /// Delivers a call and its answer.
     fn carry<T, A>(&self, what: &'static str, id: Option<CommandId>, is_write: bool, act: A) -> Pending<'_, T>
     where
         T: Send + 'static,
@@ -91,7 +90,7 @@ impl Network {
         self.carry_with(what, id, is_write, None, act)
     }
 
-    /// The same of a write with which an effect becomes true, of a key.
+    /// The same for a write that commits an effect.
     fn carry_with<T, A>(
         &self,
         what: &'static str,
@@ -108,15 +107,15 @@ impl Network {
             let world = &self.world;
             let key = id.and_then(|id| world.audit().key_of(id));
             let fate = self.fate(is_write);
-            self.tell(what, key, fate);
+            self.note_fate(what, key, fate);
             let lost = |kind| Error::new(kind, what);
             let there = world.span(1, 15);
             match fate {
-                Fate::LostThere { told: true } => {
+                Fate::LostThere { is_reported: true } => {
                     world.sleep(there).await;
                     return Err(lost(Kind::Unavailable));
                 }
-                Fate::LostThere { told: false } => return std::future::pending().await,
+                Fate::LostThere { is_reported: false } => return std::future::pending().await,
                 Fate::Full => {
                     world.sleep(there).await;
                     return Err(lost(Kind::Full));
@@ -127,7 +126,7 @@ impl Network {
             let delivery = Delivery { world: world_of, node, key, id, is_write, what, effect, act };
             let (late, back) = (fate == Fate::Late, world.span(1, 15));
             let there = if late { world.span(300, 5_000) } else { there };
-            // On its own, it arrives although the node dies; by the node's hand, it dies with it.
+            // Outside the node, it arrives even if the node dies; as a task of the node, it dies with it.
             let on_its_own = late || is_write && world.chance().percent(50);
             let answer = if on_its_own {
                 let (reply, answer) = oneshot::channel();
@@ -146,20 +145,20 @@ impl Network {
             };
             world.sleep(back).await;
             match fate {
-                Fate::LostBack { told: true } => Err(lost(Kind::Ambiguous)),
-                Fate::LostBack { told: false } => std::future::pending().await,
+                Fate::LostBack { is_reported: true } => Err(lost(Kind::Ambiguous)),
+                Fate::LostBack { is_reported: false } => std::future::pending().await,
                 _ => answer,
             }
         })
     }
 
-    fn tell(&self, what: &str, key: Option<usize>, fate: Fate) {
+    fn note_fate(&self, what: &str, key: Option<usize>, fate: Fate) {
         let (text, exercised) = match fate {
             Fate::Answered => return,
-            Fate::LostThere { .. } => ("is lost on its way", Exercised::LostThere),
-            Fate::LostBack { .. } => ("will not see its answer", Exercised::LostBack),
-            Fate::Late => ("will be late", Exercised::Late),
-            Fate::Full => ("finds no room", Exercised::Full),
+            Fate::LostThere { .. } => ("is lost", Exercised::LostThere),
+            Fate::LostBack { .. } => ("loses its answer", Exercised::LostBack),
+            Fate::Late => ("is delayed", Exercised::Late),
+            Fate::Full => ("finds a full store", Exercised::Full),
         };
         let mut audit = self.world.audit();
         audit.tally.count(exercised);
@@ -174,7 +173,7 @@ impl Network {
     }
 }
 
-/// A question that has come to the store.
+/// A call that has arrived at the store.
 struct Delivery<A> {
     world: Arc<World>,
     node: usize,
@@ -182,7 +181,7 @@ struct Delivery<A> {
     id: Option<CommandId>,
     is_write: bool,
     what: &'static str,
-    /// What becomes true with the write.
+    /// What commits with the write.
     effect: Option<(usize, Effect)>,
     act: A,
 }
@@ -205,7 +204,7 @@ where
             audit.tally.count(Exercised::Twice);
             audit.touch(self.key);
             drop(audit);
-            // Sooner than anything could have been purged in between: a store applies a write once or not at all.
+            // Sooner than a purge could happen in between: a store applies a write once or not at all.
             let span = self.world.span(1, 2_000);
             let world = Arc::clone(&self.world);
             let sleep = world.sleep(span);
@@ -217,19 +216,19 @@ where
         answer
     }
 
-    /// Has the store answer, and the audit see what it came to.
+    /// Lets the store answer, and shows the result to the audit.
     fn once(&self) -> Result<T, Error> {
         let world = &self.world;
         let Some(id) = self.id else { return (self.act)(&world.store) };
         let remembers = [Sabotage::StaleReads, Sabotage::ErasedShown].map(|fault| world.is_sabotaged(fault));
-        let before = remembers.contains(&true).then(|| standing(world, id));
+        let before = remembers.contains(&true).then(|| stored_entry(world, id));
         if self.is_write && world.is_sabotaged(Sabotage::LeaseAsTtl) {
             forget_dead(world, id);
         }
-        let was = self.is_write.then(|| standing(world, id).entry);
+        let was = self.is_write.then(|| stored_entry(world, id).entry);
         let answer = (self.act)(&world.store);
         if let Some(was) = was {
-            let reading = standing(world, id);
+            let reading = stored_entry(world, id);
             let is_written = reading.entry != was;
             if is_written {
                 let by = format!("node {}'s {}", self.node, self.what);
@@ -247,18 +246,18 @@ where
     }
 }
 
-/// What really stands there.
-pub(crate) fn standing(world: &World, id: CommandId) -> Reading {
+/// The entry in the store.
+pub(crate) fn stored_entry(world: &World, id: CommandId) -> Reading {
     at_once(world.store.get(id)).expect("memory can be read")
 }
 
-/// Whether the store remembers a time that a node went by.
+/// Whether the store has a time mark of some node.
 pub(crate) fn has_mark(world: &World) -> bool {
     let settings = at_once(world.store.settings()).expect("memory can be read");
     settings.iter().any(|(name, _)| name == "clock")
 }
 
-/// Shows the audit what stands there after a write.
+/// Shows the audit the entry after a write.
 pub(crate) fn see(world: &World, key: Option<usize>, reading: &Reading, by: &str) {
     if let Some(key) = key {
         world.audit().stored(world.handle.now(), world.store_now(), key, reading.record(), by);
@@ -270,14 +269,14 @@ fn remember(world: &World, id: CommandId, before: Reading) {
     past.entry(id).or_default().push((world.handle.now(), before));
 }
 
-/// What stood there three seconds ago.
+/// The entry of three seconds ago.
 fn stale(world: &World, id: CommandId) -> Option<Reading> {
     let since = world.handle.now().saturating_sub(3_000_000_000);
     let past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
     past.get(&id)?.iter().find(|(at, _)| *at >= since).map(|(_, reading)| reading.clone())
 }
 
-/// What stood there before it was erased.
+/// The entry before it was erased.
 fn unerased(world: &World, id: CommandId) -> Option<Reading> {
     let outcome = |reading: &Reading| match reading.record().map(Record::state) {
         Some(State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. }) => {
@@ -285,19 +284,19 @@ fn unerased(world: &World, id: CommandId) -> Option<Reading> {
         }
         _ => None,
     };
-    let stands = standing(world, id);
-    if outcome(&stands) != Some(false) {
+    let current = stored_entry(world, id);
+    if outcome(&current) != Some(false) {
         return None;
     }
     let is_it = |past: &&Reading| {
-        outcome(past) == Some(true) && past.record().map(Record::token) == stands.record().map(Record::token)
+        outcome(past) == Some(true) && past.record().map(Record::token) == current.record().map(Record::token)
     };
     let past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
     past.get(&id)?.iter().map(|(_, reading)| reading).rev().find(is_it).cloned()
 }
 
 fn forget_dead(world: &World, id: CommandId) {
-    let reading = standing(world, id);
+    let reading = stored_entry(world, id);
     let Some(record) = reading.record() else { return };
     let live = matches!(record.state_name(), StateName::Claimed | StateName::Processing);
     if live && record.due_at().is_some_and(|due_at| due_at <= world.store_now()) {
@@ -305,7 +304,7 @@ fn forget_dead(world: &World, id: CommandId) {
     }
 }
 
-/// The memory store answers at once.
+/// The memory store answers without waiting.
 pub(crate) fn at_once<T>(answer: Pending<'_, T>) -> Result<T, Error> {
     answer.now_or_never().expect("the memory store answers at once")
 }
@@ -334,16 +333,16 @@ impl Store for Network {
         let change = change.map(Record::clone);
         let sabotage = self.world.sabotage;
         self.carry(what, Some(id), true, move |store| {
-            let stands = at_once(store.get(id))?;
-            let done = Ok(Written::Done { now: stands.now });
-            let is_lost = || change.is_met_by(stands.found()) && lost(id, stands.now);
+            let current = at_once(store.get(id))?;
+            let done = Ok(Written::Done { now: current.now });
+            let is_lost = || change.is_met_by(current.found()) && lost(id, current.now);
             match (sabotage, &change) {
-                (Some(Sabotage::BlindInsert), Change::Insert(record)) if stands.entry.is_some() => {
+                (Some(Sabotage::BlindInsert), Change::Insert(record)) if current.entry.is_some() => {
                     store.overwrite(id, codec::encode_record(record))?;
                     done
                 }
                 (Some(Sabotage::UnreadableAsAbsent), Change::Insert(record))
-                    if stands.found() == Found::Unreadable =>
+                    if current.found() == Found::Unreadable =>
                 {
                     store.overwrite(id, codec::encode_record(record))?;
                     done
@@ -352,7 +351,7 @@ impl Store for Network {
                     Some(Sabotage::LostWrites),
                     Change::Insert(_) | Change::InsertMarker | Change::Replace(..),
                 ) if is_lost() => done,
-                (Some(Sabotage::BlindSwap), Change::Replace(_, next)) => match stands.record() {
+                (Some(Sabotage::BlindSwap), Change::Replace(_, next)) => match current.record() {
                     Some(record) => at_once(store.write(id, Change::Replace(Unchanged::of(record), next))),
                     None => at_once(store.write(id, change.as_ref())),
                 },
@@ -425,7 +424,7 @@ impl Store for Network {
     }
 }
 
-/// Whether a sabotaged store loses this write: one in eight, by nothing but what it is.
+/// Whether a sabotaged store loses this write: one in eight, by its content.
 fn lost(id: CommandId, now: Time) -> bool {
     (u64::from(id.as_bytes()[0]) + now.as_millis()).is_multiple_of(8)
 }

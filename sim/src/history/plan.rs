@@ -1,8 +1,7 @@
-//! What a history is like: how many take part, on which terms, and what may go wrong in it.
+//! The plan of a history: how many take part, with which settings, and what may go wrong.
 //!
-//! What lives here: everything that is drawn before the history begins. Each history has only some of the faults, and
-//! one in eight has none: what hides behind a crowd of faults shows where one stands alone. What must never: anything
-//! drawn while the history runs.
+//! Everything here is chosen before the history starts. Each history has only some of the faults, and one in eight has
+//! none: a bug that many faults hide may show with one alone.
 
 use super::chance::Chance;
 use semel::core::policy::{AfterExpiry, Class, Policy, PolicySettings};
@@ -15,29 +14,29 @@ use std::time::Duration;
 /// How likely each fault is, in a thousand.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
-    /// A question to the store is lost on its way.
+    /// A call to the store is lost.
     pub(crate) lost_there: u64,
-    /// An answer of the store is lost on its way.
+    /// An answer of the store is lost.
     pub(crate) lost_back: u64,
-    /// A question arrives long after it was put.
+    /// A call arrives long after it was made.
     pub(crate) late: u64,
-    /// A question arrives twice.
+    /// A call arrives twice.
     pub(crate) twice: u64,
-    /// The store has no room.
+    /// The store is full.
     pub(crate) full: u64,
-    /// The node that asks dies when its question arrives.
+    /// The calling node dies when its call arrives.
     pub(crate) fatal: u64,
-    /// The node that asks stands still from when its question arrives.
+    /// The calling node is paused when its call arrives.
     pub(crate) stunning: u64,
-    /// The provider's answer leaves open what happened, or never comes.
+    /// The provider's answer leaves the outcome open, or never arrives.
     pub(crate) doubtful: u64,
     /// An effect arrives just before its deadline.
     pub(crate) late_effect: u64,
-    /// Work panics, overruns or dawdles.
+    /// Work panics, exceeds its deadline or is slow.
     pub(crate) bad_work: u64,
 }
 
-/// What may befall whole nodes, the store or its clock, from time to time.
+/// Faults of whole nodes, the store or its clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfortune {
     Crash,
@@ -45,7 +44,7 @@ pub(crate) enum Misfortune {
     Shutdown,
     Outage,
     ClockJump,
-    /// The store's clock shows a time that is out of the question.
+    /// The store's clock is far wrong.
     WrongClock,
     Damage,
 }
@@ -62,17 +61,17 @@ impl Misfortune {
     ];
 }
 
-/// How long all nodes may be down before the clock is doubted.
+/// How long all nodes may be down before the clock is distrusted.
 pub(crate) const DOWNTIME_MAX: Duration = Duration::from_mins(10);
 
-/// When every node has forgotten what was erased.
+/// When every node has forgotten erased outcomes.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
-/// One key and its terms.
+/// One key and its policy.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyPlan {
     pub(crate) policy: Arc<Policy>,
-    /// The same terms at another pace, which some requests bring along.
+    /// The same policy with other durations, which some requests have.
     pub(crate) slower: Arc<Policy>,
 }
 
@@ -80,13 +79,13 @@ pub(crate) struct KeyPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sealing {
     Off,
-    /// With the same key throughout.
+    /// With the same key all the time.
     Kept,
     /// With another key from some moment on.
     Changed,
 }
 
-/// What a history is like.
+/// The plan of a history.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "independent choices of a history")]
 pub(crate) struct Plan {
@@ -96,21 +95,21 @@ pub(crate) struct Plan {
     pub(crate) keys: Vec<KeyPlan>,
     pub(crate) faults: Faults,
     pub(crate) misfortunes: Vec<Misfortune>,
-    /// By how much the store's clock may be off, and every policy allows for.
+    /// How far the store's clock may be off; every policy includes it as skew.
     pub(crate) skew: Duration,
-    /// By how many millionths each node's clock runs too fast.
+    /// By how many millionths each node's clock is too fast.
     pub(crate) drift_ppm: Vec<u64>,
     pub(crate) settings: Settings,
-    /// Whether the nodes have somebody to ask about an effect.
+    /// Whether the nodes have a reconciler.
     pub(crate) reconcilers: bool,
-    /// Whether operators settle what is unknown.
+    /// Whether operators settle unknown outcomes.
     pub(crate) operators: bool,
-    /// Whether operators erase what is stored.
+    /// Whether operators erase records.
     pub(crate) erases: bool,
-    /// What every node limits.
+    /// The quota of every node.
     pub(crate) quotas: Quotas,
     pub(crate) sealing: Sealing,
-    /// Whether nothing goes wrong.
+    /// Whether there are no faults.
     pub(crate) is_calm: bool,
 }
 
@@ -119,7 +118,7 @@ impl Plan {
         let calm = chance.percent(12);
         let skewed = chance.percent(40);
         let skew = if skewed { millis(300) } else { Duration::ZERO };
-        let nodes = chance.place(4) + 1;
+        let nodes = chance.index(4) + 1;
         let drift_ppm = (0..nodes).map(|_| if skewed { chance.below(1_000) } else { 0 }).collect();
         let reconcilers = chance.percent(75);
         let mut misfortunes = Misfortune::ALL.to_vec();
@@ -129,7 +128,7 @@ impl Plan {
             let taken = chance.percent(if rare { 15 } else { 40 });
             taken && !calm && (skewed || !needs_skew)
         });
-        let (clients, requests) = (chance.place(3) + 2, chance.between(2, 6));
+        let (clients, requests) = (chance.index(3) + 2, chance.between(2, 6));
         let keys: Vec<_> = (0..chance.between(1, 3)).map(|_| key(chance, skew)).collect();
         let quotas = quotas(chance, keys.len());
         let sealing = match chance.percent(40) {
@@ -158,14 +157,15 @@ impl Plan {
 }
 
 impl Plan {
-    /// The same with some keys of class `local`. Drawn apart: histories without such keys stay what they were.
+    /// The same plan with some keys of class `local`. Chosen separately, so that histories without such keys do not
+    /// change.
     pub(crate) fn with_local_keys(mut self, chance: &mut Chance) -> Self {
         if !chance.percent(30) {
             return self;
         }
         let local = |policy: &Policy| {
             let settings = PolicySettings { class: Class::Local, ..policy.clone().into() };
-            Arc::new(Policy::try_from(settings).expect("fit for use"))
+            Arc::new(Policy::try_from(settings).expect("valid"))
         };
         for key in &mut self.keys {
             if chance.percent(60) {
@@ -175,15 +175,15 @@ impl Plan {
         self
     }
 
-    /// The same with operators who erase. Drawn apart, likewise. Outcomes are kept for longer than any node may remember what was
-    /// erased, so that it would be noticed.
+    /// The same plan with operators who erase, also chosen separately. Outcomes are kept for longer than any node may
+    /// remember an erased one, so that a mistake is noticed.
     pub(crate) fn with_erasures(mut self, chance: &mut Chance) -> Self {
         if !chance.percent(20) {
             return self;
         }
         let longer = |policy: &Policy| {
             let settings = PolicySettings { ttl: policy.ttl + 3 * FORGOTTEN_AFTER, ..policy.clone().into() };
-            Arc::new(Policy::try_from(settings).expect("fit for use"))
+            Arc::new(Policy::try_from(settings).expect("valid"))
         };
         for key in &mut self.keys {
             *key = KeyPlan { policy: longer(&key.policy), slower: longer(&key.slower) };
@@ -192,12 +192,12 @@ impl Plan {
         self
     }
 
-    /// How long after an erasure a node may still answer with what was erased.
+    /// How long after an erasure a node may still answer with the erased outcome.
     pub(crate) fn forgotten_after(&self) -> Duration {
         if self.settings.cache_bytes_max == 0 { Duration::ZERO } else { FORGOTTEN_AFTER }
     }
 
-    /// How many records there may be, if that is limited. There is one caller.
+    /// The maximum number of records, if it is limited. There is one caller.
     pub(crate) fn cap(&self) -> Option<u64> {
         self.quotas.records_in_total.or(self.quotas.records_per_caller)
     }
@@ -244,11 +244,11 @@ fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
         work_deadline: policy.work_deadline + millis(1_000),
         ..policy.clone()
     };
-    let fit = |policy: PolicySettings| Arc::new(Policy::try_from(policy).expect("fit for use"));
+    let fit = |policy: PolicySettings| Arc::new(Policy::try_from(policy).expect("valid"));
     KeyPlan { policy: fit(policy), slower: fit(slower) }
 }
 
-/// Mostly none; else a rate, or a cap that leaves no room for all keys.
+/// Mostly none; otherwise a rate, or a cap that is too small for all keys.
 fn quotas(chance: &mut Chance, keys: usize) -> Quotas {
     let recounted =
         Quotas { recount_caller_after: millis(500), recount_total_after: millis(2_000), ..Quotas::default() };
@@ -283,7 +283,7 @@ fn settings(chance: &mut Chance, skew: Duration) -> Settings {
         },
         sweep: Sweep {
             every: millis(chance.between(1_000, 4_000)),
-            chunk: chance.place(8) + 1,
+            chunk: chance.index(8) + 1,
             ..Sweep::default()
         },
         probe: Probe {
@@ -291,7 +291,7 @@ fn settings(chance: &mut Chance, skew: Duration) -> Settings {
             max: millis(4_000),
             give_up_after: millis(chance.between(10_000, 60_000)),
             timeout: millis(1_000),
-            at_once_max: chance.place(4) + 1,
+            at_once_max: chance.index(4) + 1,
             ..Probe::default()
         },
     }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_plan_has_terms_that_an_engine_takes() {
+    fn every_plan_has_settings_an_engine_accepts() {
         for seed in 0..2_000 {
             let plan =
                 Plan::draw(&mut Chance::new(seed)).with_local_keys(&mut Chance::new(seed.rotate_left(4)));

@@ -1,51 +1,49 @@
-//! What every history is held to.
-//!
-//! What lives here: the promises in words. What must never: how they are checked.
+//! The promises that every history must keep.
 
 use std::fmt;
 
 /// Something that must hold in every history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// At most one effect for a key in one retention period.
+    /// At most one effect per key and retention period.
     OneEffect,
     /// No effect before its claim is stored.
     ClaimBeforeEffect,
-    /// Whoever is told that nothing happened has caused nothing, and never will.
+    /// A caller who is answered that nothing happened has caused nothing, and never will.
     TruthfulRefusal,
-    /// An outcome is stored before anybody is told.
+    /// An outcome is stored before anybody gets it.
     DurableBeforeTold,
-    /// Once told, an outcome is the answer until it expires.
+    /// An answered outcome is the answer until it expires.
     SameAnswer,
-    /// What is stored as final changes only when its time is over, or where somebody asked to erase it.
+    /// A final outcome changes only when it expires or is erased.
     FinalIsFinal,
-    /// A minute after it was erased at the latest, and at once where no node keeps outcomes in memory, nobody is given it.
+    /// An erased outcome is given to nobody, at the latest after a minute, and at once if no node caches outcomes.
     ErasedIsGone,
-    /// Behind a success that was told stands an effect, behind a refusal none.
+    /// Every answered success has an effect, and every refusal has none.
     TrueOutcome,
     /// Nobody is given the outcome of another payload.
     OwnPayload,
-    /// A mismatch is told only where another payload is bound.
+    /// A mismatch is answered only if another payload is bound.
     HonestMismatch,
-    /// An outcome is replayed before its time is over, and called expired only after.
+    /// An outcome is replayed until it expires, and answered as expired only afterwards.
     HonestExpiry,
-    /// Unknown is told only where a fault left a doubt, unreadable only where there is damage.
+    /// Unknown is answered only after a fault, unreadable only after damage.
     DoubtNeedsAFault,
-    /// What is unfinished, unknown, unreadable or not past its time is neither removed nor written over.
+    /// Unfinished, unknown, unreadable and unexpired records are neither removed nor overwritten.
     NothingForgotten,
     /// Fences grow from attempt to attempt, versions from write to write.
     FenceGrows,
-    /// Once nothing fails any more, every key comes to an answer.
+    /// When faults have ended, every key gets an answer.
     NoWedge,
-    /// Once nothing fails any more, what is past its time goes.
+    /// When faults have ended, expired records are removed.
     SweptClean,
-    /// A quota refuses new keys only, and never a retry.
+    /// A quota refuses only new keys, never a retry.
     OnlyNewKeys,
-    /// There are never more records than a cap allows, where one node counts them and nothing fails.
+    /// There are never more records than a cap allows, if one node counts them and nothing fails.
     CapHolds,
-    /// Where outcomes are sealed, none is stored in the clear, and each can be opened.
+    /// If outcomes are sealed, none is stored unsealed, and each can be opened.
     Sealed,
-    /// Whatever its clock shows, nothing is dated far from when it happened.
+    /// Nothing is dated far from when it happened, whatever the clock shows.
     TrueDates,
     /// The engine does not panic and does not spin.
     Steady,
@@ -57,25 +55,23 @@ impl Promise {
         match self {
             Self::OneEffect => "a key has at most one effect in a retention period",
             Self::ClaimBeforeEffect => "no effect begins before its claim is stored",
-            Self::TruthfulRefusal => "whoever is told that nothing happened has caused nothing",
-            Self::DurableBeforeTold => "an outcome is stored before anybody is told",
-            Self::SameAnswer => "an outcome that was told is the answer until it expires",
-            Self::FinalIsFinal => {
-                "what is stored as final changes only when its time is over or it is erased"
-            }
-            Self::ErasedIsGone => "what was erased is given to nobody, after a minute at most",
-            Self::TrueOutcome => "behind a success that was told stands an effect, behind a refusal none",
+            Self::TruthfulRefusal => "a caller who is answered that nothing happened has caused nothing",
+            Self::DurableBeforeTold => "an outcome is stored before anybody gets it",
+            Self::SameAnswer => "an answered outcome is the answer until it expires",
+            Self::FinalIsFinal => "a final outcome changes only when it expires or is erased",
+            Self::ErasedIsGone => "an erased outcome is given to nobody, after a minute at most",
+            Self::TrueOutcome => "every answered success has an effect, and every refusal has none",
             Self::OwnPayload => "nobody is given the outcome of another payload",
-            Self::HonestMismatch => "a mismatch is told only where another payload is bound",
-            Self::HonestExpiry => "an outcome is replayed before its time is over, and expired only after",
-            Self::DoubtNeedsAFault => "a doubt is told only where a fault left one",
-            Self::NothingForgotten => "what is not past its time is neither removed nor written over",
+            Self::HonestMismatch => "a mismatch is answered only if another payload is bound",
+            Self::HonestExpiry => "an outcome is replayed until it expires, and not afterwards",
+            Self::DoubtNeedsAFault => "a doubt is answered only after a fault",
+            Self::NothingForgotten => "an unexpired record is neither removed nor overwritten",
             Self::FenceGrows => "fences grow from attempt to attempt, versions from write to write",
-            Self::NoWedge => "once nothing fails any more, every key comes to an answer",
-            Self::SweptClean => "once nothing fails any more, what is past its time goes",
+            Self::NoWedge => "when faults have ended, every key gets an answer",
+            Self::SweptClean => "when faults have ended, expired records are removed",
             Self::OnlyNewKeys => "a quota refuses new keys and never a retry",
             Self::CapHolds => "one node lets in no more records than its cap",
-            Self::Sealed => "where outcomes are sealed, none is stored in the clear and each can be opened",
+            Self::Sealed => "if outcomes are sealed, none is stored unsealed and each can be opened",
             Self::TrueDates => "nothing is dated far from when it happened, whatever the clock shows",
             Self::Steady => "the engine neither panics nor spins",
         }

@@ -1,8 +1,8 @@
-//! The system that effects happen in.
+//! The system in which effects happen.
 //!
-//! What lives here: a ledger that receives effects after a while, refuses some, loses answers, and in class
-//! `downstream` gives the first answer again for as long as it remembers. It keeps its word: an effect arrives within
-//! the work's deadline or never, and what it says about an effect is true. What must never: a look at the store.
+//! A ledger that receives effects after a delay, refuses some, loses answers, and in class `downstream` repeats the
+//! first answer within its window. It is reliable: an effect arrives within the work deadline or never, and what it
+//! reports about an effect is true. It never looks at the store.
 
 use super::audit::Effect;
 use super::executor::Home;
@@ -22,20 +22,20 @@ use tokio::sync::oneshot;
 /// What the provider answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It happened, and this is its name.
+    /// It happened, under this name.
     Applied(String),
     /// It will never happen.
     Refused,
-    /// Not by you: nothing happened.
+    /// Permission denied: nothing happened.
     Denied,
     /// Not now: nothing happened.
     Busy,
-    /// Something went wrong, perhaps after it happened.
+    /// An error, perhaps after it happened.
     Doubt,
 }
 
 impl Reply {
-    /// What an attempt that got this answer has come to.
+    /// The result of an attempt with this answer.
     pub(crate) fn ending(&self, world: &World) -> Ending {
         let answer = |status, body: &str| Outcome::http(status, [("x-provider", "1")], body.to_owned());
         match self {
@@ -50,7 +50,7 @@ impl Reply {
     }
 }
 
-/// An effect on its way.
+/// An effect in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Sending {
     pub(crate) call: usize,
@@ -59,18 +59,18 @@ pub(crate) struct Sending {
     pub(crate) policy: Arc<Policy>,
 }
 
-/// What the provider knows.
+/// The provider's state.
 #[derive(Default)]
 pub(crate) struct Ledger {
     effects: Vec<(usize, Effect)>,
-    /// The first answer about each key, under which attempt, and until when it is given again.
+    /// The first answer for each key, its attempt, and until when it is repeated.
     remembered: BTreeMap<usize, (Reply, u64, u64)>,
     barred: BTreeSet<usize>,
     on_their_way: BTreeMap<usize, u64>,
 }
 
 impl Ledger {
-    /// An effect of this retention period, which began with this fence.
+    /// An effect of the retention period that began with this fence.
     fn effect_since(&self, key: usize, fence: u64) -> Option<&Effect> {
         self.effects.iter().find(|(of, effect)| *of == key && effect.fence >= fence).map(|(_, effect)| effect)
     }
@@ -81,7 +81,7 @@ impl Ledger {
     }
 }
 
-/// Sends an effect. The answer may never come.
+/// Sends an effect. The answer may never arrive.
 pub(crate) fn send(world: &Arc<World>, sending: Sending) -> oneshot::Receiver<Reply> {
     let (reply, answer) = oneshot::channel();
     let faults = &world.plan.faults;
@@ -91,7 +91,7 @@ pub(crate) fn send(world: &Arc<World>, sending: Sending) -> oneshot::Receiver<Re
         let mut audit = world.audit();
         audit.tally.count(Exercised::LostEffect);
         audit.touch(Some(key));
-        // Lost: the sender waits in vain.
+        // Lost: the sender gets no answer.
         drop(audit);
         let deadline = sending.policy.work_deadline * 20;
         let sleep = world.sleep(deadline);
@@ -121,14 +121,14 @@ pub(crate) fn send(world: &Arc<World>, sending: Sending) -> oneshot::Receiver<Re
         world.sleep(back).await;
         match answered {
             Some(answered) => drop(reply.send(answered)),
-            // Never: whoever waits has a deadline.
+            // Never: the caller has a deadline.
             None => world.sleep(sending.policy.work_deadline * 20).await,
         }
     });
     answer
 }
 
-/// An effect has arrived. Yields the answer, unless that gets lost.
+/// An effect has arrived. Returns the answer, unless it is lost.
 fn arrive(world: &Arc<World>, sending: &Sending) -> Option<Reply> {
     let Sending { call, key, fence, policy } = sending;
     let now = world.handle.now();
@@ -183,7 +183,7 @@ fn take(world: &Arc<World>, sending: &Sending, now: u64) -> Reply {
     Reply::Applied(name)
 }
 
-/// What became of the effect of a record that nobody can prove? The truth, as of some moment between question and answer.
+/// What became of the effect of an unknown record: the truth as of some moment between question and answer.
 pub(crate) async fn ask(world: &Arc<World>, record: &Record) -> Finding {
     let key = {
         let operation_id = record.operation_id();
@@ -200,7 +200,7 @@ pub(crate) async fn ask(world: &Arc<World>, record: &Record) -> Finding {
         return Finding::NoAnswer;
     }
     let finding = truth(world, key, record);
-    world.note(Some(key), format!("  a reconciler hears: {finding:?}"));
+    world.note(Some(key), format!("  a reconciler gets: {finding:?}"));
     world.sleep(back).await;
     finding
 }

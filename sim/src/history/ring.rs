@@ -1,8 +1,7 @@
-//! The keys that outcomes are sealed with, and how they are changed while everything runs.
+//! The keys for sealing outcomes, and how they are changed while everything runs.
 //!
-//! What lives here: the three rings that nodes have one after the other, the rolling restart from each to the next, and
-//! what an operator seals. What must never: a step before every node has taken the one before it: that is the rule that
-//! operators are given.
+//! The three rings that nodes have one after the other, the rolling restart from each to the next, and the outcomes
+//! that an operator seals. By the rule for operators, no step starts before every node has completed the one before.
 
 use super::exercised::Exercised;
 use super::misfortune;
@@ -34,17 +33,17 @@ fn ring(world: &World, stage: u64) -> KeyRing {
     }
 }
 
-/// What a node that starts now seals and opens with, if anything.
+/// What a node that starts now seals and opens with, if outcomes are sealed.
 pub(crate) fn of_node(world: &World, stage: u64) -> Option<KeyRing> {
     (world.plan.sealing != Sealing::Off).then(|| ring(world, stage))
 }
 
-/// A ring that opens everything that anybody may have sealed: the audit's.
+/// A ring that opens every outcome, for the audit.
 pub(crate) fn master() -> KeyRing {
     KeyRing::new(key("new", 2)).and(key("old", 1)).expect("another name")
 }
 
-/// Changes the keys on every node, one restart after the other.
+/// Changes the keys on every node, one restart at a time.
 pub(crate) async fn change(world: Arc<World>) {
     for stage in 1..=LAST {
         let pause = world.span(1_000, 12_000);
@@ -64,7 +63,7 @@ pub(crate) async fn change(world: Arc<World>) {
     }
 }
 
-/// A verdict as an operator has it stored.
+/// A verdict in the form in which an operator stores it.
 pub(crate) fn sealed(world: &Arc<World>, id: CommandId, verdict: Verdict) -> Verdict {
     let stage = world.audit().ring;
     let Some(ring) = of_node(world, stage).filter(|_| !world.is_sabotaged(Sabotage::UnsealedVerdict)) else {
@@ -78,7 +77,7 @@ pub(crate) fn sealed(world: &Arc<World>, id: CommandId, verdict: Verdict) -> Ver
     }
 }
 
-/// Randomness out of the history's seed.
+/// Randomness from the history's seed.
 pub(crate) struct Drawn(pub(crate) Arc<World>);
 
 impl Random for Drawn {

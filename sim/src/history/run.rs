@@ -1,15 +1,15 @@
 //! One history, from its seed to its report.
 //!
-//! What lives here: the order of the three acts (everything may fail; nothing fails any more; nobody asks any more) and
-//! what must hold at the end of each. What must never: what happens within them.
+//! The order of the three phases (everything may fail; nothing fails; no more requests) and what must hold at the end
+//! of each.
 
 use super::audit::Violation;
 use super::chance::Chance;
 use super::executor::{Executor, Home, Stopped};
 use super::exercised::Tally;
-use super::heard::Heard;
 use super::plan::{FORGOTTEN_AFTER, Plan, Sealing, millis};
 use super::promise::Promise;
+use super::response::Response;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
 use super::world::{SETTLING, World};
@@ -22,23 +22,23 @@ use tokio::sync::oneshot;
 /// More steps than any history needs.
 const STEPS_MAX: u64 = 300_000;
 
-/// How often a key is asked for once nothing fails any more.
+/// How often a key is requested after faults have ended.
 const LAST_TRIES: usize = 40;
 
-/// What came of one history.
+/// The result of one history.
 #[derive(Debug)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
     /// The first promise that it broke.
     pub violation: Option<Violation>,
-    /// What it went through.
+    /// What it exercised.
     pub tally: Tally,
     /// What happened.
     pub trace: Trace,
 }
 
-/// Plays one history.
+/// Runs one history.
 pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     let mut chance = Chance::new(seed);
     let plan = Plan::draw(&mut chance).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
@@ -68,9 +68,9 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     Report { seed, violation, tally, trace }
 }
 
-/// The three acts.
+/// The three phases.
 async fn direct(world: Arc<World>) {
-    world.spawn(Home::Outside, misfortune::befall(Arc::clone(&world)));
+    world.spawn(Home::Outside, misfortune::cause_faults(Arc::clone(&world)));
     if world.plan.sealing == Sealing::Changed {
         world.spawn(Home::Outside, ring::change(Arc::clone(&world)));
     }
@@ -97,24 +97,24 @@ async fn direct(world: Arc<World>) {
     world.heal();
     world.sleep(SETTLING).await;
     for key in 0..world.plan.keys.len() {
-        answer_at_last(&world, key).await;
+        request_until_answered(&world, key).await;
     }
     if world.plan.erases {
-        ask_for_what_was_erased(&world).await;
+        request_erased_keys(&world).await;
     }
     let longest = world.plan.keys.iter().map(|key| key.policy.ttl + key.policy.tombstone).max();
     let sweeps = world.plan.settings.sweep.every * 6;
     world.sleep(longest.unwrap_or(Duration::ZERO) + sweeps + SETTLING).await;
     let mut audit = world.audit();
     if let Some((key, what, now)) = misfortune::left_over(&world, &audit) {
-        audit.broken(Promise::SweptClean, Some(key), format!("at {now:?} there still is {what}"));
+        audit.broken(Promise::SweptClean, Some(key), format!("at {now:?} there is still {what}"));
     }
     drop(audit);
     world.end();
 }
 
-/// Asks every node, more or less, once all of them have forgotten. What they answer is the audit's.
-async fn ask_for_what_was_erased(world: &Arc<World>) {
+/// Calls about every node after all of them have forgotten. The audit judges the answers.
+async fn request_erased_keys(world: &Arc<World>) {
     world.sleep(FORGOTTEN_AFTER).await;
     for key in 0..world.plan.keys.len() {
         for _ in 0..2 * world.plan.nodes {
@@ -124,21 +124,21 @@ async fn ask_for_what_was_erased(world: &Arc<World>) {
     }
 }
 
-/// Asks until there is an answer that a client can live with.
-async fn answer_at_last(world: &Arc<World>, key: usize) {
+/// Calls until there is an answer that a client accepts.
+async fn request_until_answered(world: &Arc<World>, key: usize) {
     let mut last = None;
     for _ in 0..LAST_TRIES {
-        // The payload that it is bound to: whoever sends another learns that, and nothing else.
+        // The bound payload: any other is only answered with a mismatch.
         let payload = world.audit().bound_payload(key).unwrap_or(0);
         match client::request(world, key, payload).await {
-            Some(heard) if !heard.is_worth_a_retry() => return,
-            Some(Heard::Ran { .. }) => return,
-            // Where others fill the store, there is no telling when one of them goes.
-            Some(Heard::Quota) if world.plan.has_cap() => return,
-            heard => last = heard,
+            Some(response) if !response.is_worth_a_retry() => return,
+            Some(Response::Ran { .. }) => return,
+            // If other keys fill the store, it is not known when one of them is removed.
+            Some(Response::Quota) if world.plan.has_cap() => return,
+            response => last = response,
         }
         world.sleep(millis(1_000)).await;
     }
-    let last = last.map_or_else(|| "no answer".to_owned(), |heard| heard.to_string());
-    world.audit().broken(Promise::NoWedge, Some(key), format!("at last it hears \"{last}\""));
+    let last = last.map_or_else(|| "no answer".to_owned(), |response| response.to_string());
+    world.audit().broken(Promise::NoWedge, Some(key), format!("its last answer is \"{last}\""));
 }

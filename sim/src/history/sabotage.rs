@@ -1,59 +1,59 @@
-//! Faults that no promise survives, one at a time: the proof that the audit can see.
+//! Deliberate faults that break a promise, one at a time: they prove that the audit works.
 //!
-//! What lives here: their names, and the promise that each must be caught by. What must never: a switch in the engine;
-//! each is a part of the simulated world that does what the engine's contract forbids.
+//! Each is a part of the simulated world that violates the engine's contract. The engine itself has no switches for
+//! them.
 
 use super::promise::Promise;
 
-/// Something around the engine that breaks its word.
+/// A part around the engine that violates its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// A node's uptime does not count the time that it stood still.
+    /// A node's uptime does not include the time while it was paused.
     StoppedClock,
-    /// The store answers reads with what stood there a few seconds ago.
+    /// The store answers reads with the entry of a few seconds ago.
     StaleReads,
     /// The store swaps without comparing.
     BlindSwap,
-    /// The store inserts where something stands already.
+    /// The store inserts over an existing entry.
     BlindInsert,
-    /// The store forgets an entry once its lease is over.
+    /// The store drops an entry when its lease ends.
     LeaseAsTtl,
-    /// The store takes what it cannot read for absent.
+    /// The store treats an unreadable entry as absent.
     UnreadableAsAbsent,
-    /// The store acknowledges writes that it then loses.
+    /// The store loses acknowledged writes.
     LostWrites,
-    /// The work calls an answer in doubt "not applied".
+    /// The work reports an uncertain answer as "not applied".
     ReleaseOn5xx,
-    /// A reconciler's "not there" is taken for "and never will be".
+    /// A reconciler's "not found" counts as "refused for good".
     NotFoundAtOnce,
-    /// An engine's tasks end with the caller that hangs up.
+    /// An engine's tasks end when the caller disconnects.
     CancelledWithCaller,
-    /// The work begins its effect without asking whether it still may.
+    /// The work sends its effect without checking that it still may.
     UncheckedSend,
-    /// A node that was restarted draws the same tokens as before.
+    /// A restarted node generates the same tokens as before.
     RepeatedTokens,
-    /// The key that outcomes were sealed with is taken off the ring as soon as there is a new one.
+    /// The old sealing key is removed from the ring as soon as there is a new one.
     RingCutShort,
-    /// An operator's verdict is stored as it is where outcomes are sealed.
+    /// An operator's verdict is stored unsealed although outcomes are sealed.
     UnsealedVerdict,
-    /// The store shows nothing where something stands, now and then.
+    /// The store sometimes shows nothing where an entry exists.
     BlankReads,
     /// The store counts no records.
     Miscounted,
-    /// Whoever is refused by a quota sends all the same.
+    /// A client that a quota refused sends its effect anyway.
     SentWhenRefused,
-    /// A worker that comes back to an attempt that is no longer its own sends all the same.
+    /// A worker that returns to an attempt that is no longer its own sends anyway.
     SentByTheLate,
-    /// What the application wrote is committed although its record was not: another one was there first.
+    /// The application's writes are committed although the record was refused, because another one was first.
     TornCommit,
-    /// Whoever is asked to erase a record deletes it.
+    /// A node that is asked to erase a record deletes it.
     DeletedNotErased,
-    /// The store answers reads with what stood there before it was erased.
+    /// The store answers reads with the entry before it was erased.
     ErasedShown,
 }
 
 impl Sabotage {
-    /// All of them.
+    /// All kinds of sabotage.
     pub const ALL: [Self; 21] = [
         Self::StoppedClock,
         Self::StaleReads,
@@ -97,12 +97,13 @@ impl Sabotage {
             }
             Self::ErasedShown => Promise::ErasedIsGone,
             Self::LostWrites => Promise::DurableBeforeTold,
-            // The machine refuses a second attempt with the first one's token, and its record is answered as unreadable.
+            // The machine refuses a second attempt with the first one's token, and its record is answered as
+            // unreadable.
             Self::CancelledWithCaller | Self::RepeatedTokens => Promise::DoubtNeedsAFault,
         }
     }
 
-    /// By its name.
+    /// Finds one by name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
     }

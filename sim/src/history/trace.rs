@@ -1,6 +1,4 @@
-//! What happened, line by line.
-//!
-//! What lives here: the lines, whom each is about, and one hash over all of them. What must never: a judgement.
+//! The events of a history, line by line.
 
 use std::fmt::{self, Write as _};
 
@@ -22,7 +20,7 @@ impl Trace {
         self.lines.push(Line { at, key, text });
     }
 
-    /// One number for all of it: equal histories have equal ones (FNV-1a).
+    /// One hash over all lines: equal histories have equal hashes (FNV-1a).
     pub fn hash(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut take = |bytes: &[u8]| {
@@ -37,7 +35,7 @@ impl Trace {
         hash
     }
 
-    /// The lines about one key and about the nodes and the store that it lives on.
+    /// The lines about one key, and about nodes and the store.
     pub fn about(&self, key: Option<usize>) -> impl fmt::Display {
         let wanted = |line: &&Line| line.key.is_none() || key.is_none() || line.key == key;
         let mut text = String::new();

@@ -1,12 +1,12 @@
 //! Local commands: claim, effect and outcome in one step of the store.
 //!
-//! What lives here: a database of the application's own, as far as an engine sees one. What is written there with the record becomes true
-//! with it, or not at all. What must never: a step between the record and the effect, unless sabotaged.
+//! The application's own database, as an engine sees it: its writes commit with the record or not at all. Unless
+//! sabotaged, nothing happens between record and effect.
 
 use super::audit::Effect;
 use super::exercised::Exercised;
-use super::heard::Heard;
 use super::network::Network;
+use super::response::Response;
 use super::work::{Job, Manner};
 use super::world::World;
 use semel::core::outcome::Outcome;
@@ -18,7 +18,7 @@ use semel::{Answer, Engine, Intent};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a command is tried again where another one was faster.
+/// How often a command is retried after another one was faster.
 const TRIES_MAX: u32 = 10;
 
 /// Runs a local command, as an application does.
@@ -28,21 +28,21 @@ pub(crate) async fn transact(
     intent: Intent,
     job: Job,
     node: usize,
-) -> Heard {
+) -> Response {
     let command = match engine.enter_local(intent, Waiting::Allowed).await {
         Ok(Entered::Answered(answer)) => return answer.outcome.into(),
         Ok(Entered::Mine(command)) => command,
-        Err(error) => return Heard::from(Err(error)),
+        Err(error) => return Response::from(Err(error)),
     };
     let conducted = command.conduct(move |command| conduct(world, command, job, node)).await;
     match conducted {
-        Ok(Some(heard)) => heard,
-        Ok(None) => Heard::CommitInDoubt,
-        Err(error) => Heard::from(Err(error)),
+        Ok(Some(response)) => response,
+        Ok(None) => Response::CommitInDoubt,
+        Err(error) => Response::from(Err(error)),
     }
 }
 
-async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: usize) -> Heard {
+async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: usize) -> Response {
     let mut tries = 0;
     loop {
         let judged = match command.refresh() {
@@ -53,7 +53,7 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
             Err(error) => Err(error),
         };
         match judged {
-            Err(error) => return Heard::from(Err(error)),
+            Err(error) => return Response::from(Err(error)),
             Ok(LocalJudgement::Answered(answer)) => return answer.outcome.into(),
             Ok(LocalJudgement::Wait) => {
                 if !command.pause().await {
@@ -65,10 +65,10 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
                 match attempt_once(&world, &command, &job, node, attempt).await {
                     Tried::Committed(attempt, writes) => {
                         world.count(Exercised::Local);
-                        let Answer { outcome: told, .. } = command.committed(attempt, *writes);
-                        return told.into();
+                        let Answer { outcome, .. } = command.committed(attempt, *writes);
+                        return outcome.into();
                     }
-                    Tried::Heard(heard) => return heard,
+                    Tried::Response(response) => return response,
                     Tried::Again => {}
                 }
             }
@@ -76,16 +76,16 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
         }
         tries += 1;
         if tries == TRIES_MAX {
-            return Heard::GivenUp("others were faster");
+            return Response::GivenUp("others were faster");
         }
         command.back_off().await;
     }
 }
 
-/// What one transaction came to.
+/// The result of one transaction.
 enum Tried {
     Committed(LocalAttempt, Box<LocalWrites>),
-    Heard(Heard),
+    Response(Response),
     /// Rolled back: another one was faster.
     Again,
 }
@@ -99,7 +99,7 @@ async fn attempt_once(
 ) -> Tried {
     let rolled_back = |attempt, why| {
         command.rolled_back(attempt);
-        Tried::Heard(Heard::GivenUp(why))
+        Tried::Response(Response::GivenUp(why))
     };
     match command.until_interrupted(&attempt, work(world, job)).await {
         Ok(true) => {}
@@ -121,7 +121,7 @@ async fn attempt_once(
         (Some((job.key, Effect { call: job.call, fence, name })), ending)
     };
     let Ok(writes) = command.end(&attempt, ending) else {
-        return rolled_back(attempt, "its ending cannot be dated, or its secret is old");
+        return rolled_back(attempt, "its outcome cannot be dated, or its secret is old");
     };
     let network = Network::new(Arc::clone(world), node);
     let unanswered = command.committing(&writes);
@@ -139,22 +139,22 @@ async fn attempt_once(
         Some(Err(error)) if !error.is_ambiguous() => {
             unanswered.answered();
             command.rolled_back(attempt);
-            Tried::Heard(Heard::Store(error.kind()))
+            Tried::Response(Response::Store(error.kind()))
         }
         Some(Err(_)) | None => {
             drop(unanswered);
             if command.has_landed(&writes).await {
                 return Tried::Committed(attempt, Box::new(writes));
             }
-            // That it is not there is no proof: it may still arrive.
+            // Its absence is no proof: it may still arrive.
             world.count(Exercised::CommitInDoubt);
             command.commit_in_doubt(&attempt);
-            Tried::Heard(Heard::CommitInDoubt)
+            Tried::Response(Response::CommitInDoubt)
         }
     }
 }
 
-/// What the application does in its transaction. `false` where it panics.
+/// The application's writes in its transaction. `false` if it panics.
 async fn work(world: &World, job: &Job) -> bool {
     let span = world.span(1, 300);
     world.sleep(span).await;

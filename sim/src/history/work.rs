@@ -1,11 +1,11 @@
 //! The work of an attempt, as users of the engine write it.
 //!
-//! What lives here: work that runs in the engine, workers that hold a lease by hand, and the ways in which either goes
-//! wrong. What must never: an effect that is sent without the check that the contract asks for, unless sabotaged.
+//! Work that runs in the engine, workers that hold a lease themselves, and how either goes wrong. Unless sabotaged,
+//! every effect is sent only after the check that the contract requires.
 
 use super::exercised::Exercised;
-use super::heard::Heard;
 use super::provider::{self, Reply, Sending};
+use super::response::Response;
 use super::sabotage::Sabotage;
 use super::world::World;
 use semel::core::classify::Ending;
@@ -15,16 +15,16 @@ use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, LeaseError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a worker goes about it.
+/// How a worker behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Sends as soon as the engine hands it the attempt.
+    /// Sends as soon as it gets the attempt.
     AtOnce,
-    /// Does something else first, then asks whether it still may.
+    /// Does something else first, then checks that it still may.
     ChecksFirst,
     /// Claims, does something else, starts, sends.
     Reserves,
-    /// Panics before it has started.
+    /// Panics before it starts.
     PanicsEarly,
     /// Panics after it has sent.
     PanicsLate,
@@ -32,9 +32,9 @@ pub(crate) enum Manner {
     OverrunsEarly,
     /// Does not end within its deadline.
     OverrunsLate,
-    /// Holds the lease by hand and renews it.
+    /// Holds the lease itself and renews it.
     ByHand,
-    /// Holds the lease by hand and lets it lapse.
+    /// Holds the lease itself and lets it expire.
     Forgetful,
 }
 
@@ -48,7 +48,7 @@ impl Manner {
                 Self::OverrunsLate,
                 Self::Forgetful,
             ];
-            return bad[world.chance().place(bad.len())];
+            return bad[world.chance().index(bad.len())];
         }
         match world.chance().below(10) {
             0..4 => Self::AtOnce,
@@ -66,13 +66,13 @@ impl Manner {
         matches!(self, Self::Reserves | Self::PanicsEarly | Self::OverrunsEarly)
     }
 
-    /// Whether it leaves a doubt behind all by itself.
+    /// Whether it causes a doubt by itself.
     pub(crate) const fn is_bad(self) -> bool {
         matches!(self, Self::PanicsLate | Self::OverrunsLate | Self::Forgetful)
     }
 }
 
-/// What is to be done.
+/// A piece of work.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) call: usize,
@@ -94,15 +94,15 @@ pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> Ended
     }
     let unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
     match job.manner {
-        Manner::AtOnce if unchecked => nap(&world).await,
+        Manner::AtOnce if unchecked => do_something_else(&world).await,
         Manner::ChecksFirst | Manner::PanicsLate => {
-            nap(&world).await;
+            do_something_else(&world).await;
             if attempt.check().is_err() && !unchecked {
                 return Ending::NotApplied(None).into();
             }
         }
         Manner::Reserves | Manner::PanicsEarly | Manner::OverrunsEarly => {
-            nap(&world).await;
+            do_something_else(&world).await;
             if job.manner == Manner::PanicsEarly {
                 panicking(&world);
             }
@@ -119,7 +119,7 @@ pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> Ended
     let answer = provider::send(&world, job.sending(attempt.fence()));
     match job.manner {
         Manner::PanicsLate => {
-            nap(&world).await;
+            do_something_else(&world).await;
             panicking(&world);
         }
         Manner::OverrunsLate => {
@@ -130,38 +130,38 @@ pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> Ended
     }
     match answer.await {
         Ok(reply) => reply.ending(&world).into(),
-        // The provider never answers; long before this the engine has cut the work off.
+        // The provider never answers; the engine cancels the work long before this.
         Err(_) => Ending::InDoubt.into(),
     }
 }
 
-async fn nap(world: &World) {
+async fn do_something_else(world: &World) {
     let long = world.chance().percent(20);
     let span = if long { world.span(500, 1_500) } else { world.span(1, 100) };
     world.sleep(span).await;
 }
 
-/// A panic that tells nobody but whoever catches it.
+/// A panic without output.
 fn panicking(world: &World) {
     world.count(Exercised::Panic);
     std::panic::resume_unwind(Box::new("the work panics"));
 }
 
-/// A worker that holds the lease by hand.
-pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, job: Job) -> Heard {
+/// A worker that holds the lease itself.
+pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, job: Job) -> Response {
     let mut lease = match engine.claim(&intent).await {
         Ok(Claimed::Leased(lease)) => lease,
         Ok(Claimed::Answered(answer)) => return answer.outcome.into(),
-        Err(error) => return Heard::from(Err(error)),
+        Err(error) => return Response::from(Err(error)),
     };
     world.count(Exercised::ByHand);
-    // Such as one that speaks with a gateway, and knows nothing but what it was told: each request may reach another node.
+    // For example one behind a gateway, which only knows its token: each request may reach another node.
     let comes_back = world.chance().percent(40);
     let forgetful = job.manner == Manner::Forgetful;
     if forgetful {
         world.audit().touch(Some(job.key));
     }
-    nap(&world).await;
+    do_something_else(&world).await;
     let mut unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
     if comes_back {
         if world.fault(world.plan.faults.bad_work) {
@@ -169,20 +169,20 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
             let late = world.span(2_000, 12_000);
             world.sleep(late).await;
         }
-        match taken_up(&world, &lease, &job).await {
+        match resumed_lease(&world, &lease, &job).await {
             Some(again) => lease = again,
             None if world.is_sabotaged(Sabotage::SentByTheLate) => unchecked = true,
-            None => return Heard::GivenUp("the attempt is no longer its worker's"),
+            None => return Response::GivenUp("the attempt is no longer its worker's"),
         }
     }
-    // A worker that is not forgetful does not let its nap eat up the lease that the effect needs.
+    // A careful worker does not sleep through the lease that the effect needs.
     let renewed = forgetful || unchecked || is_renewed(&world, &lease, &job).await;
     if !renewed || (lease.check().is_err() && !unchecked) {
         return ended(lease, Ending::NotApplied(None)).await;
     }
     let answer = provider::send(&world, job.sending(lease.fence()));
     if forgetful && world.chance().percent(30) {
-        // Gone for good, without a word.
+        // It never comes back.
         drop(lease);
         return std::future::pending().await;
     }
@@ -196,8 +196,8 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
         world.sleep(job.policy.lease + job.policy.skew).await;
     }
     if comes_back {
-        let Some(again) = taken_up(&world, &lease, &job).await else {
-            // Whoever has the record now knows how it ended; this one has nothing to say.
+        let Some(again) = resumed_lease(&world, &lease, &job).await else {
+            // The current owner of the record knows the outcome; this worker reports nothing.
             return std::future::pending().await;
         };
         lease = again;
@@ -208,36 +208,36 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
 async fn is_renewed(world: &World, lease: &Lease, job: &Job) -> bool {
     let renewed = lease.renew().await;
     if let Err(LeaseError::ClockNotTrusted) = renewed {
-        // Whoever has to wait for a right clock may lose the lease over it.
+        // A worker that waits for a correct clock may lose the lease.
         world.audit().touch(Some(job.key));
     }
     renewed.is_ok()
 }
 
-/// The same attempt, as whichever node is up knows it by its token. `None` where it is no longer this worker's.
-async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease> {
+/// The same attempt, found by its token on any running node. `None` if it is no longer this worker's.
+async fn resumed_lease(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease> {
     let (id, token) = (lease.id(), lease.token());
     loop {
-        let node = world.chance().place(world.plan.nodes);
+        let node = world.chance().index(world.plan.nodes);
         if let Some(engine) = world.engine(node) {
-            world.audit().goes_on(job.call, node);
+            world.audit().continues_on(job.call, node);
             let is_untrusted = matches!(engine.clock_status(), ClockStatus::Untrusted(_));
-            if world.handle.is_still(node) || is_untrusted {
-                // What it is told there may be done long after.
+            if world.handle.is_paused(node) || is_untrusted {
+                // The lease it gets there may be used long after.
                 world.audit().touch(Some(job.key));
             }
-            if let Ok(taken_up) = engine.lease(id, token).await {
+            if let Ok(resumed_lease) = engine.lease(id, token).await {
                 world.count(Exercised::ByToken);
-                return taken_up;
+                return resumed_lease;
             }
         }
-        // The node is not up, or did not answer: the lease may be over before one does.
+        // The node is down or did not answer: the lease may end before another one answers.
         world.audit().touch(Some(job.key));
-        nap(world).await;
+        do_something_else(world).await;
     }
 }
 
-/// Waits for the answer as long as the work may take, and keeps the lease meanwhile.
+/// Waits for the answer until the work deadline, and keeps the lease meanwhile.
 async fn wait(
     world: &World,
     lease: &Lease,
@@ -258,15 +258,15 @@ async fn wait(
             return None;
         }
         if !forgetful && lease.renew().await.is_err() {
-            // The effect is sent: its answer counts all the same.
+            // The effect is sent: its answer counts anyway.
             left = left.saturating_sub(Duration::from_millis(1));
         }
     }
 }
 
-async fn ended(lease: Lease, ending: Ending) -> Heard {
+async fn ended(lease: Lease, ending: Ending) -> Response {
     match lease.finish(ending.clone()).await {
-        Ok(stored) => Heard::Ran { ending, stored: Some(stored) },
-        Err(told) => told.into(),
+        Ok(stored) => Response::Ran { ending, stored: Some(stored) },
+        Err(outcome) => outcome.into(),
     }
 }

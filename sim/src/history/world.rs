@@ -1,7 +1,7 @@
-//! Everything that a history takes place in.
+//! The world of a history.
 //!
-//! What lives here: what the parts share (time, chance, the store's entries, the ledger, the audit) and the few things
-//! that befall a whole node. What must never: a decision that is not drawn from the seed.
+//! What all parts share (time, randomness, the store's entries, the ledger, the audit), and faults of whole nodes.
+//! Every decision comes from the seed.
 
 use super::audit::Audit;
 use super::chance::Chance;
@@ -26,21 +26,21 @@ use std::time::Duration;
 /// The hashing secret of every node.
 pub(crate) const SECRET: &[u8] = b"the same secret on every node!!!";
 
-/// When histories begin, by the store's clock.
+/// When histories start, by the store's clock.
 const EPOCH_MILLIS: u64 = 1_700_000_000_000;
 
 /// How many payloads there are.
 pub(crate) const PAYLOADS: usize = 3;
 
-/// By how much a wrong clock is wrong: more than any node is down for, and more than [`DOWNTIME_MAX`].
+/// How far a wrong clock is off: more than any node is down for, and more than [`DOWNTIME_MAX`].
 const WRONG_MILLIS: (u64, u64) = (1_200_000, 400 * 86_400_000);
 
-/// The store's clock: virtual time, and by how much it is off.
+/// The store's clock: virtual time plus an offset.
 pub(crate) struct StoreClock {
     handle: Arc<Handle>,
-    /// By how much it is off, as policies allow for.
+    /// The offset within the policies' skew.
     ahead_millis: AtomicU64,
-    /// By how much it is wrong besides.
+    /// The additional offset of a wrong clock.
     wrong_millis: AtomicI64,
 }
 
@@ -59,14 +59,14 @@ impl store::Clock for StoreClock {
     }
 }
 
-/// Everything that a history takes place in.
+/// The world of a history.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) handle: Arc<Handle>,
     pub(crate) store: memory::Store,
     pub(crate) secret: Secret,
-    /// What stood under each id, and since when: for a store that answers with old readings.
+    /// The earlier entries of each ID and their times, for a store that answers with old ones.
     pub(crate) past: Mutex<BTreeMap<CommandId, Vec<(u64, store::Reading)>>>,
     clock: Arc<StoreClock>,
     chance: Mutex<Chance>,
@@ -129,7 +129,7 @@ impl World {
         lock(&self.hosts)
     }
 
-    /// The store's time, were its clock not wrong: what promises are held to.
+    /// The store's time without a wrong clock, by which promises are judged.
     pub(crate) fn store_now(&self) -> Time {
         self.clock.right()
     }
@@ -142,7 +142,7 @@ impl World {
         self.sabotage == Some(by)
     }
 
-    /// A fault that happens so many times in a thousand, as long as faults happen.
+    /// A fault with this probability in a thousand, until faults end.
     pub(crate) fn fault(&self, permille: u64) -> bool {
         permille > 0 && !self.is_healed() && self.chance().permille(permille)
     }
@@ -164,15 +164,15 @@ impl World {
         self.audit().tally.count(what);
     }
 
-    /// From now on nothing fails any more.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         self.healed.store(true, Ordering::Relaxed);
         self.outage_until.store(0, Ordering::Relaxed);
         self.put_clock_right();
         for node in 0..self.plan.nodes {
-            self.handle.go_on(node);
+            self.handle.resume_node(node);
         }
-        self.note(None, "nothing fails any more".to_owned());
+        self.note(None, "faults end".to_owned());
     }
 
     pub(crate) fn is_healed(&self) -> bool {
@@ -198,9 +198,9 @@ impl World {
         self.handle.now() < self.outage_until.load(Ordering::Relaxed)
     }
 
-    /// Sets the store's clock forward or back, within what policies allow for.
+    /// Sets the store's clock forward or back, within the skew.
     pub(crate) fn turn_clock(&self) {
-        // What drift takes of the allowance is left to it.
+        // Drift uses part of the allowance.
         let most = u64::try_from(self.plan.skew.as_millis()).unwrap_or(0) * 2 / 3;
         let ahead = self.chance().between(0, most);
         self.clock.ahead_millis.store(ahead, Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl World {
         self.note(None, format!("the store's clock is now {ahead} ms ahead"));
     }
 
-    /// Sets the store's clock to a time that is out of the question, and back after a while.
+    /// Sets the store's clock far wrong, and back after a while.
     pub(crate) fn put_clock_wrong(self: &Arc<Self>) {
         let (by, gone_for) = {
             let mut chance = self.chance();
@@ -237,7 +237,7 @@ impl World {
         self.hosts()[node].engine.clone()
     }
 
-    /// A node dies, and comes back a while later.
+    /// A node dies and is restarted later.
     pub(crate) fn crash(self: &Arc<Self>, node: usize, why: &str) {
         if self.hosts()[node].is_down {
             return;
@@ -264,18 +264,18 @@ impl World {
         self.handle.kill(node);
     }
 
-    /// A node stands still for a while.
+    /// A node is paused for a while.
     pub(crate) fn pause(self: &Arc<Self>, node: usize) {
         let span = if self.chance().percent(50) { self.span(100, 3_000) } else { self.span(3_000, 20_000) };
         self.count(Exercised::Pause);
-        self.note(None, format!("node {node} stands still for {span:?}"));
+        self.note(None, format!("node {node} is paused for {span:?}"));
         self.audit().node_fails(node);
-        self.handle.stand_still(node);
+        self.handle.pause_node(node);
         let world = Arc::clone(self);
         self.spawn(Home::Outside, async move {
             world.sleep(span).await;
-            world.note(None, format!("node {node} goes on"));
-            world.handle.go_on(node);
+            world.note(None, format!("node {node} continues"));
+            world.handle.resume_node(node);
         });
     }
 }
@@ -284,7 +284,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who asks for what, in every history.
+/// The caller and operation of every history.
 pub(crate) fn scope() -> Scope {
     Scope::new(Identity::api_key("k-17"), Operation::named(host::OPERATION))
 }
@@ -294,7 +294,7 @@ pub(crate) fn name(key: usize) -> Key {
     Key::from_source(&format!("order-{key}-charge")).expect("it is a fine key")
 }
 
-/// What is to be done once.
+/// The intent of a call.
 pub(crate) fn content(payload: usize) -> payload::Raw {
     payload::Raw::from(format!("amount={payload}"))
 }
@@ -303,5 +303,5 @@ fn fingerprint(payload: usize) -> Fingerprint {
     content(payload).fingerprint(&Selection::default()).expect("plain bytes have a fingerprint")
 }
 
-/// Long enough for whatever is under way anywhere to have come to its end.
+/// Long enough for everything that is running to end.
 pub(crate) const SETTLING: Duration = millis(45_000);

@@ -48,7 +48,7 @@ fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     }
 }
 
-/// The effect that the provider can see for the attempt's period.
+/// The effect that the provider sees for the attempt's period.
 fn effect_seen(world: &World, cell: usize, record: &Record) -> Option<u8> {
     let period = world.period_of(record.token());
     let mut effects = world.effects.iter();
@@ -97,7 +97,7 @@ fn reconciler_writes(world: &World, question: &Question, context: &mut Context<'
             let message = Message::Swap(Arc::new(write));
             apply(&mut next, question.cell, &message, context.protocol, context.config).map(|_| next)
         }
-        // Too early to count: asks again another time.
+        // Too early to count: it asks again later.
         Err(_) => Ok(next),
     };
     context.push(Step::ReconcilerWrites, result);
@@ -110,22 +110,22 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     let mut acted = world.clone();
     acted.budget.operator_acts -= 1;
     let seen = effect_seen(world, cell, record);
-    let under_way = !world.flights.is_empty() || world.busy.is_some();
+    let in_flight = !world.flights.is_empty() || world.busy.is_some();
     let lies = !context.config.assume.verdicts_are_true;
     for applied in [true, false] {
-        // An operator who tells the truth sees what the provider sees. Only of an owner that ended its attempt
-        // itself, with none in doubt before it, may he say at once that nothing is on its way any more.
+        // A truthful operator sees what the provider sees. Only if the owner ended its attempt itself, with none in
+        // doubt before it, may an operator state at once that nothing is in flight.
         let at_once = matches!(record.state(), State::Unknown { doubt: Doubt::Owner, .. });
         let is_true = if applied {
             seen.is_some()
         } else {
-            seen.is_none() && !(at_once && !record.earlier_doubt() && under_way)
+            seen.is_none() && !(at_once && !record.earlier_doubt() && in_flight)
         };
         if !is_true && !lies {
             continue;
         }
         let verdict = if applied {
-            // All that an operator knows is that it happened; the answer itself is gone.
+            // The operator only knows that it happened; the answer itself is lost.
             Verdict::Applied(None)
         } else {
             Verdict::NotApplied { asked_at: context.stamp(world).now.at }
@@ -149,8 +149,7 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     }
 }
 
-/// Every node claims under the new secret, none is still at something under the old, and nothing but a marker
-/// is left there.
+/// Every node claims under the new secret, none still works under the old one, and only a marker is left there.
 fn old_secret_is_dropped(world: &World, context: &mut Context<'_>) {
     let confirmed = world
         .workers

@@ -1,7 +1,7 @@
-//! Time: how it passes, and what becomes of the clock that everybody goes by.
+//! Time: how it passes, and what happens to the clock that all nodes use.
 //!
-//! A jump while nodes run is not followed, so that nothing here needs to know of it. What the machine has to bear is a time
-//! that took another one's place, because somebody confirmed it, and nodes that start with a clock that is off.
+//! Nodes do not follow a jump while they run, so it needs no step here. The machine has to handle a time that an
+//! operator's confirmation replaced, and nodes that start with a wrong clock.
 
 use super::worker::crash;
 use super::{Context, Step, time};
@@ -11,15 +11,15 @@ use semel_core::record::{Record, State};
 use semel_core::time::Trust;
 use std::sync::Arc;
 
-/// When the clock has jumped: far beyond every lease, deadline and retention.
+/// The time after the jump: far beyond every lease, deadline and retention.
 const FAR_AHEAD: u16 = 1000;
-/// And once more, after every owner has had its say.
+/// A second jump, after every owner could act.
 const FARTHER: u16 = 2000;
 
 pub(super) fn steps(world: &World, context: &mut Context<'_>) {
-    standing(world, context);
+    clock_changes(world, context);
     let config = context.config;
-    // A provider at work is done within the deadline.
+    // A working provider is done within the deadline.
     let held_up = config.assume.effects_are_timely
         && world.busy.is_some_and(|flight| world.now >= flight.sent_at + config.deadline);
     if held_up {
@@ -31,7 +31,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
         if config.assume.effects_are_timely {
             next.flights.retain(|flight| now <= flight.sent_at + config.deadline);
         }
-        // Somebody was too slow for the lease, or is not there any more.
+        // Somebody was too slow for the lease, or is gone.
         let lapsed = |cell: &Cell| match cell {
             Cell::Record(record) | Cell::Unreadable(record) => match record.state() {
                 State::Claimed { lease_until } | State::Processing { lease_until } => {
@@ -56,7 +56,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     if world.now < config.horizon {
         context.push(Step::Tick, Ok(at(world.now + 1)));
     } else if is_trusted && world.busy.is_none() {
-        // Only to see that nothing is wedged: nothing new goes wrong from here on.
+        // Only to show that nothing is stuck: no new faults from here on.
         let mut next = at(FAR_AHEAD);
         next.ended = true;
         next.limbo.clear();
@@ -71,11 +71,11 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     }
 }
 
-/// The clock goes wrong, is believed, comes back.
-fn standing(world: &World, context: &mut Context<'_>) {
+/// The clock goes wrong, is confirmed, and becomes right again.
+fn clock_changes(world: &World, context: &mut Context<'_>) {
     let clock = world.clock;
     if clock.trust == Trust::Starting {
-        // As soon as it likes: what is safe then is safe later, and in between.
+        // As soon as possible: what is safe then is safe later too.
         let mut next = world.clone();
         next.clock.trust = Trust::Trusted;
         context.push(Step::TrustGrows, Ok(next));
@@ -93,7 +93,7 @@ fn standing(world: &World, context: &mut Context<'_>) {
     if clock.trust == Trust::Untrusted {
         let mut next = world.clone();
         next.clock.offset = clock.offset_before;
-        begin_anew(&mut next);
+        restart_leases(&mut next);
         context.push(Step::ClockComesBack, Ok(next));
     }
     for ahead in [true, false] {
@@ -102,7 +102,7 @@ fn standing(world: &World, context: &mut Context<'_>) {
     }
 }
 
-/// Somebody confirms a clock that shows another time.
+/// An operator confirms a clock with another time.
 fn replaced(world: &World, ahead: bool, context: &mut Context<'_>) {
     let clock = world.clock;
     if world.budget.replacements > 0 {
@@ -110,14 +110,14 @@ fn replaced(world: &World, ahead: bool, context: &mut Context<'_>) {
         next.budget.replacements -= 1;
         next.observer.fault = true;
         next.clock.offset = moved(clock.offset, context.config.jump, ahead);
-        begin_anew(&mut next);
+        restart_leases(&mut next);
         next.clock.replaced_at = Some(next.shown());
         next.clock.replaced_up_to = clock.replaced_up_to.max(Some(world.shown()));
         context.push(Step::ClockIsReplaced { ahead }, Ok(next));
     }
 }
 
-/// All nodes start again, with a clock that shows another time.
+/// All nodes restart with a clock that shows another time.
 fn started(world: &World, ahead: bool, context: &mut Context<'_>) {
     let clock = world.clock;
     if world.budget.wrong_starts > 0 {
@@ -128,15 +128,15 @@ fn started(world: &World, ahead: bool, context: &mut Context<'_>) {
             crash(&mut next, worker, context.config);
         }
         if context.config.assume.wrong_start_is_noticed {
-            // Behind what the store remembers, time goes on from there; ahead of it, from what the clock shows.
+            // If the clock is behind the store's mark, time continues from the mark; otherwise from the clock.
             let offset = if ahead { moved(clock.offset, context.config.jump, true) } else { clock.offset };
-            // Nobody writes the time into the store while it is not trusted.
+            // No node writes the time into the store while it is not trusted.
             let is_known = clock.trust != Trust::Untrusted;
             let offset_before = if is_known { clock.offset } else { clock.offset_before };
             next.clock = Clock { offset, offset_before, trust: Trust::Untrusted, ..clock };
         } else {
             next.clock.offset = moved(clock.offset, context.config.jump, ahead);
-            begin_anew(&mut next);
+            restart_leases(&mut next);
         }
         context.push(Step::NodesStartWithAnotherClock { ahead }, Ok(next));
     }
@@ -146,8 +146,8 @@ fn moved(offset: u16, jump: u16, ahead: bool) -> u16 {
     if ahead { offset + jump } else { offset - jump }
 }
 
-/// What was dated before this moment may be off.
-fn begin_anew(world: &mut World) {
+/// Dates before this moment may be wrong.
+fn restart_leases(world: &mut World) {
     world.clock.trust = Trust::Starting;
     world.clock.steady_since = Some(world.shown());
 }

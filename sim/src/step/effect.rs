@@ -1,4 +1,4 @@
-//! The effect's own system: what becomes of a request that was sent to it.
+//! The effect's own system: what happens to a request that was sent to it.
 
 use super::worker::holding;
 use super::{Context, Step};
@@ -21,7 +21,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     }
 }
 
-/// `world` is without the flight, which has just arrived.
+/// `world` no longer contains the flight, which has just arrived.
 fn arrives(world: &World, flight: Flight, context: &mut Context<'_>) {
     let config = context.config;
     let token = flight.token;
@@ -69,7 +69,7 @@ fn arrives(world: &World, flight: Flight, context: &mut Context<'_>) {
     }
 }
 
-/// What a provider answers that has no new effect to bring about; `None`: it has.
+/// The provider's answer without a new effect; `None` if there is one.
 fn known_answer(world: &World, flight: Flight, config: &Config) -> Option<Held> {
     let provider = config.provider;
     if world.refused {
@@ -84,7 +84,7 @@ fn known_answer(world: &World, flight: Flight, config: &Config) -> Option<Held> 
     if world.busy.is_some() {
         return Some(Held::StillRunning);
     }
-    // To deduplicate is to give the second request the first one's answer, a refusal included.
+    // Deduplicating means to answer the second request with the first answer, also if that was a refusal.
     if world.declined_at.is_some_and(|declined_at| world.now < declined_at + config.window) {
         return Some(Held::Declined);
     }
@@ -93,7 +93,7 @@ fn known_answer(world: &World, flight: Flight, config: &Config) -> Option<Held> 
 }
 
 fn happens(world: &mut World, flight: Flight, config: &Config) -> Result<(), Violation> {
-    // Where fences are checked, an attempt's effect never comes after its successor's.
+    // If fences are checked, an attempt's effect never follows its successor's.
     let claimed = |token: u8| world.observer.periods.iter().rposition(|(known, _)| *known == token);
     let stale = world.effects.iter().any(|effect| claimed(effect.token) > claimed(flight.token));
     if stale && config.provider.checks_fence {
@@ -104,7 +104,7 @@ fn happens(world: &mut World, flight: Flight, config: &Config) -> Result<(), Vio
     Ok(())
 }
 
-/// Who waits for the answer to this flight.
+/// The worker that waits for the answer to this flight.
 fn waits(world: &World, flight: Flight) -> Option<usize> {
     world
         .workers

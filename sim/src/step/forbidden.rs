@@ -1,11 +1,11 @@
-//! Moves that must be refused, tried in every state: whoever asks for one must not get it.
+//! Moves that must be refused, tried in every state.
 
 use super::{Context, Step, outcome};
 use crate::bug::Bug;
 use crate::invariant::Violation;
 use crate::world::World;
 use semel_core::classify::Ending;
-use semel_core::machine::Verdict;
+use semel_core::machine::{Erasure, Verdict};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 
@@ -20,11 +20,18 @@ pub(crate) enum Forbidden {
     ReleaseWhileOwned,
     /// An operator releases a key whose effect may have happened.
     ReleaseInDoubt,
+    /// An operator erases what is running, in doubt, or erased already.
+    EraseUnsettled,
 }
 
 impl Forbidden {
-    const ALL: [Self; 4] =
-        [Self::ResolveWhileOwned, Self::OutcomeOfUnstarted, Self::ReleaseWhileOwned, Self::ReleaseInDoubt];
+    const ALL: [Self; 5] = [
+        Self::ResolveWhileOwned,
+        Self::OutcomeOfUnstarted,
+        Self::ReleaseWhileOwned,
+        Self::ReleaseInDoubt,
+        Self::EraseUnsettled,
+    ];
 
     pub(crate) fn sentence(self) -> &'static str {
         match self {
@@ -32,6 +39,7 @@ impl Forbidden {
             Self::OutcomeOfUnstarted => "an owner may report an outcome of an attempt that it never started",
             Self::ReleaseWhileOwned => "an operator may release a claim whose owner may still start",
             Self::ReleaseInDoubt => "an operator may release a key whose effect may have happened",
+            Self::EraseUnsettled => "an operator may erase a record that is not settled",
         }
     }
 }
@@ -49,8 +57,8 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
 
 fn is_accepted(forbidden: Forbidden, record: &Record, world: &World, context: &Context<'_>) -> bool {
     let (protocol, stamp) = (context.protocol, context.stamp(world));
-    // By the true time: what any clock says is at most the skew beyond it. Where clocks may be wrong, a lease's date does
-    // not tell whether its owner is there.
+    // By the true time: every clock shows at most the skew more. If clocks may be wrong, a lease's date does not show
+    // whether its owner is alive.
     let is_owned = match record.state() {
         State::Claimed { lease_until } | State::Processing { lease_until }
             if !context.config.dates_may_be_wrong() =>
@@ -67,7 +75,7 @@ fn is_accepted(forbidden: Forbidden, record: &Record, world: &World, context: &C
             let verdicts = [Verdict::Applied(None), Verdict::Failed(failure()), denied, Verdict::Refused];
             verdicts.into_iter().any(|verdict| protocol.resolve(record, verdict, stamp).is_ok())
         }
-        // With this one the owner pretends to have started, and its trace should go on to what comes of it.
+        // With this bug the owner pretends to have started; its trace should continue to the consequence.
         Forbidden::OutcomeOfUnstarted if is_claimed && !protocol.has(Bug::EffectBeforeStart) => {
             let endings = [
                 Ending::Succeeded(outcome(0)),
@@ -88,6 +96,14 @@ fn is_accepted(forbidden: Forbidden, record: &Record, world: &World, context: &C
                 State::FailedNotReplayable { .. } | State::Expired { .. } => false,
             };
             in_doubt && protocol.release(record, stamp).is_ok()
+        }
+        Forbidden::EraseUnsettled => {
+            let is_settled = matches!(
+                record.state(),
+                State::Succeeded { .. } | State::FailedReplayable { .. } | State::FailedNotReplayable { .. }
+            );
+            let erases = |erasure| protocol.erase(record, erasure, stamp).is_ok();
+            !is_settled && [Erasure::Response, Erasure::Record].into_iter().any(erases)
         }
         _ => false,
     }

@@ -3,19 +3,20 @@
 mod background;
 mod clock;
 mod effect;
+mod erase;
 pub(crate) mod forbidden;
 mod store;
 mod worker;
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::invariant::{Violation, check, other_payload_is_refused, request_gets_on};
+use crate::invariant::{Violation, check, other_payload_is_refused, request_succeeds};
 use crate::protocol::Protocol;
 use crate::step::forbidden::Forbidden;
 use crate::world::{Budget, Cell, Clock, Held, Observer, Phase, Worker, World, small};
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{Begin, Command, Stamp};
+use semel_core::machine::{Begin, Command, Erasure, Stamp};
 use semel_core::outcome::{Body, Outcome, Status};
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
@@ -70,6 +71,7 @@ pub(crate) enum Step {
     ReconcilerWrites,
     OperatorResolves { cell: usize, applied: bool },
     OperatorReleases(usize),
+    OperatorErases { cell: usize, erasure: Erasure },
     RecordBecomesUnreadable(usize),
     RecordBecomesReadable(usize),
     ReplicaFallsBehind,
@@ -80,7 +82,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Whether somebody reads a clock in it, so that it makes a difference what that clock says.
+    /// Whether a clock is read in it, so that its time matters.
     fn reads_clock(self) -> bool {
         matches!(
             self,
@@ -100,47 +102,48 @@ impl Step {
                 | Self::ReconcilerWrites
                 | Self::OperatorResolves { .. }
                 | Self::OperatorReleases(_)
+                | Self::OperatorErases { .. }
                 | Self::Accepted(_)
         )
     }
 }
 
-/// A step, and by how much the clock that was read in it ran ahead.
+/// A step, and how far the clock that was read in it was ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) step: Step,
     pub(crate) ahead: u16,
 }
 
-/// A step and what it leads to.
+/// A step and the state after it.
 pub(crate) type Successor = (Taken, Result<World, Violation>);
 
-/// What a transition is computed in.
+/// The context of a transition.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) protocol: Protocol,
     policies: &'a [Arc<Policy>; 2],
-    /// By how much whatever clock is read runs ahead of the true time.
+    /// How far the clock that is read is ahead of the true time.
     ahead: u16,
     out: Vec<Successor>,
 }
 
 impl Context<'_> {
-    /// Notes a step.
+    /// Adds a step.
     fn push(&mut self, step: Step, result: Result<World, Violation>) {
-        // Where no clock is read, what a clock says makes no difference.
+        // If no clock is read, its time makes no difference.
         if self.ahead > 0 && !step.reads_clock() {
             return;
         }
         self.out.push((Taken { step, ahead: self.ahead }, result));
     }
 
-    /// What the clock says that is read in this step.
+    /// The time on the clock that is read in this step.
     fn now(&self, world: &World) -> u16 {
         world.shown() + self.ahead
     }
 
-    /// The present, as a node judges by it.
+    /// The current time as a node judges by it.
     fn present(&self, world: &World) -> Now {
         let Clock { trust, steady_since, replaced_at, replaced_up_to, .. } = world.clock;
         let now = Now {
@@ -157,7 +160,7 @@ impl Context<'_> {
         Stamp::new(self.present(world), "", "")
     }
 
-    /// The worker dates a write of its own.
+    /// The worker dates its own write.
     fn date(&self, world: &mut World, worker: usize) {
         world.workers[worker].dating_at = if self.config.clock_may_be_wrong() { world.now } else { 0 };
     }
@@ -200,19 +203,20 @@ impl Context<'_> {
 
 static OPERATION: LazyLock<Arc<str>> = LazyLock::new(|| "charge".into());
 
-/// The payload of that number.
+/// The payload with this number.
 pub(crate) struct Content(pub(crate) u8);
 
 impl Content {
     fn under(&self, selection: &Selection) -> Fingerprint {
-        let mut bytes = [self.0; 32];
+        // Not zero, which stands for the payload of an erased record.
+        let mut bytes = [self.0 + 1; 32];
         bytes[1] = selection_number(selection);
         Fingerprint::from_bytes(bytes)
     }
 
     /// The payload that a record is bound to.
     pub(crate) fn of(record: &Record) -> Self {
-        Self(record.fingerprint().as_bytes()[0])
+        Self(record.fingerprint().as_bytes()[0].saturating_sub(1))
     }
 }
 
@@ -235,12 +239,12 @@ pub(crate) fn time(now: u16) -> Time {
     Time::from_millis(u64::from(now))
 }
 
-/// What the clock showed at a moment that stands in a record.
+/// What the clock showed at a moment in a record.
 pub(crate) fn shown(moment: Time) -> u16 {
     u16::try_from(moment.as_millis()).unwrap_or(u16::MAX)
 }
 
-/// The outcome that tells of the effect of an attempt.
+/// The outcome for the effect of an attempt.
 pub(crate) fn outcome(token: u8) -> Outcome {
     static NAMES: [u8; 256] = {
         let mut names = [0; 256];
@@ -261,7 +265,7 @@ pub(crate) fn outcome(token: u8) -> Outcome {
     }
 }
 
-/// Before anything has happened.
+/// The initial state.
 pub(crate) fn initial(config: &Config) -> World {
     let idle = Worker {
         phase: Phase::Idle,
@@ -276,7 +280,7 @@ pub(crate) fn initial(config: &Config) -> World {
     };
     World {
         now: 1,
-        // Far enough from zero to be set back as often as it may be.
+        // Far enough from zero to be set back as often as allowed.
         clock: Clock {
             offset: config.jump * u16::from(config.replacements + config.wrong_starts),
             offset_before: 0,
@@ -306,6 +310,7 @@ pub(crate) fn initial(config: &Config) -> World {
             damages: config.damages,
             failovers: config.failovers,
             operator_acts: config.operator_acts,
+            erasures: config.erasures,
             set_backs: u8::from(!config.assume.clock_is_not_set_back),
             replacements: config.replacements,
             wrong_starts: config.wrong_starts,
@@ -314,7 +319,7 @@ pub(crate) fn initial(config: &Config) -> World {
     }
 }
 
-/// Everything that can happen in `world`, whatever the clocks say that are read meanwhile.
+/// Everything that can happen in `world`, whatever the clocks show.
 pub(crate) fn successors(
     world: &World,
     config: &Config,
@@ -329,6 +334,7 @@ pub(crate) fn successors(
         }
         background::steps(world, &mut context);
         forbidden::steps(world, &mut context);
+        erase::steps(world, &mut context);
     }
     context.ahead = 0;
     store::steps(world, &mut context);
@@ -337,7 +343,7 @@ pub(crate) fn successors(
     context.out
 }
 
-/// Whether every promise holds that can be seen in one state.
+/// Whether every promise holds that is visible in one state.
 pub(crate) fn promises_hold(
     world: &World,
     config: &Config,
@@ -347,7 +353,7 @@ pub(crate) fn promises_hold(
     let context = Context { config, protocol, policies, ahead: 0, out: Vec::new() };
     check(world, config)?;
     other_payload_is_refused(world, &context)?;
-    request_gets_on(world, &context)
+    request_succeeds(world, &context)
 }
 
 impl World {

@@ -1,6 +1,6 @@
-//! The store: applies writes, late ones included, loses them, becomes unreadable, fails over.
+//! The store: applies writes, also late ones, loses them, becomes unreadable, fails over.
 
-use super::{Context, Step, is_local, shown, time};
+use super::{Content, Context, Step, is_local, shown, time};
 use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::Violation;
@@ -46,7 +46,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     }
 }
 
-/// Applies a worker's write, and with it, where effects are local, the effect: they are one transaction.
+/// Applies a worker's write and, in class `local`, the effect: they are one transaction.
 pub(super) fn commit(
     world: &mut World,
     cell: usize,
@@ -64,7 +64,7 @@ pub(super) fn commit(
         || protocol.has(Bug::LocalConflictIgnored) && write.expect == Expect::Absent;
     if is_local(config) && (applied || is_refusal_ignored) {
         let token = small(write.next.token());
-        debug_assert_eq!(effect_of(outcome), Some(token), "a transaction tells of its own effect");
+        debug_assert_eq!(effect_of(outcome), Some(token), "a transaction contains its own effect");
         let fence = u16::try_from(write.next.fence()).unwrap_or(u16::MAX);
         let period = world.period_of(write.next.token());
         world.effects.push(Effect { token, at: world.now, fence, period, cell });
@@ -72,7 +72,7 @@ pub(super) fn commit(
     Ok(applied)
 }
 
-/// Applies a write if what it expects still stands, and tells whether it did.
+/// Applies a write if its condition holds, and returns whether it did.
 pub(super) fn apply(
     world: &mut World,
     cell: usize,
@@ -113,7 +113,7 @@ pub(super) fn apply(
     Ok(true)
 }
 
-fn nothing_stale(message: &Message, replaced: &Record) -> Result<(), Violation> {
+pub(super) fn nothing_stale(message: &Message, replaced: &Record) -> Result<(), Violation> {
     let expected = match message {
         Message::Swap(write) | Message::Move(write) => write.expect,
         Message::Remove(record) => Expect::unchanged(record),
@@ -131,8 +131,7 @@ fn final_stays_final(
     if !replaced.is_terminal() || !config.assume.clock_is_not_set_back {
         return Ok(());
     }
-    // A store that falls back to an older state takes the observer's book along only in part; the record's own
-    // word stands.
+    // A store that falls back to an older state takes only part of the observer's data along; the record itself counts.
     let settled_at = match (replaced.expires_at(), world.observer.settled_at) {
         (Some(expires_at), _) if config.failovers > 0 => shown(expires_at).saturating_sub(config.ttl),
         (_, Some(settled_at)) if config.failovers == 0 => settled_at,
@@ -141,11 +140,11 @@ fn final_stays_final(
     let becomes_tombstone =
         message.write().is_some_and(|write| matches!(write.next.state(), State::Expired { .. }));
     let kept = if becomes_tombstone { config.ttl } else { config.retention() };
-    // By the first clock that says so.
+    // By the first clock that judges so.
     if world.now + config.skew >= settled_at + kept { Ok(()) } else { Err(Violation::FinalOutcomeChanged) }
 }
 
-/// Keeps the observer's book about a write that landed.
+/// Updates the observer's data about an applied write.
 fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: &Config) {
     let (now, clock) = (world.now, world.shown());
     let observer = &mut world.observer;
@@ -158,19 +157,20 @@ fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: 
             observer.period += 1;
             observer.settled_at = None;
             observer.acknowledged = None;
+            observer.erased = false;
         }
         observer.periods.push((token, observer.period));
         if next.attempt() == 1 || observer.released {
-            observer.bound = Some(next.fingerprint().as_bytes()[0]);
+            observer.bound = Some(Content::of(next).0);
         }
         observer.released = false;
     }
     if let State::Claimed { lease_until } | State::Processing { lease_until } = next.state() {
-        // The write took longer than the lease that it asked for.
+        // The write took longer than its own lease.
         observer.fault |= *lease_until <= time(clock);
     }
     if let State::Succeeded { .. } | State::FailedReplayable { .. } = next.state() {
-        // Counted from the moment that the outcome was stamped with, however long the write took.
+        // Counted from the outcome's date, however long the write took.
         let stamped = observer.dated_at(next.token(), shown(next.updated_at()));
         observer.settled_at.get_or_insert(stamped);
     }

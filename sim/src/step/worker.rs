@@ -1,10 +1,10 @@
-//! A worker: takes a request, claims, sends, stores the outcome, and crashes whenever it likes.
+//! A worker: takes a request, claims, sends, stores the outcome, and may crash at any time.
 
 use super::store::{apply, commit};
 use super::{Content, Context, Step, is_local, outcome, shown};
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::invariant::{Violation, attempt_stands};
+use crate::invariant::{Violation, attempt_is_owned};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
 use semel_core::machine::{self, Begin, Decision, Found, LocalEnding, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
@@ -40,7 +40,7 @@ pub(super) fn steps(world: &World, worker: usize, context: &mut Context<'_>) {
     }
 }
 
-/// The worker is gone. What it had sent to the store may still arrive.
+/// The worker is gone. Its writes may still arrive.
 pub(super) fn crash(world: &mut World, worker: usize, config: &Config) {
     let me = &mut world.workers[worker];
     let phase = std::mem::replace(&mut me.phase, Phase::Idle);
@@ -109,7 +109,7 @@ fn request(
     let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp);
     let (purpose, write) = match decision {
         Decision::Run(claim) if is_local(context.config) => {
-            // Claim, effect and outcome are one transaction: only its end is ever seen. One that fails leaves nothing.
+            // Claim, effect and outcome are one transaction: only its end is visible. A failed one leaves nothing.
             let ending = if refuses {
                 me.held = Held::Declined;
                 LocalEnding::Refused(Outcome::http(0, [("", ""); 0], ""))
@@ -188,7 +188,7 @@ fn acknowledged(
             let me = &mut world.workers[worker];
             (me.begun, me.dated_at) = (me.begun + 1, me.dating_at);
             if is_dated_by_another_time {
-                // The time was replaced meanwhile, and nothing has been sent.
+                // The time was replaced meanwhile, and nothing was sent.
                 me.held = Held::NotApplied;
                 Phase::Holding(Arc::new(write.next.clone()))
             } else {
@@ -204,14 +204,14 @@ fn acknowledged(
             acknowledge(world, &write.next);
             Phase::Idle
         }
-        // A finish that was refused: read what stands there and go on from that.
+        // A refused finish: read the entry and continue from it.
         (Purpose::Finish, _, false) => Phase::Unsure(purpose, message.clone()),
         _ => Phase::Idle,
     };
     world.workers[worker].phase = phase;
 }
 
-/// The client is told an outcome that is stored for good.
+/// The client gets an outcome that is stored permanently.
 fn acknowledge(world: &mut World, stored: &Record) {
     if let State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at } =
         stored.state()
@@ -274,20 +274,31 @@ fn reread_finish(
     found: Found<'_>,
     context: &Context<'_>,
 ) -> Result<World, Violation> {
-    if context.protocol.landed(write, found) {
+    // The token of a local command is proof enough: nobody writes its record before it commits.
+    let is_landed = if is_local(context.config) && !context.protocol.has(Bug::DoubtSettledByContent) {
+        context.protocol.claim_landed(write, found).is_some()
+    } else {
+        context.protocol.landed(write, found)
+    };
+    if is_landed {
         next.workers[worker].begun += u8::from(is_local(context.config));
         acknowledge(&mut next, &write.next);
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);
     }
     if is_local(context.config) {
-        // Whoever has the lock knows that the transaction is over, and rolled back. While it may still commit, it holds the
-        // lock, and its client is told that nobody can tell yet.
+        // The holder of the lock knows that the transaction is over and rolled back. While it may still commit, it
+        // holds the lock, and its client is answered that the outcome is not known yet.
         let token = next.workers[worker].token;
         let is_over =
             |(_, message): &(usize, Message)| message.write().is_none_or(|write| write.next.token() != token);
         if context.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
             next.observer.told_rolled_back = Some(small(token));
+        }
+        // Whoever waits for longer than a retention period is not answered any more.
+        let is_kept = |at: u16| next.now < at + context.config.retention();
+        if next.effects.iter().any(|effect| effect.token == small(token) && is_kept(effect.at)) {
+            return Err(Violation::RolledBackCommitted);
         }
         next.workers[worker].begun += 1;
         next.workers[worker].phase = Phase::Idle;
@@ -324,7 +335,7 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
         });
         next.flights.sort_unstable();
         next.workers[worker].phase = Phase::Waiting(Arc::clone(record));
-        context.push(Step::Send(worker), attempt_stands(world, worker, context).map(|()| next));
+        context.push(Step::Send(worker), attempt_is_owned(world, worker, context).map(|()| next));
         if context.config.provider.declines && started {
             let next = holding(world, worker, record, Held::NotApplied);
             context.push(Step::NothingCouldBeSent(worker), Ok(next));
@@ -401,7 +412,7 @@ fn store_outcome(world: &World, worker: usize, record: &Arc<Record>, context: &m
     context.push(Step::StoreOutcome(worker), result);
 }
 
-/// The owner stores what it holds over `record`, or learns that it may not.
+/// The owner stores its result over `record`, or learns that it may not.
 fn finish_over(
     mut next: World,
     worker: usize,

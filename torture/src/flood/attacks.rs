@@ -1,6 +1,4 @@
-//! The floods.
-//!
-//! What lives here: what each sends, and how much of it. What must never: a rest; each goes on until it is told that it is over.
+//! The floods: what each sends, and how much of it. Each runs without a pause until it is stopped.
 
 use crate::clock;
 use crate::honest::connect;
@@ -16,25 +14,25 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Where they come from.
+/// The address that they come from.
 const ADDRESS: &str = "127.0.0.3";
-const HOLD: Duration = Duration::from_secs(5);
-/// As many as the gateway allows.
+const HOLD_TIME: Duration = Duration::from_secs(5);
+/// As long as the gateway allows.
 const STREAMS: usize = 128;
-const DRIP: Duration = Duration::from_millis(500);
+const DRIP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// One way to take the service from others.
+/// A way to make the service unavailable to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attack {
-    /// Small bodies that become large ones.
+    /// Small bodies that decompress to large ones.
     Decoding,
-    /// Large responses and replays that nobody reads.
+    /// Large responses and replays that the client does not read.
     Responses,
-    /// More requests than may be under way, and connections that are kept for nothing.
+    /// More requests than may run at once, and idle connections.
     Requests,
-    /// Bodies that drip, with and without a key.
+    /// Slow uploads, with and without a key.
     Uploads,
-    /// Responses longer than are kept, read drop by drop.
+    /// Responses too long to store, read slowly.
     Readers,
 }
 
@@ -56,7 +54,7 @@ impl Attack {
         Self::ALL.into_iter().find(|attack| attack.name() == name)
     }
 
-    /// Begins it, as many tasks in `tasks`.
+    /// Starts it as a number of tasks in `tasks`.
     pub(crate) fn begin(self, tasks: &mut JoinSet<()>, front: SocketAddr, is_over: &Arc<AtomicBool>) {
         let flood = Flood { front, is_over: Arc::clone(is_over), keys: Arc::default(), run: clock::now() };
         match self {
@@ -64,7 +62,7 @@ impl Attack {
                 let bombs = [bomb(10 << 20), bomb(1 << 20)].map(Arc::new);
                 for number in 0..128 {
                     let bomb = Arc::clone(&bombs[number % 2]);
-                    // What is taken apart is decoded as a whole, and anything else as a stream.
+                    // A parsed body is decoded as a whole, any other as a stream.
                     let kind = if number % 4 < 2 { "application/json" } else { "image/png" };
                     flood.repeat(tasks, move |flood| flood.decode(kind, Arc::clone(&bomb)));
                 }
@@ -100,8 +98,8 @@ impl Attack {
     }
 }
 
-/// A JSON string of `bytes`, compressed almost as much as is allowed: nearly all of it is one letter, behind a few that cannot be
-/// guessed.
+/// A JSON string of `bytes`, compressed almost as much as is allowed: a few random letters, and then the same
+/// letter.
 fn bomb(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let letters = std::iter::repeat_with(|| {
@@ -136,8 +134,8 @@ impl Flood {
         tasks.spawn(async move {
             while !flood.is_over.load(Ordering::Relaxed) {
                 if act(flood.clone()).await.is_err() {
-                    // It was refused, or cut off: it tries again, as floods do.
-                    sleep(DRIP).await;
+                    // It was refused or disconnected: it tries again, as floods do.
+                    sleep(DRIP_INTERVAL).await;
                 }
             }
         });
@@ -169,22 +167,23 @@ impl Flood {
         let request = format!("POST /large HTTP/1.1\r\nhost: a\r\n{key}content-length: 0\r\n\r\n");
         let mut connection = self.send(request.as_bytes()).await?;
         connection.read_exact(&mut [0; 12]).await?;
-        sleep(HOLD).await;
+        sleep(HOLD_TIME).await;
         Ok(())
     }
 
     async fn keep(self, path: &'static str) -> std::io::Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
         let mut connection = self.send(request.as_bytes()).await?;
-        // The answer, and then nothing for as long as it may be kept.
-        while timeout(HOLD * 2, connection.read(&mut [0; 1024]))
+        // The answer, and then an idle connection for as long as it is allowed.
+        while timeout(HOLD_TIME * 2, connection.read(&mut [0; 1024]))
             .await
             .is_ok_and(|read| read.is_ok_and(|n| n > 0))
         {}
         Ok(())
     }
 
-    /// As many requests as one connection of HTTP/2 may have at once. A front that speaks no HTTP/2 refuses it, and then it does nothing.
+    /// As many requests as one HTTP/2 connection may have at once. Does nothing if the server does not
+    /// support HTTP/2.
     async fn keep_streams(self) -> std::io::Result<()> {
         let connection = connect(self.front, ADDRESS).await?;
         let (mut sender, connection) =
@@ -197,7 +196,7 @@ impl Flood {
             let (response, _) = sender.send_request(request, true).map_err(std::io::Error::other)?;
             streams.spawn(async move { drop(response.await) });
         }
-        timeout(HOLD * 2, async { while streams.join_next().await.is_some() {} }).await.ok();
+        timeout(HOLD_TIME * 2, async { while streams.join_next().await.is_some() {} }).await.ok();
         Ok(())
     }
 
@@ -208,7 +207,7 @@ impl Flood {
         let mut connection = self.send(&[head.into_bytes(), vec![b'x'; at_once]].concat()).await?;
         loop {
             connection.write_all(b"x").await?;
-            if timeout(DRIP, connection.read(&mut [0; 1024])).await.is_ok() {
+            if timeout(DRIP_INTERVAL, connection.read(&mut [0; 1024])).await.is_ok() {
                 return Err(std::io::ErrorKind::ConnectionAborted.into());
             }
         }
@@ -219,7 +218,7 @@ impl Flood {
         let request = format!("POST /long HTTP/1.1\r\nhost: a\r\n{key}content-length: 0\r\n\r\n");
         let mut connection = self.send(request.as_bytes()).await?;
         while connection.read(&mut [0; 64]).await? > 0 {
-            sleep(DRIP).await;
+            sleep(DRIP_INTERVAL).await;
         }
         Ok(())
     }

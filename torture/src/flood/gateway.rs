@@ -1,6 +1,4 @@
-//! The gateway that is flooded, and nginx in front of it.
-//!
-//! What lives here: starting and ending them. What must never: a process that outlives its flood.
+//! Starts and stops the gateway that is flooded, and nginx in front of it.
 
 use crate::cgroup::MemoryGroup;
 use crate::{Failure, PEAK_MIB_MAX, clock, service};
@@ -11,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A gateway, the service behind it, and perhaps a proxy in front.
+/// A gateway, the service behind it, and optionally a proxy in front.
 pub(crate) struct World {
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub(crate) front: SocketAddr,
     gateway: Process,
     _nginx: Option<Process>,
-    // After the process in it.
+    // Dropped after the process in it.
     group: Option<MemoryGroup>,
     folder: PathBuf,
 }
@@ -33,7 +31,7 @@ impl Drop for Process {
 }
 
 impl World {
-    /// On a store of its own: in a file, or on the server of `store`.
+    /// With a new store: in a file, or on the server of `store`.
     pub(crate) async fn start(
         semel: &Path,
         nginx: Option<&PathBuf>,
@@ -70,19 +68,19 @@ impl World {
         Ok(Self { front, gateway, _nginx: nginx, group, folder })
     }
 
-    /// Whether the system ends the gateway when it takes more than it may.
+    /// Whether the system kills the gateway if it exceeds its limit.
     pub(crate) const fn is_limited(&self) -> bool {
         self.group.is_some()
     }
 
-    /// The most memory that the gateway has had so far.
+    /// The highest memory use of the gateway so far.
     pub(crate) fn peak_mib(&self) -> Result<u64, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.gateway.0.id()))
-            .map_err(|error| format!("the gateway is gone: {error}"))?;
+            .map_err(|error| format!("the gateway has disappeared: {error}"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         // A process that has ended has no memory.
         let line = line.ok_or_else(|| match self.group {
-            Some(_) => format!("the gateway was ended: perhaps it took more than {PEAK_MIB_MAX} MiB"),
+            Some(_) => format!("the gateway was killed: it may have used more than {PEAK_MIB_MAX} MiB"),
             None => "the gateway has ended".to_owned(),
         })?;
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
@@ -96,16 +94,16 @@ impl Drop for World {
     }
 }
 
-/// Where it says that it listens.
+/// The address that it prints.
 fn listens(gateway: &mut Child) -> Result<SocketAddr, Failure> {
     let output = gateway.stdout.take().ok_or("no output")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next().transpose()? {
         if let Some((_, address)) =
-            line.trim().strip_prefix("listening").and_then(|told| told.trim().split_once("://"))
+            line.trim().strip_prefix("listening").and_then(|address| address.trim().split_once("://"))
         {
             let address = address.parse()?;
-            // What it prints later has to go somewhere.
+            // Its later output must be read.
             std::thread::spawn(move || lines.for_each(drop));
             return Ok(address);
         }
@@ -114,7 +112,7 @@ fn listens(gateway: &mut Child) -> Result<SocketAddr, Failure> {
 }
 
 fn proxy(nginx: &Path, folder: &Path, gateway: SocketAddr) -> Result<(SocketAddr, Process), Failure> {
-    // It says nowhere which port it took: another one is found for it.
+    // It does not print which port it uses, so a free one is chosen for it.
     let front = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let config = format!(
         "daemon off; master_process off; pid nginx.pid; worker_rlimit_nofile 20000; events {{ worker_connections 16384; }}

@@ -1,7 +1,5 @@
-//! The client that has to be served.
-//!
-//! What lives here: requests as a careful client sends them, and how they were answered. What must never: a request that is given
-//! up silently.
+//! The client that must be served: it sends requests as a careful client does, and counts how they are
+//! answered.
 
 use crate::clock::{self, Stopwatch};
 use std::fmt;
@@ -11,10 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-/// Where it comes from; floods come from elsewhere.
+/// The address that it comes from; floods use another one.
 const ADDRESS: &str = "127.0.0.2";
-/// Longer than this, nobody waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A client gives up after this.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -24,25 +22,25 @@ pub(crate) struct Served {
     pub(crate) asked: u64,
     /// At the first try.
     pub(crate) first: u64,
-    /// Not even after several.
-    pub(crate) lost: u64,
+    /// Not even after several tries.
+    pub(crate) failed: u64,
     slowest: Duration,
-    last_trouble: String,
+    last_failure: String,
 }
 
 impl fmt::Display for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, first, lost, slowest, last_trouble } = self;
+        let Self { asked, first, failed, slowest, last_failure } = self;
         write!(
             f,
-            "of {asked} requests {first} served at the first try, {lost} not at all, the slowest in {} ms",
+            "{first} of {asked} requests served at the first try, {failed} not at all; the slowest took {} ms",
             slowest.as_millis()
         )?;
-        if last_trouble.is_empty() { Ok(()) } else { write!(f, " (last trouble: {last_trouble})") }
+        if last_failure.is_empty() { Ok(()) } else { write!(f, " (last failure: {last_failure})") }
     }
 }
 
-/// Sends requests, one after the other, for as long as `span`: a new one with a key, the same again, and one without a key.
+/// Sends requests one after another for `span`: a new one with a key, the same again, and one without a key.
 pub(crate) async fn serve(front: SocketAddr, span: Duration) -> Served {
     let (mut served, watch, run) = (Served::default(), Stopwatch::start(), clock::now());
     let mut number = 0_u64;
@@ -61,13 +59,13 @@ pub(crate) async fn serve(front: SocketAddr, span: Duration) -> Served {
 }
 
 impl Served {
-    async fn ask(&mut self, front: SocketAddr, request: &str, wanted: &str) {
+    async fn ask(&mut self, front: SocketAddr, request: &str, expected: &str) {
         self.asked += 1;
         for attempt in 0..TRIES {
             let watch = Stopwatch::start();
-            let answer = timeout(PATIENCE, answer(front, request)).await;
-            let trouble = match answer {
-                Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200 ") && answer.contains(wanted) => {
+            let answer = timeout(ANSWER_TIMEOUT, answer(front, request)).await;
+            let failure = match answer {
+                Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200 ") && answer.contains(expected) => {
                     self.first += u64::from(attempt == 0);
                     self.slowest = self.slowest.max(watch.lap());
                     return;
@@ -77,10 +75,10 @@ impl Served {
                 Err(_) => "no answer in time".to_owned(),
             };
             let line = request.lines().next().unwrap_or_default();
-            self.last_trouble = format!("{line}: {trouble}");
+            self.last_failure = format!("{line}: {failure}");
             sleep(Duration::from_secs(1)).await;
         }
-        self.lost += 1;
+        self.failed += 1;
     }
 }
 

@@ -1,7 +1,7 @@
-//! Floods a gateway as clients do that mean no good, while an honest client has to be served.
+//! Floods a gateway with hostile clients, while an honest client must be served.
 //!
-//! What lives here: which floods are run, for how long, and what is judged. What must never: a flood that goes anywhere but to a
-//! gateway that was started here, on loopback.
+//! What lives here: which floods are run, for how long, and the verdict. What must never: a flood against
+//! anything but a gateway that was started here, on loopback.
 
 mod attacks;
 mod cgroup;
@@ -23,28 +23,28 @@ use std::time::Duration;
 
 const HELP: &str = "usage: cargo xtask torture [--store URL] [--seconds N] [--scenario NAME] [--all]
 
-  --store URL       where the gateway keeps its records (default: a file in a new temporary directory). On a server each run makes a
-                    store of its own and leaves it there; `postgres` and `redis` are servers of `cargo xtask services`
+  --store URL       where the gateway keeps its records (default: a file in a new temporary directory). On a server each run creates a
+                    new store and leaves it there; `postgres` and `redis` are servers of `cargo xtask services`
   --seconds N       how long each scenario lasts (default 60)
-  --scenario NAME   one of decoding, responses, requests, uploads, readers; each by itself otherwise
+  --scenario NAME   one of decoding, responses, requests, uploads, readers (default: each in turn)
   --all             all of them at the same time
 
-Each is run twice: straight to the gateway, and through nginx.";
+Each runs twice: directly against the gateway, and through nginx.";
 
-/// The most memory that the gateway may have had.
+/// The highest memory use that is allowed.
 const PEAK_MIB_MAX: u64 = 512;
-/// Of the honest client's requests, in percent, answered as they should be at the first try.
+/// How many of the honest client's requests must be answered correctly at the first try, in percent.
 const SERVED_PERCENT_MIN: u64 = 95;
 
-/// By how much floods step back.
+/// How much lower the priority of floods is.
 const NICE: i32 = 10;
 
-/// Files that each of the processes may open: nginx has two for each connection.
+/// Files that each of the processes may open: nginx has two per connection.
 const FILES_MIN: u64 = 20_000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-struct Orders {
+struct Options {
     semel: PathBuf,
     nginx: Option<PathBuf>,
     store: Option<Url>,
@@ -58,8 +58,8 @@ fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let orders = match read(&arguments) {
-        Ok(orders) => orders,
+    let options = match read(&arguments) {
+        Ok(options) => options,
         Err(error) => {
             eprintln!("error: {error}\n\n{HELP}");
             return ExitCode::from(2);
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let ended = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(run(&orders)));
+    let ended = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(run(&options)));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each connection is a file, here and in the processes that are started. The usual limit is a thousand.
+/// Each connection needs a file descriptor, here and in the started processes. The usual limit is a thousand.
 fn raise_file_limit() -> Result<(), Failure> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < FILES_MIN) {
@@ -90,7 +90,7 @@ fn raise_file_limit() -> Result<(), Failure> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-fn read(arguments: &[String]) -> Result<Orders, Failure> {
+fn read(arguments: &[String]) -> Result<Options, Failure> {
     let (mut semel, mut nginx, mut store, mut seconds, mut chosen, mut is_all) =
         (None, None, None, 60, None, false);
     let mut rest = arguments.iter();
@@ -99,7 +99,7 @@ fn read(arguments: &[String]) -> Result<Orders, Failure> {
             is_all = true;
             continue;
         }
-        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is not known"))?;
+        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is unknown"))?;
         match name.as_str() {
             "--semel" => semel = Some(PathBuf::from(value)),
             "--nginx" => nginx = Some(PathBuf::from(value)),
@@ -108,10 +108,9 @@ fn read(arguments: &[String]) -> Result<Orders, Failure> {
                 seconds = value.parse().map_err(|_| format!("`{value}` is not a number of seconds"))?;
             }
             "--scenario" => {
-                chosen =
-                    Some(Attack::by_name(value).ok_or_else(|| format!("no scenario is called `{value}`"))?);
+                chosen = Some(Attack::by_name(value).ok_or_else(|| format!("unknown scenario `{value}`"))?);
             }
-            _ => return Err(format!("`{name}` is not known").into()),
+            _ => return Err(format!("unknown option `{name}`").into()),
         }
     }
     let scenarios = match (chosen, is_all) {
@@ -121,60 +120,65 @@ fn read(arguments: &[String]) -> Result<Orders, Failure> {
         (Some(_), true) => return Err("--all and --scenario exclude each other".into()),
     };
     let semel = semel.ok_or("--semel, the program to flood, is missing")?;
-    Ok(Orders { semel, nginx, store, seconds, scenarios })
+    Ok(Options { semel, nginx, store, seconds, scenarios })
 }
 
-async fn run(orders: &Orders) -> Result<(), Failure> {
+async fn run(options: &Options) -> Result<(), Failure> {
     let mut failed = 0;
-    for scenario in &orders.scenarios {
-        for nginx in [None, orders.nginx.as_ref()].into_iter().take(1 + usize::from(orders.nginx.is_some())) {
+    for scenario in &options.scenarios {
+        for nginx in [None, options.nginx.as_ref()].into_iter().take(1 + usize::from(options.nginx.is_some()))
+        {
             let names: Vec<_> = scenario.iter().map(|attack| attack.name()).collect();
-            let way = if nginx.is_some() { "through nginx" } else { "direct" };
-            let told = flood(orders, scenario, nginx).await;
-            let told = told.map_err(|error| format!("{} ({way}): {error}", names.join(", ")))?;
-            failed += usize::from(!told.is_good);
-            let verdict = if told.is_good { "ok" } else { "FAILED" };
-            println!("{verdict}: {} ({way}): {}", names.join(", "), told.text);
+            let route = if nginx.is_some() { "through nginx" } else { "direct" };
+            let result = flood(options, scenario, nginx).await;
+            let result = result.map_err(|error| format!("{} ({route}): {error}", names.join(", ")))?;
+            failed += usize::from(!result.passed);
+            let verdict = if result.passed { "ok" } else { "FAILED" };
+            println!("{verdict}: {} ({route}): {}", names.join(", "), result.text);
         }
     }
     if failed == 0 { Ok(()) } else { Err(format!("{failed} scenarios failed").into()) }
 }
 
-struct Told {
-    is_good: bool,
+struct FloodResult {
+    passed: bool,
     text: String,
 }
 
-/// Where floods run: apart from the honest client and the service, to which they leave the processor. They would come from other
-/// machines.
-fn elsewhere() -> std::io::Result<tokio::runtime::Runtime> {
+/// The runtime of the floods. It leaves the processor to the honest client and the service, because real
+/// floods come from other machines.
+fn flood_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    // Linux counts this for each thread by itself. Without it they are only in the way.
+    // On Linux this applies to the calling thread. If it fails, the floods only compete for the processor.
     builder.worker_threads(2).on_thread_start(|| {
         let _ = nice(NICE);
     });
     builder.enable_all().build()
 }
 
-async fn flood(orders: &Orders, attacks: &[Attack], nginx: Option<&PathBuf>) -> Result<Told, Failure> {
-    let world = World::start(&orders.semel, nginx, orders.store.as_ref()).await?;
+async fn flood(
+    options: &Options,
+    attacks: &[Attack],
+    nginx: Option<&PathBuf>,
+) -> Result<FloodResult, Failure> {
+    let world = World::start(&options.semel, nginx, options.store.as_ref()).await?;
     let is_over = Arc::new(AtomicBool::new(false));
-    let (floods, mut tasks) = (elsewhere()?, tokio::task::JoinSet::new());
+    let (floods, mut tasks) = (flood_runtime()?, tokio::task::JoinSet::new());
     let inside = floods.enter();
     for attack in attacks {
         attack.begin(&mut tasks, world.front, &is_over);
     }
     drop(inside);
-    let served = honest::serve(world.front, Duration::from_secs(orders.seconds)).await;
+    let served = honest::serve(world.front, Duration::from_secs(options.seconds)).await;
     is_over.store(true, Ordering::Relaxed);
     tasks.shutdown().await;
     floods.shutdown_background();
     let peak = world.peak_mib()?;
-    let is_good = peak < PEAK_MIB_MAX
+    let passed = peak < PEAK_MIB_MAX
         && served.asked > 0
-        && served.lost == 0
+        && served.failed == 0
         && served.first * 100 >= served.asked * SERVED_PERCENT_MIN;
     let limit = if world.is_limited() { ", in a control group" } else { "" };
-    let text = format!("{served}; the gateway took {peak} MiB at most{limit}");
-    Ok(Told { is_good, text })
+    let text = format!("{served}; the gateway used at most {peak} MiB{limit}");
+    Ok(FloodResult { passed, text })
 }

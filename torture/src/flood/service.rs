@@ -1,6 +1,4 @@
-//! The service behind the gateway.
-//!
-//! What lives here: answers of every length. What must never: a limit; what is being judged is the gateway.
+//! The service behind the gateway. It answers with bodies of every length, without limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 const LARGE_BYTES: usize = 9 << 20;
-/// Longer than the gateway keeps.
+/// Longer than the gateway stores.
 const LONG_BYTES: usize = 12 << 20;
 const HANG: Duration = Duration::from_secs(5);
 

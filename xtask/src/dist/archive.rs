@@ -1,4 +1,4 @@
-//! Tarballs: the program for any Linux, and what a container image is built from.
+//! Tarballs: the program for any Linux, and the context for a container image.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,8 @@ use super::Release;
 use super::tree::{self, Layout};
 use crate::cargo;
 
-/// `semel-VERSION-PROCESSOR-linux.tar.gz`: everything below one folder; unpack it into `/usr/local` or a home.
+/// `semel-VERSION-PROCESSOR-linux.tar.gz`: everything in one folder; unpack it into `/usr/local` or a home
+/// directory.
 pub(super) fn program(release: &Release, scratch: &Path, out: &Path) -> Result<String, String> {
     let name = release.name();
     let folder = scratch.join(&name);
@@ -30,7 +31,7 @@ pub(super) fn container(release: &Release, scratch: &Path, out: &Path) -> Result
     Ok(format!("{name}.tar.gz"))
 }
 
-/// The recipe without the stage that builds: the program lies beside it.
+/// The recipe without the build stage: the program is beside it.
 fn without_build(recipe: &str, release: &Release) -> Result<String, String> {
     let last = recipe.rfind("\nFROM ").ok_or("the Containerfile has no second stage")?;
     let built = "COPY --from=build /source/target/dist/semel ";
@@ -45,7 +46,7 @@ fn without_build(recipe: &str, release: &Release) -> Result<String, String> {
     Ok(head + &stage.replace(built, "COPY semel "))
 }
 
-/// Sorted, owned by root, and with the time of the release; gzip without a name and a time of its own.
+/// Sorted, owned by root, with the release's time, and with gzip's name and time left out.
 fn tar(name: &str, folder: &Path, to: &Path, release: &Release) -> Result<(), String> {
     let mut command = cargo::program("tar");
     command.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipe_copies_the_program_that_lies_beside_it() {
+    fn the_recipe_copies_the_program_beside_it() {
         let recipe = fs::read_to_string(cargo::root().join("packaging/container/Containerfile")).unwrap();
         let release = Release {
             program: "semel".into(),

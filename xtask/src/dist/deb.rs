@@ -1,5 +1,5 @@
-//! The Debian package. It has no installation scripts: the unit creates its own user and folders, and nothing runs
-//! until there is a configuration.
+//! The Debian package. It has no installation scripts: the unit creates its own user and folders, and nothing
+//! runs until there is a configuration.
 
 use std::fs;
 use std::path::Path;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_without_a_name_is_refused() {
+    fn an_unknown_processor_is_refused() {
         assert_eq!(architecture("x86_64"), Ok("amd64"));
         assert!(architecture("riscv64").is_err());
     }

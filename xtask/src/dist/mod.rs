@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: a tarball, a Debian package, a context for a container image, and their checksums.
 //!
-//! The files do not depend on who builds them or when: owners are root, and times are those of the last commit.
+//! The files do not depend on who builds them or when: owners are root, and times are those of the last
+//! commit.
 
 mod archive;
 mod deb;
@@ -28,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the program as it is installed, and says where it is.
+/// Builds the program as it is installed, and returns its path.
 fn build() -> Result<PathBuf, Failure> {
     let mut command = cargo::cargo();
     command.args(["build", "--profile", "dist", "--locked", "--package", "semel-gateway"]);
@@ -36,7 +37,7 @@ fn build() -> Result<PathBuf, Failure> {
     Ok(cargo::target().join("dist/semel"))
 }
 
-/// Makes every package of this program in `out`; the names of the files.
+/// Creates every package of this program in `out`, and returns the file names.
 fn pack(program: &Path, out: &Path) -> Result<Vec<String>, String> {
     let scratch = out.join("scratch");
     remove(&scratch)?;
@@ -52,7 +53,7 @@ fn pack(program: &Path, out: &Path) -> Result<Vec<String>, String> {
     Ok(made)
 }
 
-/// A copy without symbols, which are half of the program and of no use to those who run it.
+/// A copy without symbols, which are half of the program's size and not needed to run it.
 fn strip(program: &Path, to: PathBuf) -> Result<PathBuf, String> {
     let mut command = cargo::program("strip");
     command.arg("-o").arg(&to).arg(program);
@@ -60,13 +61,13 @@ fn strip(program: &Path, to: PathBuf) -> Result<PathBuf, String> {
     Ok(to)
 }
 
-/// What is packed.
+/// The release that is packed.
 struct Release {
     program: PathBuf,
     version: String,
-    /// The processor, as Rust calls it.
+    /// The processor, as Rust names it.
     processor: &'static str,
-    /// The time of the last commit, in seconds since 1970: the time of everything that is packed.
+    /// The time of the last commit in seconds since 1970, which all packed files get.
     time: String,
 }
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` is asked for.
+//! The options of `cargo xtask dist`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::command::Failure;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// A program that is built already.
+    /// A program that is already built.
     pub(super) program: Option<PathBuf>,
     /// The output folder.
     pub(super) out: PathBuf,
@@ -20,7 +20,7 @@ impl Options {
         while let Some(flag) = rest.next() {
             let mut path = || {
                 let value = rest.next().ok_or_else(|| Failure::Usage(format!("{flag} needs a path")))?;
-                // A path of the caller's folder; the commands run in the repository's.
+                // Relative to the caller's folder; the commands run in the repository's root.
                 std::path::absolute(value).map_err(|error| Failure::Stopped(format!("{value}: {error}")))
             };
             match flag.as_str() {
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_taken_and_anything_else_is_refused() {
+    fn a_path_is_accepted_and_anything_else_refused() {
         let options = parse(&["--program", "/a/semel", "--out", "/b"]).unwrap();
         assert_eq!(options, Options { program: Some("/a/semel".into()), out: "/b".into() });
         assert_eq!(parse(&[]).unwrap().out, cargo::target().join("packages"));

@@ -1,4 +1,4 @@
-//! The installed files, below a folder that stands for `/usr` or a prefix.
+//! The installed files, in a folder that represents `/usr` or a prefix.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,16 +8,16 @@ use std::process::Command;
 use super::Release;
 use crate::cargo;
 
-/// Whose layout the files follow. It differs in where zsh looks.
+/// Whose layout the files follow. Only zsh's folder differs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Layout {
-    /// `/usr/local`, a home, most distributions.
+    /// `/usr/local`, a home directory, most distributions.
     Usual,
     Debian,
 }
 
 impl Layout {
-    /// Each shell, and where it looks for what the program prints for it.
+    /// Each shell, and where it looks for completions.
     fn completions(self) -> [(&'static str, &'static str); 3] {
         let zsh = match self {
             Self::Usual => "share/zsh/site-functions/_semel",
@@ -28,7 +28,7 @@ impl Layout {
     }
 }
 
-/// Files of this repository, and where they go.
+/// Files of this repository, and where they are installed.
 const FILES: &[(&str, &str)] = &[
     ("packaging/systemd/semel.service", "lib/systemd/system/semel.service"),
     ("README.md", "share/doc/semel/README.md"),
@@ -39,7 +39,7 @@ const FILES: &[(&str, &str)] = &[
     ("docs/operations/runbook.md", "share/doc/semel/operations/runbook.md"),
 ];
 
-/// Puts everything below `prefix`.
+/// Writes everything below `prefix`.
 pub(super) fn fill(prefix: &Path, layout: Layout, release: &Release) -> Result<(), String> {
     copy(&release.program, &prefix.join("bin/semel"), 0o755)?;
     for (from, to) in FILES {
@@ -52,7 +52,7 @@ pub(super) fn fill(prefix: &Path, layout: Layout, release: &Release) -> Result<(
     manual(release, &prefix.join("share/man/man1"))
 }
 
-/// A page for each command, compressed as `man` finds them.
+/// A manual page for each command, compressed as `man` expects.
 fn manual(release: &Release, folder: &Path) -> Result<(), String> {
     ask(release, &["man", &folder.to_string_lossy()])?;
     let mut gzip = cargo::program("gzip");
@@ -78,7 +78,7 @@ fn ask(release: &Release, arguments: &[&str]) -> Result<String, String> {
     cargo::capture(command)
 }
 
-/// Copies a file, with these rights, whoever owned it.
+/// Copies a file with these permissions, whoever owned it.
 pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     let bytes = fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?;
     write_bytes(to, &bytes, mode)
@@ -97,7 +97,7 @@ fn write_bytes(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)
 }
 
-/// Gives everything the rights that packages have, whatever the umask was, and the time of the release.
+/// Gives everything the usual permissions, whatever the umask was, and the release's time.
 pub(super) fn settle(folder: &Path, release: &Release) -> Result<(), String> {
     let mut modes = cargo::program("chmod");
     modes.args(["--recursive", "u=rwX,go=rX"]).arg(folder);

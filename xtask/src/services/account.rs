@@ -21,7 +21,7 @@ impl Account {
         if packages::is_root() { Self::Other(user) } else { Self::Own }
     }
 
-    /// A program that is to run as this account.
+    /// A program to be run as this account.
     pub(super) fn command(self, program: &Path) -> Command {
         match self {
             Self::Own => cargo::program(&program.to_string_lossy()),
@@ -33,7 +33,7 @@ impl Account {
         }
     }
 
-    /// Whether this account can use what lies in a folder; that takes a permission on each folder above as well.
+    /// Whether this account can use a folder. That needs permissions on each parent folder too.
     pub(super) fn can_enter(self, folder: &Path) -> bool {
         let mut test = self.command(Path::new("test"));
         test.current_dir("/").arg("-x").arg(folder);

@@ -6,7 +6,7 @@ use crate::command::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// `export`: only lines for a shell to evaluate.
+    /// `export`: print only lines for a shell to evaluate.
     Up {
         export: bool,
     },
@@ -16,17 +16,17 @@ pub(super) enum Action {
     },
 }
 
-/// Reads the action and the servers; without a name, all of them are meant.
+/// Reads the action and the servers; all servers if none is named.
 pub(super) fn parse(arguments: &[String]) -> Result<(Action, Vec<&'static dyn Server>), Failure> {
     let usage = |reason: String| Err(Failure::Usage(reason));
     let Some((action, rest)) = arguments.split_first() else {
-        return usage("services: say up, down or status".to_owned());
+        return usage("services: expected up, down or status".to_owned());
     };
     let mut action = match action.as_str() {
         "up" => Action::Up { export: false },
         "down" => Action::Down,
         "status" => Action::Status { json: false },
-        other => return usage(format!("services: unknown action `{other}`; say up, down or status")),
+        other => return usage(format!("services: unknown action `{other}`; expected up, down or status")),
     };
     let mut chosen: Vec<&'static dyn Server> = Vec::new();
     for argument in rest {
@@ -41,7 +41,9 @@ pub(super) fn parse(arguments: &[String]) -> Result<(Action, Vec<&'static dyn Se
             (_, name) => match SERVERS.iter().find(|server| server.name() == name) {
                 Some(server) if chosen.iter().all(|earlier| earlier.name() != name) => chosen.push(*server),
                 Some(_) => {}
-                None => return usage(format!("services: unknown server `{name}`; there are: {}", names())),
+                None => {
+                    return usage(format!("services: unknown server `{name}`; known servers: {}", names()));
+                }
             },
         }
     }
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_options_stand_in_any_order() {
+    fn names_and_options_may_come_in_any_order() {
         let expected = Ok((Action::Up { export: true }, vec!["postgres"]));
         assert_eq!(read("up --export postgres"), expected);
         assert_eq!(read("up postgres --export postgres"), expected);
@@ -83,7 +85,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_the_list_of_names() {
         let Err(Failure::Usage(reason)) = read("up postgers") else { panic!("accepted") };
-        assert!(reason.contains("`postgers`; there are: postgres"), "{reason}");
+        assert!(reason.contains("`postgers`; known servers: postgres"), "{reason}");
     }
 
     #[test]

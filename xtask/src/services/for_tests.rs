@@ -1,4 +1,5 @@
-//! Starts the servers for a test run, and stops those that it started. If a server cannot be started, the run fails.
+//! Starts the servers for a test run, and stops those that it started. If a server cannot be started, the run
+//! fails.
 
 use std::process::Command;
 
@@ -14,12 +15,13 @@ pub(crate) struct TestServers {
 }
 
 impl TestServers {
-    /// Starts those that do not run, as a step of the test run. Each that cannot be had is a failure of the step.
+    /// Starts those that do not run, as a step of the test run. Each unavailable server is a failure of the
+    /// step.
     pub(crate) fn up(&mut self) -> Verdict {
         self.up_of(|_| true)
     }
 
-    /// Starts only those of these names.
+    /// Starts only the named ones.
     pub(crate) fn up_named(&mut self, names: &[&str]) -> Verdict {
         self.up_of(|server| names.contains(&server.name()))
     }
@@ -48,14 +50,14 @@ impl TestServers {
         Ok(ready)
     }
 
-    /// Tells the tests where the servers are.
+    /// Sets the variables that name the servers to the tests.
     pub(crate) fn hand_to(&self, tests: &mut Command) {
         for ready in &self.ready {
             tests.env(ready.variable, &ready.url);
         }
     }
 
-    /// Stops those that this run started. One that cannot be stopped fails no test.
+    /// Stops those that this run started. A server that cannot be stopped does not fail the tests.
     pub(crate) fn down(&mut self) {
         while let Some(server) = self.started.pop() {
             if let Err(reason) = self.services.down(server) {
@@ -69,14 +71,14 @@ impl TestServers {
 mod tests {
     use super::*;
 
-    /// What the environment names is used as it is, so that this needs no server.
+    /// Servers from the environment are used unchanged, so this needs no server.
     fn with(name: &str, environment: fn(&str) -> Option<String>) -> TestServers {
         let folder = std::env::temp_dir().join(format!("semel-servers-{name}-{}", std::process::id()));
         TestServers { services: Services { folder, environment }, ..TestServers::default() }
     }
 
     #[test]
-    fn each_server_that_cannot_be_had_is_a_failure_that_says_what_to_set() {
+    fn each_unavailable_server_is_a_failure_with_advice() {
         let mut servers = with("all", |_| Some("postgres://127.0.0.1:1/semel".to_owned()));
         let verdict = servers.up();
         std::fs::remove_dir_all(&servers.services.folder).unwrap();
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_standby_is_not_made_of_a_server_of_ones_own() {
+    fn no_private_standby_is_made_of_an_external_server() {
         let servers = with("own", |name| {
             (name == "SEMEL_TEST_POSTGRES_URL").then(|| "postgres://127.0.0.1:1/semel".to_owned())
         });
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_every_url() {
+    fn tests_get_every_url() {
         let ready = |variable, url: &str| Ready { variable, url: url.to_owned(), source: Source::External };
         let servers = TestServers {
             ready: vec![ready("SEMEL_TEST_A_URL", "a:1"), ready("SEMEL_TEST_B_URL", "b:2")],
@@ -110,8 +112,8 @@ mod tests {
         };
         let mut command = Command::new("true");
         servers.hand_to(&mut command);
-        let told: Vec<_> =
+        let variables: Vec<_> =
             command.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?))).collect();
-        assert_eq!(told, [("SEMEL_TEST_A_URL", "a:1"), ("SEMEL_TEST_B_URL", "b:2")]);
+        assert_eq!(variables, [("SEMEL_TEST_A_URL", "a:1"), ("SEMEL_TEST_B_URL", "b:2")]);
     }
 }

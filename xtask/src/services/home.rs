@@ -1,8 +1,8 @@
-//! Where a private instance keeps its files.
+//! The folder of a private instance.
 //!
-//! The folder is `target/services/NAME`. A server that root starts runs as another user, who must be able to enter every
-//! folder above; a checkout in root's home is closed to them. The folder is then below `/var/tmp`, which everybody can
-//! enter and which is on a disk, under a name that is made from the target folder's path.
+//! The folder is `target/services/NAME`. A server that root starts runs as another user, who may not be able
+//! to enter a checkout in root's home. The folder is then below `/var/tmp`, which everybody can enter and
+//! which is on a disk, with a name derived from the target folder's path.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use super::account::Account;
 
-const OPEN_TO_ALL: &str = "/var/tmp";
+const SHARED_FOLDER: &str = "/var/tmp";
 
 /// The folder of one private instance, and the account that it belongs to.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The home of the server with this name: below `services`, or below `/var/tmp` where the account cannot enter that.
+    /// The home of the server with this name: below `services`, or below `/var/tmp` if the account cannot
+    /// enter that.
     pub(super) fn locate(services: &Path, name: &str, account: Account) -> Result<Self, String> {
         fs::create_dir_all(services).map_err(|error| describe(services, &error))?;
         let parent = if account.can_enter(services) { services.to_owned() } else { substitute(services) };
@@ -31,7 +32,7 @@ impl Home {
 
     /// Creates the folder.
     pub(super) fn create(&self) -> Result<(), String> {
-        if let Some(parent) = self.folder.parent().filter(|parent| parent.starts_with(OPEN_TO_ALL)) {
+        if let Some(parent) = self.folder.parent().filter(|parent| parent.starts_with(SHARED_FOLDER)) {
             create_own(parent)?;
             let folder = self.folder.display();
             eprintln!("the server's user cannot enter the target folder; its files are in {folder}");
@@ -39,7 +40,8 @@ impl Home {
         fs::create_dir_all(&self.folder).map_err(|error| describe(&self.folder, &error))
     }
 
-    /// Gives everything to the account, also what another account has made. Not while a server runs in it.
+    /// Gives everything to the account, including files of other accounts. Do not call it while a server
+    /// runs.
     pub(super) fn take_over(&self) -> Result<(), String> {
         self.account.take_over(&self.folder)
     }
@@ -54,14 +56,14 @@ impl Home {
         self.folder.join(name)
     }
 
-    /// A program that is to run as the account, from this folder.
+    /// A program to be run as the account, in this folder.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = self.account.command(program);
         command.current_dir(&self.folder);
         command
     }
 
-    /// Waits until no other command works on this instance; the lock ends with the returned file.
+    /// Waits until no other command uses this instance. Dropping the returned file releases the lock.
     pub(super) fn lock(&self) -> Result<File, String> {
         let path = self.path("lock");
         let file = File::create(&path).map_err(|error| describe(&path, &error))?;
@@ -86,7 +88,9 @@ impl Home {
 /// An error about a file, with the file's path.
 pub(super) fn describe(path: &Path, error: &std::io::Error) -> String {
     let hint = match error.kind() {
-        ErrorKind::PermissionDenied => "; another user may have made it, so continue as that user or as root",
+        ErrorKind::PermissionDenied => {
+            "; another user may have created it, so continue as that user or as root"
+        }
         _ => "",
     };
     format!("{}: {error}{hint}", path.display())
@@ -95,10 +99,10 @@ pub(super) fn describe(path: &Path, error: &std::io::Error) -> String {
 /// A folder that every user can enter, named after the one that they cannot.
 fn substitute(services: &Path) -> PathBuf {
     let name = services.to_string_lossy().replace('/', "-");
-    Path::new(OPEN_TO_ALL).join(format!("semel{name}"))
+    Path::new(SHARED_FOLDER).join(format!("semel{name}"))
 }
 
-/// Creates a folder in a place open to everybody, and refuses one that another user has created.
+/// Creates a folder in a shared place, and refuses one that another user has created.
 fn create_own(folder: &Path) -> Result<(), String> {
     match fs::create_dir(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -119,9 +123,9 @@ mod tests {
     use crate::tools::packages;
 
     #[test]
-    fn a_folder_that_the_server_cannot_enter_is_replaced_by_one_that_it_can() {
+    fn a_folder_the_server_cannot_enter_is_replaced() {
         if !packages::is_root() {
-            return eprintln!("skipped: whoever is not root runs servers as themselves");
+            return eprintln!("skipped: without root, servers run as the current user");
         }
         let closed = std::env::temp_dir().join(format!("semel-closed-{}", std::process::id()));
         let services = closed.join("services");
@@ -134,7 +138,7 @@ mod tests {
         let home = locate(0o700);
         home.create().unwrap();
         let parent = home.folder.parent().unwrap();
-        assert!(parent.starts_with(OPEN_TO_ALL) && Account::Other("nobody").can_enter(&home.folder));
+        assert!(parent.starts_with(SHARED_FOLDER) && Account::Other("nobody").can_enter(&home.folder));
 
         std::os::unix::fs::chown(parent, Some(1), None).unwrap();
         let refused = home.create().unwrap_err();

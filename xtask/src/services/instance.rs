@@ -1,5 +1,5 @@
-//! The life of a private instance: lock, port, readiness, stop. Servers that `cargo xtask services` did not start are
-//! left alone.
+//! The lifecycle of a private instance: lock, port, readiness, stop. Servers that `cargo xtask services` did
+//! not start are left alone.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,10 +13,10 @@ use super::process;
 use super::server::Server;
 use crate::tools::packages;
 
-/// Together half a minute: a server that repairs its data after a crash needs a while.
+/// Half a minute in total: a server needs time to recover its data after a crash.
 const ATTEMPTS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many of them may pass before a server that went to the background has written its pid file.
+/// How many of these checks may pass before a background server has written its pid file.
 const ATTEMPTS_WITHOUT_PID_MAX: u32 = 30;
 
 /// A private instance, running or not.
@@ -39,8 +39,9 @@ impl<'a> Instance<'a> {
         Ok(Self { server, home })
     }
 
-    /// Starts it unless it runs; returns as soon as it answers, with its version and whether it was started. `needed` is the URL
-    /// of the server that it needs; one that was started for another URL, or is not fit for use any more, is started again.
+    /// Starts it unless it runs. Returns its version and whether it was started, as soon as it answers.
+    /// `needed` is the URL of the server that it needs; an instance that was started for another URL, or is
+    /// no longer usable, is restarted.
     pub(super) fn up(
         server: &'a dyn Server,
         services: &Path,
@@ -50,7 +51,7 @@ impl<'a> Instance<'a> {
         let instance = Self::locate(server, services)?;
         instance.home.create()?;
         let _lock = instance.home.lock()?;
-        // One that was just killed may still be there for a moment, and is then started again.
+        // A server that was just killed may exist for a moment; it is then started again.
         if instance.was_started_for(needed)
             && let Some(running) = instance.running()?
             && let Some(version) = instance.wait_until_ready(&running.url)?
@@ -58,7 +59,7 @@ impl<'a> Instance<'a> {
         {
             return Ok((running, version, false));
         }
-        // A process that does not answer, or that belongs to another server, is of no use.
+        // A process that does not answer, or that belongs to another server, cannot be used.
         if instance.pid()?.is_some() {
             server.stop(&instance.home)?;
         }
@@ -75,7 +76,7 @@ impl<'a> Instance<'a> {
         Ok((running, version, true))
     }
 
-    /// Stops it; the answer is the process that was stopped. Its data stays.
+    /// Stops it, and returns the process that was stopped. Its data stays.
     pub(super) fn down(&self) -> Result<Option<u32>, String> {
         if !self.home.exists() {
             return Ok(None);
@@ -107,7 +108,7 @@ impl<'a> Instance<'a> {
         fs::read_to_string(self.home.path("port")).ok()?.trim().parse().ok()
     }
 
-    /// The last port, so that a URL stays valid; another one if that port is in use now.
+    /// The last port, so that a URL stays valid; another one if that port is in use.
     fn choose_port(&self) -> Result<u16, String> {
         let bind =
             |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|socket| socket.local_addr());
@@ -129,7 +130,7 @@ impl<'a> Instance<'a> {
         fs::write(&path, format!("{value}\n")).map_err(|error| describe(&path, &error))
     }
 
-    /// Its version as soon as it answers, or nothing if its process ends instead.
+    /// Its version as soon as it answers; `None` if its process ends instead.
     fn wait_until_ready(&self, url: &str) -> Result<Option<String>, String> {
         let mut reason = String::new();
         for attempt in 0..ATTEMPTS_MAX {

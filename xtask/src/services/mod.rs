@@ -1,7 +1,7 @@
 //! `cargo xtask services`: real servers for the tests.
 //!
-//! To add a server, write a file with a [`Server`] and add it to [`SERVERS`]. Servers listen only on 127.0.0.1, and
-//! servers of others are never stopped.
+//! To add a server, write a file with a [`Server`] and add it to [`SERVERS`]. Servers listen only on
+//! 127.0.0.1. Other people's servers are never stopped.
 
 mod account;
 mod arguments;
@@ -27,7 +27,7 @@ use instance::Instance;
 pub(crate) use server::Server;
 use state::{State, explain_external, hide_password};
 
-/// Every server that tests may need. One that needs another comes after it.
+/// Every server that tests may need, each after the ones that it needs.
 pub(crate) const SERVERS: &[&dyn Server] = &[
     &postgres::Postgres,
     &postgres::Standby,
@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// The same arguments, with the URL of a server of ours after `--store` where it is named. Servers that do not run are started.
+/// The arguments with the names of servers after `--store` replaced by their URLs. Servers that do not run
+/// are started.
 pub(crate) fn with_urls(arguments: &[String]) -> Result<Vec<String>, Failure> {
     let mut arguments = arguments.to_vec();
     for at in 1..arguments.len() {
@@ -69,12 +70,13 @@ pub(crate) fn with_urls(arguments: &[String]) -> Result<Vec<String>, Failure> {
     Ok(arguments)
 }
 
-/// The URL of a server, started if it does not run; it stays up.
+/// The URL of a server. It is started if it does not run, and keeps running.
 fn url_of(name: &str) -> Result<String, Failure> {
     let known = SERVERS.iter().find(|server| server.name() == name);
     let names = || SERVERS.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
-    let server = known
-        .ok_or_else(|| Failure::Usage(format!("`{name}` is no URL and no server; there are {}", names())))?;
+    let server = known.ok_or_else(|| {
+        Failure::Usage(format!("`{name}` is neither a URL nor a server; known servers: {}", names()))
+    })?;
     let failure = |reason: String| Failure::Stopped(format!("{name}: {}", advise(*server, &reason)));
     Services::default().up(*server).map(|ready| ready.url).map_err(failure)
 }
@@ -97,20 +99,22 @@ fn up(services: &Services, servers: &[&dyn Server], export: bool) -> Result<(), 
 
 fn try_external(server: &dyn Server, ready: &Ready) -> Result<(), String> {
     let tried = server.version(&ready.url).and_then(|_| server.verify(&ready.url, None));
-    tried.map_err(|reason| complain(ready, &reason))
+    tried.map_err(|reason| unusable(ready, &reason))
 }
 
 fn advise(server: &dyn Server, reason: &str) -> String {
-    format!("{reason}\nA server of your own will do as well: set {} to its URL.", server.variable())
+    format!("{reason}\nYou can also use your own server: set {} to its URL.", server.variable())
 }
 
-fn complain(ready: &Ready, reason: &str) -> String {
+fn unusable(ready: &Ready, reason: &str) -> String {
     let (url, variable) = (hide_password(&ready.url), ready.variable);
-    format!("{url} cannot be used: {reason}\n{variable} names it; unset that for a private instance.")
+    format!(
+        "{url} cannot be used: {reason}\n{variable} names it; unset the variable to use a private instance."
+    )
 }
 
 fn down(services: &Services, servers: &[&dyn Server]) -> Result<(), Failure> {
-    // Whatever needs another server goes before that.
+    // A server is stopped before those that it needs.
     for server in servers.iter().rev() {
         let name = server.name();
         match services.down(*server).map_err(Failure::Stopped)? {
@@ -147,7 +151,7 @@ pub(crate) struct Ready {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
-    /// Named by the environment variable. [`Services::up`] does not try whether it answers.
+    /// Named by the environment variable. [`Services::up`] does not check whether it answers.
     External,
     Private {
         pid: u32,
@@ -172,8 +176,9 @@ impl Ready {
 }
 
 impl Services {
-    /// Provides a server: the one that its environment variable names, or else the private instance, which answers when
-    /// this returns, and before it the one that this one needs. Running ones are reused. Installs packages where it may.
+    /// Provides a server: the one that its environment variable names, or else the private instance, after
+    /// the one that it needs. It answers when this returns. Running ones are reused. Installs packages if it
+    /// may.
     pub(crate) fn up(&self, server: &dyn Server) -> Result<Ready, String> {
         let variable = server.variable();
         if let Some(url) = self.external_url(server)? {
@@ -191,9 +196,9 @@ impl Services {
     /// The URL of a private instance that `server` can be started with.
     fn up_needed(&self, server: &dyn Server, needed: &dyn Server) -> Result<String, String> {
         if self.external_url(needed)?.is_some() {
-            let (own, other) = (server.variable(), needed.variable());
+            let (own_variable, other_variable) = (server.variable(), needed.variable());
             return Err(format!(
-                "{other} names a server of your own, and a private {} belongs to a private {}: set {own} too, or unset {other}",
+                "{other_variable} names your own server, and a private {} belongs to a private {}: set {own_variable} too, or unset {other_variable}",
                 server.name(),
                 needed.name(),
             ));
@@ -201,7 +206,7 @@ impl Services {
         Ok(self.up(needed)?.url)
     }
 
-    /// Stops the private instance if it runs; the answer is the process that was stopped.
+    /// Stops the private instance if it runs, and returns the process that was stopped.
     fn down(&self, server: &dyn Server) -> Result<Option<u32>, String> {
         Instance::locate(server, &self.folder)?.down()
     }
@@ -220,8 +225,8 @@ impl Services {
         })
     }
 
-    /// What the environment variable names, unless that is the private instance itself: a shell that has evaluated
-    /// `services up --export` can still stop it.
+    /// The server that the environment variable names, unless that is the private instance itself: a shell
+    /// that has evaluated `services up --export` can still stop it.
     fn external_url(&self, server: &dyn Server) -> Result<Option<String>, String> {
         let Some(url) = (self.environment)(server.variable()).filter(|url| !url.is_empty()) else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! `PgBouncer` in front of the private PostgreSQL, in transaction mode: tests show with it that a store keeps no state
-//! in a session.
+//! `PgBouncer` in front of the private PostgreSQL, in transaction mode: tests use it to show that a store
+//! keeps no state in a session.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::tools::packages;
 const PROGRAM: &str = "pgbouncer";
 const PID_FILE: &str = "pgbouncer.pid";
 
-/// Together ten seconds.
-const LOOKS_MAX: u32 = 100;
+/// Ten seconds in total.
+const CHECKS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The kind of server.
@@ -61,7 +61,7 @@ impl Server for PgBouncer {
             fs::write(&path, text).map_err(|error| describe(&path, &error))
         };
         fs::create_dir_all(home.data()).map_err(|error| describe(&home.data(), &error))?;
-        // It would refuse to start if the number in it belonged to any process.
+        // It refuses to start if the pid file names any running process.
         if home.data().join(PID_FILE).exists() {
             fs::remove_file(home.data().join(PID_FILE)).map_err(|error| describe(&home.data(), &error))?;
         }
@@ -80,7 +80,7 @@ impl Server for PgBouncer {
         let mut kill = home.command(&PathBuf::from("/bin/sh"));
         kill.args(["-c", &format!("kill -TERM {pid}")]);
         cargo::capture(kill)?;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..CHECKS_MAX {
             if running()?.is_none() {
                 return Ok(());
             }
@@ -89,25 +89,25 @@ impl Server for PgBouncer {
         Err(format!("PgBouncer (pid {pid}) does not stop\n{}", home.log_tail()))
     }
 
-    /// Asks through it for an answer of PostgreSQL. Its own version is for administrators only, whose rights one of your
-    /// own may not grant; then it is the version of what is behind it.
+    /// Asks PostgreSQL through it. Its own version is for administrators only, which your own `PgBouncer` may
+    /// not allow; then the result is PostgreSQL's version.
     fn version(&self, url: &str) -> Result<String, String> {
         let behind = ask(url, "SHOW server_version")?;
-        let own = url
+        let own_version = url
             .rsplit_once('/')
             .and_then(|(server, _)| ask(&format!("{server}/pgbouncer"), "SHOW VERSION").ok());
-        let version = own.as_deref().unwrap_or(&behind);
+        let version = own_version.as_deref().unwrap_or(&behind);
         let number = version.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         number.map(str::to_owned).ok_or_else(|| format!("no version in `{version}`"))
     }
 }
 
 fn program() -> Option<PathBuf> {
-    packages::places().into_iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file())
+    packages::directories().into_iter().map(|folder| folder.join(PROGRAM)).find(|path| path.is_file())
 }
 
-/// Any database and any role of the server behind it, with fewer connections to that than clients may open. A server that was
-/// restarted is tried again soon.
+/// Any database and any role of the server behind it, with fewer server connections than clients. It
+/// reconnects soon to a restarted server.
 fn configuration(home: &Home, port: u16, behind: u16) -> String {
     let (log, users) = (home.path("log"), home.path("users"));
     let pid_file = home.data().join(PID_FILE);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::home::describe;
 
-/// The process that a pid file names, if it is running and is the server: a number can belong to another process by now,
-/// but no other process works in the server's data folder.
+/// The process that a pid file names, if it is running and is the server. The number may belong to another
+/// process by now, but no other process runs in the server's data folder.
 pub(super) fn find(pid_file: &Path, data: &Path) -> Result<Option<u32>, String> {
     if !Path::new("/proc/self/cwd").exists() {
         return Err("a private server needs Linux, whose /proc shows which process is which".to_owned());
@@ -27,16 +27,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_process_that_works_in_the_data_folder_is_the_server() {
+    fn a_process_is_the_server_only_in_its_data_folder() {
         let folder = std::env::temp_dir().join(format!("semel-pid-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pid_file = folder.join("server.pid");
         let own_folder = std::env::current_dir().unwrap();
-        let own = std::process::id();
+        let own_pid = std::process::id();
         let mut found = Vec::new();
         for (text, data) in [
-            (format!("{own}\nmore"), &own_folder),
-            (format!("{own}\n"), &folder),
+            (format!("{own_pid}\nmore"), &own_folder),
+            (format!("{own_pid}\n"), &folder),
             ("4194305\n".to_owned(), &own_folder),
             (String::new(), &own_folder),
             ("-1".to_owned(), &own_folder),
@@ -45,7 +45,7 @@ mod tests {
             found.push(find(&pid_file, data).unwrap());
         }
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found, [Some(own), None, None, None, None]);
+        assert_eq!(found, [Some(own_pid), None, None, None, None]);
         assert_eq!(find(&pid_file, &folder), Ok(None), "no pid file");
     }
 }

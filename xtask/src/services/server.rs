@@ -7,7 +7,7 @@ pub(crate) trait Server: Sync {
     /// The name on the command line, which is also the name of its folder.
     fn name(&self) -> &'static str;
 
-    /// The environment variable that carries the URL to the tests.
+    /// The environment variable that passes the URL to the tests.
     fn variable(&self) -> &'static str;
 
     /// The system user that runs the server when `cargo xtask` runs as root.
@@ -16,7 +16,7 @@ pub(crate) trait Server: Sync {
     /// The Debian packages that are not installed yet.
     fn missing_packages(&self) -> Vec<&'static str>;
 
-    /// The server that a private instance of this one follows or is in front of.
+    /// The server that a private instance of this one replicates or fronts.
     fn needs(&self) -> Option<&'static dyn Server> {
         None
     }
@@ -27,18 +27,20 @@ pub(crate) trait Server: Sync {
     /// The file in [`Home::data`] whose first line is the process ID.
     fn pid_file(&self) -> &'static str;
 
-    /// Starts the server on 127.0.0.1 with [`Home::data`] as its data and its working directory, by which the process is
-    /// recognised later. Data that is missing or half-made is made anew. The caller has checked that no instance runs.
-    /// `needed` is the URL of what it [needs](Self::needs), which runs.
+    /// Starts the server on 127.0.0.1 with [`Home::data`] as its data and working directory, which identifies
+    /// the process later. Missing or incomplete data is created again. The caller has checked that no
+    /// instance runs. `needed` is the URL of the running server that it [needs](Self::needs).
     fn start(&self, home: &Home, port: u16, needed: Option<&str>) -> Result<(), String>;
 
-    /// Stops the server that [`Server::pid_file`] names and waits for its end. The caller has checked whose process it is.
+    /// Stops the server that [`Server::pid_file`] names and waits until it ends. The caller has checked that
+    /// the process is the server.
     fn stop(&self, home: &Home) -> Result<(), String>;
 
     /// Asks the server for its version. An answer means that it is ready for the tests.
     fn version(&self, url: &str) -> Result<String, String>;
 
-    /// Whether a server that answers is what tests expect of it. `needed` is the URL of what a private instance needs.
+    /// Whether a server that answers is usable for the tests. `needed` is the URL of the server that a
+    /// private instance needs.
     fn verify(&self, url: &str, needed: Option<&str>) -> Result<(), String> {
         let _ = (url, needed);
         Ok(())

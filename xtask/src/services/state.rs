@@ -48,7 +48,7 @@ impl State {
     }
 }
 
-/// One line for each server, and one more for each that needs a word of explanation.
+/// One line per server, and another one if it needs an explanation.
 pub(super) fn table(states: &[(&dyn Server, State)]) -> String {
     let mut text = line("name", "state", "version", "pid", "url");
     for (server, state) in states {
@@ -71,7 +71,7 @@ fn line(name: &str, state: &str, version: &str, pid: &str, url: &str) -> String 
     format!("{name:<17} {state:<9} {version:<9} {pid:<8} {url}\n")
 }
 
-/// The same for programs: a list of objects, with null for what does not apply.
+/// As JSON: a list of objects, with null for values that do not apply.
 pub(super) fn to_json(states: &[(&dyn Server, State)]) -> Value {
     let object = |(server, state): &(&dyn Server, State)| {
         json!({
@@ -93,7 +93,7 @@ pub(super) fn explain_external(server: &dyn Server) -> String {
     format!("{variable} names the server, which is never started or stopped here; unset it for a private one")
 }
 
-/// The URL with stars for a password.
+/// The URL with a masked password.
 pub(super) fn hide_password(url: &str) -> String {
     let (head, query) = url.split_once('?').map_or((url, None), |(head, query)| (head, Some(query)));
     let mut shown = head.to_owned();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_ones_own_is_marked_as_such() {
+    fn an_external_server_is_marked_as_such() {
         let state = State::External { url: "postgres://db/x".to_owned(), version: Err("refused".to_owned()) };
         let states = [(SERVERS[0], state), (SERVERS[0], State::Stopped)];
         let table = table(&states);

@@ -1,4 +1,4 @@
-//! The private PostgreSQL from its first start to its stop, in a folder that no other instance uses.
+//! The private servers from their first start to their stop, in a separate folder.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -14,19 +14,19 @@ const SERVER: &dyn Server = &postgres::Postgres;
 const STANDBY: &dyn Server = &postgres::Standby;
 const PGBOUNCER: &dyn Server = &pgbouncer::PgBouncer;
 
-/// Servers in a folder of their own, which end with it.
+/// Servers in a separate folder. Dropping it stops them.
 struct Sandbox {
     services: Services,
 }
 
 impl Sandbox {
-    /// Nothing where a server is not installed, which `cargo xtask test` does not let pass.
+    /// `None` if a server is not installed, which `cargo xtask test` does not allow.
     fn new(name: &str) -> Option<Self> {
         if let Some(server) = SERVERS.iter().find(|server| !server.missing_packages().is_empty()) {
             let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
             let advice = format!("{} is missing; `cargo xtask services up` installs it", server.name());
             assert!(!required, "{advice}");
-            // Past the test harness, which shows what a passed test prints to nobody.
+            // Directly, because the test harness hides the output of passed tests.
             let _ = writeln!(io::stderr(), "skipped: {advice}");
             return None;
         }
@@ -66,16 +66,16 @@ impl Sandbox {
 }
 
 /// A process of the server's user that is not the server.
-struct Stranger<'a> {
+struct OtherProcess<'a> {
     sandbox: &'a Sandbox,
     child: Child,
     pid: u32,
 }
 
-impl<'a> Stranger<'a> {
+impl<'a> OtherProcess<'a> {
     fn start(sandbox: &'a Sandbox, folder: &Path, seconds: u32) -> Self {
         let mut shell = sandbox.home().command(&PathBuf::from("/bin/sh"));
-        // The child itself may be `runuser`, which is root's.
+        // The child itself may be `runuser`, which runs as root.
         shell
             .current_dir(folder)
             .args(["-c", &format!("echo $$; exec sleep {seconds}")])
@@ -92,7 +92,7 @@ impl<'a> Stranger<'a> {
     }
 }
 
-impl Drop for Stranger<'_> {
+impl Drop for OtherProcess<'_> {
     fn drop(&mut self) {
         if self.is_running() {
             self.sandbox.kill(self.pid);
@@ -118,7 +118,7 @@ fn ask(url: &str, sql: &str) -> String {
 }
 
 #[test]
-fn a_running_server_is_reused_and_keeps_its_port_and_data_over_a_stop() {
+fn a_running_server_is_reused_and_a_stopped_one_resumes() {
     let Some(sandbox) = Sandbox::new("reuse") else { return };
     assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
     assert_eq!(sandbox.services.down(SERVER), Ok(None));
@@ -152,35 +152,36 @@ fn a_running_server_is_reused_and_keeps_its_port_and_data_over_a_stop() {
 }
 
 #[test]
-fn a_stale_pid_file_neither_hides_the_server_nor_harms_a_stranger() {
+fn a_stale_pid_file_affects_neither_server_nor_other_processes() {
     let Some(sandbox) = Sandbox::new("stale") else { return };
     let (url, killed, _) = sandbox.up();
     sandbox.kill(killed);
     let (_, pid, is_new) = sandbox.up();
-    assert!(is_new && pid != killed, "the killed server was taken for a running one");
+    assert!(is_new && pid != killed, "the killed server counted as running");
 
-    let noted = fs::read_to_string(sandbox.pid_file()).unwrap();
-    let note = |stranger: u32| {
-        fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.to_string(), 1)).unwrap();
+    let pid_text = fs::read_to_string(sandbox.pid_file()).unwrap();
+    let write_pid = |other_process: u32| {
+        fs::write(sandbox.pid_file(), pid_text.replacen(&pid.to_string(), &other_process.to_string(), 1))
+            .unwrap();
     };
     assert_eq!(sandbox.services.down(SERVER), Ok(Some(pid)));
-    let mut stranger = Stranger::start(&sandbox, &std::env::temp_dir(), 60);
-    note(stranger.pid);
+    let mut other_process = OtherProcess::start(&sandbox, &std::env::temp_dir(), 60);
+    write_pid(other_process.pid);
     assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
     assert_eq!(sandbox.services.down(SERVER), Ok(None));
     let (again, _, is_new) = sandbox.up();
     assert_eq!((again, is_new), (url, true));
-    assert!(stranger.is_running(), "the stranger was stopped");
+    assert!(other_process.is_running(), "the other process was stopped");
 
-    // Between `kill -9` and the end of the process, the server still looks like one that runs.
+    // Between `kill -9` and its end, a process still looks like a running server.
     assert!(sandbox.services.down(SERVER).unwrap().is_some());
-    let dying = Stranger::start(&sandbox, &sandbox.home().data(), 1);
-    note(dying.pid);
+    let dying = OtherProcess::start(&sandbox, &sandbox.home().data(), 1);
+    write_pid(dying.pid);
     assert!(sandbox.up().2, "it was not started again");
 }
 
 #[test]
-fn half_made_data_and_a_port_that_is_taken_are_replaced() {
+fn incomplete_data_and_a_used_port_are_replaced() {
     let Some(sandbox) = Sandbox::new("half") else { return };
     let home = sandbox.home();
     for half in [home.data(), home.path("data.new")] {
@@ -223,14 +224,15 @@ fn servers_from_the_environment_are_used_and_left_alone() {
     let home = Home::locate(&folder, SERVER.name(), Account::of(SERVER.user())).unwrap();
     home.create().unwrap();
     fs::write(home.path("port"), "1").unwrap();
-    let own = Services { environment: |_| Some("postgres://semel@127.0.0.1:1/semel".to_owned()), ..services };
-    let state = own.state(SERVER);
+    let external =
+        Services { environment: |_| Some("postgres://semel@127.0.0.1:1/semel".to_owned()), ..services };
+    let state = external.state(SERVER);
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(state, Ok(State::Stopped));
 }
 
 #[test]
-fn a_standby_follows_refuses_writes_and_is_made_anew_after_a_promotion() {
+fn a_standby_replicates_and_is_recreated_after_a_promotion() {
     let Some(sandbox) = Sandbox::new("standby") else { return };
     let (standby, pid, is_new) = sandbox.up_of(STANDBY);
     assert!(is_new);
@@ -238,18 +240,18 @@ fn a_standby_follows_refuses_writes_and_is_made_anew_after_a_promotion() {
     assert!(!primary_is_new && primary != standby, "the standby needs the primary");
     ask(&primary, "CREATE TABLE copied (n int)");
     let seen = || postgres::ask(&standby, "SELECT count(*) FROM copied").is_ok_and(|count| count == "0");
-    assert!(comes_true(seen), "the table was not copied");
+    assert!(becomes_true(seen), "the table was not copied");
     let refused = postgres::ask(&standby, "INSERT INTO copied VALUES (1)").unwrap_err();
     assert!(refused.contains("read-only transaction"), "{refused}");
     assert_eq!(sandbox.up_of(STANDBY), (standby.clone(), pid, false));
 
-    // Stopped and started, it goes on from its slot.
+    // After a restart it continues from its slot.
     assert_eq!(sandbox.services.down(STANDBY), Ok(Some(pid)));
     ask(&primary, "INSERT INTO copied VALUES (1)");
     let (_, pid, is_new) = sandbox.up_of(STANDBY);
     let old = sandbox.home_of(STANDBY).data().join("old");
     fs::write(&old, "").unwrap();
-    assert!(is_new && comes_true(|| ask(&standby, "SELECT count(*) FROM copied") == "1"));
+    assert!(is_new && becomes_true(|| ask(&standby, "SELECT count(*) FROM copied") == "1"));
 
     let administrator = standby.replacen("semel@", "postgres@", 1);
     assert_eq!(ask(&administrator, "SELECT pg_promote()"), "t");
@@ -274,7 +276,7 @@ fn pgbouncer_shares_few_connections_and_follows_the_server_behind_it() {
     assert!(version.starts_with("1."), "{version}");
     assert_eq!(sandbox.up_of(PGBOUNCER), (url.clone(), pid, false));
 
-    // PostgreSQL comes back on another port.
+    // PostgreSQL returns on another port.
     let (primary, primary_pid, _) = sandbox.up();
     assert_eq!(sandbox.services.down(SERVER), Ok(Some(primary_pid)));
     let _taken = TcpListener::bind(("127.0.0.1", port(&primary))).unwrap();
@@ -288,7 +290,7 @@ fn pgbouncer_shares_few_connections_and_follows_the_server_behind_it() {
 }
 
 #[test]
-fn redis_keeps_what_it_answered_over_a_kill_and_a_cluster_is_whole() {
+fn redis_keeps_acknowledged_writes_and_a_cluster_starts() {
     let Some(sandbox) = Sandbox::new("redis") else { return };
     let server: &dyn Server = &redis::Redis;
     let (url, pid, is_new) = sandbox.up_of(server);
@@ -312,13 +314,13 @@ fn redis_keeps_what_it_answered_over_a_kill_and_a_cluster_is_whole() {
     assert_eq!(sandbox.up_of(cluster), (url.clone(), pid, false));
     assert_eq!(sandbox.services.down(cluster), Ok(Some(pid)));
     assert!(cluster.version(&url).is_err(), "it still answers");
-    assert!(sandbox.up_of(cluster).2, "it is made anew");
+    assert!(sandbox.up_of(cluster).2, "it is created again");
 }
 
-/// Looks for ten seconds.
-fn comes_true(mut look: impl FnMut() -> bool) -> bool {
+/// Checks for ten seconds.
+fn becomes_true(mut condition: impl FnMut() -> bool) -> bool {
     for _ in 0..100 {
-        if look() {
+        if condition() {
             return true;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));

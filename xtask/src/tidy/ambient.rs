@@ -5,26 +5,26 @@ use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};
 
 const CLOCK: &str = "reads the system clock; take the time as an argument";
-const CHANCE: &str = "draws randomness; take it as an argument";
+const RANDOMNESS: &str = "draws randomness; take it as an argument";
 const ORDER: &str = "iterates in a random order; use BTreeMap or BTreeSet in the core";
 
 const AMBIENT: &[(&str, &str)] = &[
     ("SystemTime::now", CLOCK),
     ("Instant::now", CLOCK),
     (".elapsed(", CLOCK),
-    ("rand::", CHANCE),
-    ("fastrand", CHANCE),
-    ("getrandom", CHANCE),
-    ("thread_rng", CHANCE),
-    ("Uuid::new_v4", CHANCE),
-    ("RandomState", CHANCE),
+    ("rand::", RANDOMNESS),
+    ("fastrand", RANDOMNESS),
+    ("getrandom", RANDOMNESS),
+    ("thread_rng", RANDOMNESS),
+    ("Uuid::new_v4", RANDOMNESS),
+    ("RandomState", RANDOMNESS),
 ];
 
-/// What the core must do without besides.
+/// Further names that the core must not use.
 const IN_CORE: &[(&str, &str)] = &[("HashMap", ORDER), ("HashSet", ORDER)];
 const CORE: &str = "crates/core/";
 
-/// The one file of a crate that may read the clock, or draw randomness.
+/// The files that may read the clock or draw randomness.
 const ALLOWED_FILES: &[&str] = &[
     "crates/engine/src/clock.rs",
     "crates/engine/src/random.rs",
@@ -38,7 +38,7 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     workspace.rust_files().filter(|file| !may_read(&file.path)).flat_map(readings).collect()
 }
 
-/// Benchmarks measure time; that is what they are for.
+/// Benchmarks measure time.
 fn may_read(path: &str) -> bool {
     ALLOWED_FILES.contains(&path) || path.starts_with("bench/") || path.contains("/benches/")
 }
@@ -47,39 +47,40 @@ fn readings(file: &TextFile) -> Vec<Violation> {
     let code = code_only(&file.text);
     let core: &[_] = if file.path.starts_with(CORE) { IN_CORE } else { &[] };
     let mut found: Vec<(usize, &str, &str)> = Vec::new();
-    for (pattern, why) in AMBIENT.iter().chain(core) {
-        found.extend(lines_with(&code, pattern).into_iter().map(|line| (line, *pattern, *why)));
+    for (pattern, reason) in AMBIENT.iter().chain(core) {
+        found.extend(lines_with(&code, pattern).into_iter().map(|line| (line, *pattern, *reason)));
     }
     found.sort_unstable();
-    let tell = |(line, pattern, why)| Violation::at(&file.path, line, format!("`{pattern}` {why}"));
-    found.into_iter().map(tell).collect()
+    let violation =
+        |(line, pattern, reason)| Violation::at(&file.path, line, format!("`{pattern}` {reason}"));
+    found.into_iter().map(violation).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let file = TextFile { path: path.to_owned(), text: text.to_owned() };
-        told(&check(&Workspace { files: vec![file], ..Workspace::default() }))
+        messages(&check(&Workspace { files: vec![file], ..Workspace::default() }))
     }
 
     #[test]
     fn every_name_on_the_list_is_found_with_its_line() {
         for (pattern, _) in AMBIENT {
-            let told =
+            let messages =
                 found("crates/sql/src/store.rs", &format!("fn f() {{\n    x{pattern}x\n  {pattern}\n}}"));
-            let hits = told.iter().filter(|line| line.starts_with("crates/sql/src/store.rs:3: ")).count();
-            assert_eq!(hits, 1, "{pattern}: {told:?}");
+            let hits = messages.iter().filter(|line| line.starts_with("crates/sql/src/store.rs:3: ")).count();
+            assert_eq!(hits, 1, "{pattern}: {messages:?}");
         }
     }
 
     #[test]
     fn test_code_is_no_exception() {
-        let told =
+        let messages =
             found("crates/http/tests/layer.rs", "#[test]\nfn t() { let t = std::time::Instant::now(); }");
-        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(messages.len(), 1, "{messages:?}");
         assert_eq!(
             found("sim/src/lib.rs", "#[cfg(test)]\nmod tests { fn t() { started.elapsed(); } }").len(),
             1

@@ -15,7 +15,8 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-tx",
 ];
 
-/// What each crate may depend on. The core depends on none; a store needs only the core; only the gateway wires parts.
+/// What each crate may depend on. The core depends on none, a store only on the core; only the gateway
+/// combines parts.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-core", &[]),
     ("semel", &["semel-core"]),
@@ -23,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-redis", &["semel-core"]),
     ("semel-cassandra", &["semel-core"]),
     ("semel-http", &["semel-core", "semel"]),
-    // In the application's own transaction: the store's rows, and the engine that judges them.
+    // In the application's own transaction: the store's rows, and the engine that decides about them.
     ("semel-tx", &["semel-core", "semel", "semel-sql"]),
     ("semel-messaging", &["semel-core", "semel", "semel-sql"]),
     ("semel-client", &["semel-core"]),
@@ -38,11 +39,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What any crate's tests may use beyond that.
+/// What any crate's tests may use in addition.
 const FOR_TESTS: &[&str] = &["semel-testkit", "semel-test-support"];
 
-/// What the tests of one crate may use beyond that: a layer is shown to work on a store that keeps, histories of a store
-/// are dated by the engine's clock, and handlers under the layer join transactions.
+/// What the tests of one crate may use in addition: a layer is tested on a durable store, a store's histories
+/// use the engine's clock, and handlers under the layer join transactions.
 const IN_TESTS: &[(&str, &str)] = &[
     ("semel-http", "semel-sql"),
     ("semel-sql", "semel"),
@@ -59,30 +60,32 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
             continue;
         };
         let ours = package.dependencies.iter().filter(|dependency| is_ours(&dependency.package));
-        found.extend(ours.filter(|d| !may_use(package, d, allowed)).map(|d| wrong_way(package, d, allowed)));
+        found.extend(
+            ours.filter(|d| !may_use(package, d, allowed)).map(|d| wrong_direction(package, d, allowed)),
+        );
     }
     found
 }
 
 fn may_use(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
-    let own = (package.name.as_str(), dependency.package.as_str());
-    let for_tests = dependency.kind == Kind::Dev && (FOR_TESTS.contains(&own.1) || IN_TESTS.contains(&own));
+    let pair = (package.name.as_str(), dependency.package.as_str());
+    let for_tests = dependency.kind == Kind::Dev && (FOR_TESTS.contains(&pair.1) || IN_TESTS.contains(&pair));
     for_tests || allowed.contains(&dependency.package.as_str())
 }
 
 fn unknown(package: &Package) -> Violation {
     let advice = format!(
-        "crate `{}` has no place in the direction of dependence: add it to ALLOWED in {}",
+        "crate `{}` is missing in the table of allowed dependencies: add it to ALLOWED in {}",
         package.name,
         file!()
     );
     Violation::at(package.manifest(), 0, advice)
 }
 
-fn wrong_way(package: &Package, dependency: &Dependency, allowed: &[&str]) -> Violation {
+fn wrong_direction(package: &Package, dependency: &Dependency, allowed: &[&str]) -> Violation {
     let may = if allowed.is_empty() { "none of our crates".to_owned() } else { allowed.join(", ") };
     let advice = format!(
-        "`{}` must not depend on `{}` (it may know: {may}); move what it needs to where both can see it",
+        "`{}` must not depend on `{}` (allowed: {may}); move the shared code to a crate that both may use",
         package.name, dependency.package
     );
     Violation::at(package.manifest(), 0, advice)
@@ -91,7 +94,7 @@ fn wrong_way(package: &Package, dependency: &Dependency, allowed: &[&str]) -> Vi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
 
     fn workspace(packages: &[(&str, &[(&str, Kind)])]) -> Workspace {
         let package = |(name, dependencies): &(&str, &[(&str, Kind)])| Package {
@@ -108,25 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_that_runs_the_wrong_way_is_found() {
+    fn a_dependency_in_the_wrong_direction_is_found() {
         let sample = workspace(&[
             ("semel-core", &[("semel", Kind::Normal), ("sha2", Kind::Normal)]),
             ("semel", &[("semel-core", Kind::Normal)]),
             ("semel-redis", &[("semel-core", Kind::Normal), ("semel", Kind::Build)]),
         ]);
-        let told = told(&check(&sample));
-        assert_eq!(told.len(), 2, "{told:?}");
+        let messages = messages(&check(&sample));
+        assert_eq!(messages.len(), 2, "{messages:?}");
         assert!(
-            told[0].starts_with("crates/semel-core/Cargo.toml: `semel-core` must not depend on `semel` ")
+            messages[0].starts_with("crates/semel-core/Cargo.toml: `semel-core` must not depend on `semel` ")
         );
-        assert!(told[1].contains("`semel-redis` must not depend on `semel` (it may know: semel-core)"));
+        assert!(messages[1].contains("`semel-redis` must not depend on `semel` (allowed: semel-core)"));
     }
 
     #[test]
-    fn an_unknown_crate_is_reported_with_what_to_do() {
-        let told = told(&check(&workspace(&[("semel-utils", &[])])));
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("add it to ALLOWED in xtask/src/tidy/arrows.rs"), "{}", told[0]);
+    fn an_unknown_crate_is_reported_with_advice() {
+        let messages = messages(&check(&workspace(&[("semel-utils", &[])])));
+        assert_eq!(messages.len(), 1);
+        assert!(messages[0].contains("add it to ALLOWED in xtask/src/tidy/arrows.rs"), "{}", messages[0]);
     }
 
     #[test]
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_may_be_tested_on_a_store_and_must_not_be_built_on_one() {
+    fn a_layer_may_use_a_store_only_in_tests() {
         let sql = ("semel-sql", &[("semel-core", Kind::Normal)][..]);
         let core = ("semel-core", &[][..]);
         let tests = workspace(&[core, sql, ("semel-http", &[("semel-sql", Kind::Dev)])]);
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_table_itself_has_no_cycle() {
-        // Every crate stands above all that it may depend on, once the table is read from below.
+        // In this order, every crate comes after all that it may depend on.
         let mut placed: Vec<&str> = Vec::new();
         while placed.len() < ALLOWED.len() {
             let ready = |(name, needs): &&(&'static str, &[&str])| {

@@ -8,8 +8,8 @@ const PAGES: &str = "docs/decisions/";
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     let mut found = undeclared(workspace);
     let pages = || workspace.files.iter().filter(|file| file.path.starts_with(PAGES));
-    for entry in workspace.table.iter().filter(|entry| !entry.own) {
-        // In code marks, because a name such as `bytes` is also an everyday word.
+    for entry in workspace.table.iter().filter(|entry| !entry.is_ours) {
+        // In backticks, because a name such as `bytes` is also an ordinary word.
         let name = format!("`{}`", entry.name);
         if !pages().any(|page| page.text.contains(&name)) {
             let advice = format!("no page in {PAGES} says why we depend on {name}: write one line there");
@@ -19,14 +19,14 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     found
 }
 
-/// Dependencies that a crate declares past the table.
+/// Dependencies that a crate declares outside the workspace table.
 fn undeclared(workspace: &Workspace) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &workspace.packages {
         for dependency in &package.dependencies {
             if !workspace.table.iter().any(|entry| entry.name == dependency.name) {
                 let advice = format!(
-                    "`{}` stands past the table: declare it in [workspace.dependencies], use `.workspace = true`",
+                    "`{}` is not in the workspace table: declare it in [workspace.dependencies], and use `.workspace = true`",
                     dependency.name
                 );
                 found.push(Violation::at(package.manifest(), 0, advice));
@@ -39,11 +39,11 @@ fn undeclared(workspace: &Workspace) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
     use crate::workspace::{Dependency, Entry, Kind, Package, TextFile};
 
     fn sample(path: &str, text: &str) -> Workspace {
-        let entry = |name: &str, line, own| Entry { name: name.to_owned(), line, own };
+        let entry = |name: &str, line, is_ours| Entry { name: name.to_owned(), line, is_ours };
         Workspace {
             table: vec![entry("semel-core", 16, true), entry("bytes", 19, false)],
             files: vec![TextFile { path: path.to_owned(), text: text.to_owned() }],
@@ -53,30 +53,34 @@ mod tests {
 
     #[test]
     fn a_dependency_without_a_reason_is_found() {
-        let told = told(&check(&sample("docs/decisions/machine.md", "A key has at most 255 bytes.")));
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("Cargo.toml:19: ") && told[0].contains("`bytes`"));
+        let messages = messages(&check(&sample("docs/decisions/machine.md", "A key has at most 255 bytes.")));
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].starts_with("Cargo.toml:19: ") && messages[0].contains("`bytes`"));
     }
 
     #[test]
-    fn a_reason_elsewhere_is_none() {
+    fn a_reason_on_another_page_does_not_count() {
         assert_eq!(check(&sample("README.md", "We use `bytes`.")).len(), 1);
     }
 
     #[test]
-    fn one_line_on_a_page_is_enough_and_our_own_crates_need_none() {
+    fn one_line_is_enough_and_our_own_crates_need_none() {
         assert_eq!(check(&sample("docs/decisions/machine.md", "- `bytes`: cheap clones of a body.")), []);
     }
 
     #[test]
-    fn a_dependency_past_the_table_is_found() {
+    fn a_dependency_outside_the_workspace_table_is_found() {
         let mut sample = sample("docs/decisions/machine.md", "`bytes`");
         let dependency = Dependency { package: "libc".to_owned(), name: "libc".to_owned(), kind: Kind::Dev };
         let package =
             Package { directory: "sim".to_owned(), dependencies: vec![dependency], ..Package::default() };
         sample.packages.push(package);
-        let told = told(&check(&sample));
-        assert_eq!(told.len(), 1);
-        assert!(told[0].starts_with("sim/Cargo.toml: `libc` stands past the table"), "{}", told[0]);
+        let messages = messages(&check(&sample));
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[0].starts_with("sim/Cargo.toml: `libc` is not in the workspace table"),
+            "{}",
+            messages[0]
+        );
     }
 }

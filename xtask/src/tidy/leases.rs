@@ -1,15 +1,15 @@
-//! Rule: only the machine calculates with a record's times. The few exceptions have reasons, and unused ones are
-//! reported.
+//! Rule: only the machine calculates with a record's times. The few exceptions have reasons, and unused ones
+//! are reported.
 
 use super::lexer::{code_only, lines_with};
 use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};
 use std::collections::BTreeSet;
 
-/// What leases, quiet periods and repeats are calculated from.
+/// The terms of calculations with leases, quiet periods and repeats.
 const TERMS: &[&str] = &["lease_until", "owner_wrote_at", ".lease", "work_deadline", "dedup_window", "skew"];
 
-/// What calculates or compares. The formatter puts spaces around each operator.
+/// The operators. The formatter puts spaces around each.
 const ARITHMETIC: &[&str] = &[
     " + ",
     " - ",
@@ -28,23 +28,20 @@ const ARITHMETIC: &[&str] = &[
 /// Where the meaning of a record is decided.
 const MACHINE: &str = "crates/core/src/machine/";
 
-/// Who may calculate all the same, and why that is no judgement of a record.
+/// The files that may calculate nevertheless, and why that does not decide about a record.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/core/src/policy.rs", "whether the durations of a policy fit together; there is no record yet"),
-    (
-        "crates/core/src/record.rs",
-        "when a sweeper looks at a record: the date that a store's due-index holds",
-    ),
-    ("crates/core/src/time/", "whether a date lies ahead of the present, for the machine to judge by"),
-    ("crates/engine/src/time/", "clocks judged by each other, and no record by them"),
+    ("crates/core/src/record.rs", "when a record is due for a sweep: the date in a store's due index"),
+    ("crates/core/src/time/", "whether a date is in the future; the machine decides"),
+    ("crates/engine/src/time/", "compares clocks with each other, and not with records"),
     (
         "crates/engine/src/ownership.rs",
-        "an owner's own pace: when to renew, and when its work must have ended",
+        "an owner's schedule: when to renew, and when its work must have ended",
     ),
     ("crates/engine/src/claim.rs", "for how long a claim whose answer was lost may still arrive"),
     ("crates/engine/src/recognise.rs", "the terms of a claim, before there is a record"),
-    ("crates/gateway/src/config/terms.rs", "durations that are proposed to whoever writes a configuration"),
-    ("crates/http/src/shadow.rs", "the terms of what is only watched"),
+    ("crates/gateway/src/config/terms.rs", "durations that are proposed for a configuration"),
+    ("crates/http/src/shadow.rs", "the terms of requests that are only observed"),
 ];
 
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
@@ -63,16 +60,15 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
             None => found.extend(violations),
         }
     }
-    let tell = |path: &&str| {
-        let advice =
-            format!("nothing under `{path}` calculates with leases any more: take the exception out");
+    let violation = |path: &&str| {
+        let advice = format!("nothing under `{path}` calculates with leases: remove the exception");
         Violation::at("xtask/src/tidy/leases.rs", 0, advice)
     };
-    found.extend(seen.difference(&needed).map(tell));
+    found.extend(seen.difference(&needed).map(violation));
     found
 }
 
-/// Whether the file is part of a crate that is shipped, outside the machine. Tests calculate what they expect.
+/// Whether the file is product code outside the machine. Tests may calculate what they expect.
 fn is_product(path: &str) -> bool {
     let is_source = path.starts_with("crates/") && path.contains("/src/");
     let is_test =
@@ -97,11 +93,11 @@ fn calculations(file: &TextFile) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let file = TextFile { path: path.to_owned(), text: text.to_owned() };
-        told(&check(&Workspace { files: vec![file], ..Workspace::default() }))
+        messages(&check(&Workspace { files: vec![file], ..Workspace::default() }))
     }
 
     const VIEW: &str = "crates/gateway/src/admin/view.rs";
@@ -110,10 +106,10 @@ mod tests {
     fn every_term_is_found_beside_every_sign_with_its_line() {
         for term in TERMS {
             for sign in ARITHMETIC {
-                let told = found(VIEW, &format!("fn f() {{\n    let x = record{sign}{term};\n}}"));
-                let told: Vec<_> = told.iter().map(|line| line.split(": ").next()).collect();
+                let messages = found(VIEW, &format!("fn f() {{\n    let x = record{sign}{term};\n}}"));
+                let messages: Vec<_> = messages.iter().map(|line| line.split(": ").next()).collect();
                 let line = format!("{VIEW}:2");
-                assert_eq!(told, [Some(line.as_str())], "{sign}{term}");
+                assert_eq!(messages, [Some(line.as_str())], "{sign}{term}");
             }
         }
     }
@@ -125,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn showing_a_term_is_no_calculation() {
+    fn showing_a_term_is_not_a_calculation() {
         let text = "skew_ms: millis(policy.skew),\nlet (lease, skew) = (policy.lease, now.skew);\nPolicy { skew, ..policy() }\n";
         assert_eq!(found(VIEW, text), [""; 0]);
         assert_eq!(found(VIEW, "// lease_until + skew\nlet text = \"lease_until + skew\";"), [""; 0]);
@@ -133,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_and_tests_calculate() {
+    fn the_machine_and_tests_may_calculate() {
         let text = "let dead_at = lease_until + skew;";
         for path in [
             "crates/core/src/machine/dates.rs",
@@ -150,14 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_holds_while_it_is_needed() {
+    fn an_unneeded_exception_is_reported() {
         for (path, reason) in EXCEPTIONS {
             assert!(!reason.is_empty());
             let file = if path.ends_with('/') { format!("{path}mod.rs") } else { (*path).to_owned() };
             assert_eq!(found(&file, "let x = now + policy.skew;"), [""; 0], "{path}");
-            let told = found(&file, "fn f() {}");
-            assert_eq!(told.len(), 1, "{path}");
-            assert!(told[0].starts_with("xtask/src/tidy/leases.rs: ") && told[0].contains(path), "{told:?}");
+            let messages = found(&file, "fn f() {}");
+            assert_eq!(messages.len(), 1, "{path}");
+            assert!(
+                messages[0].starts_with("xtask/src/tidy/leases.rs: ") && messages[0].contains(path),
+                "{messages:?}"
+            );
         }
     }
 }

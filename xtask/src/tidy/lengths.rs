@@ -11,7 +11,7 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
 
 fn too_long(file: &TextFile) -> Option<Violation> {
     let lines = file.text.lines().count();
-    let advice = format!("{lines} lines, and {LINES_MAX} is the most: find the two subjects and part them");
+    let advice = format!("{lines} lines; at most {LINES_MAX} are allowed: split the file by subject");
     (lines > LINES_MAX).then(|| Violation::at(&file.path, lines, advice))
 }
 

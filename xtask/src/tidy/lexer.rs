@@ -1,6 +1,6 @@
 //! Just enough of Rust's grammar to distinguish code from comments and strings.
 
-/// The source with comments and literals turned into spaces; lines stay where they were.
+/// The source with comments and literals replaced by spaces; line numbers stay the same.
 pub(crate) fn code_only(source: &str) -> String {
     let mut scanner =
         Scanner { chars: source.chars().collect(), at: 0, code: String::with_capacity(source.len()) };
@@ -17,7 +17,7 @@ pub(crate) fn code_only(source: &str) -> String {
     scanner.code
 }
 
-/// The lines, counted from one, on which `pattern` stands as a whole word.
+/// The lines, counted from one, that contain `pattern` as a whole word.
 pub(crate) fn lines_with(code: &str, pattern: &str) -> Vec<usize> {
     let lines = code.lines().enumerate();
     lines.filter(|(_, line)| stands_in(line, pattern)).map(|(index, _)| index + 1).collect()
@@ -31,7 +31,7 @@ fn stands_in(line: &str, pattern: &str) -> bool {
     })
 }
 
-/// Whether two neighbouring characters belong to one word.
+/// Whether two adjacent characters belong to one word.
 fn joins(left: Option<char>, right: Option<char>) -> bool {
     left.is_some_and(is_word) && right.is_some_and(is_word)
 }
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_no_code() {
+    fn comments_are_not_code() {
         assert_eq!(words("a // b\nc /* d /* e */ f */ g /// h"), ["a", "c", "g"]);
     }
 
     #[test]
-    fn strings_and_characters_are_no_code() {
+    fn strings_and_characters_are_not_code() {
         assert_eq!(words(r#"a "b \" // c" d 'e' f '\'' g '\u{1F600}' h"#), ["a", "d", "f", "g", "h"]);
         assert_eq!(
             words("a r\"b\\\" c r#\"d \" e\"# f br##\"g\"#h\"## i"),
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_where_they_were() {
+    fn line_numbers_are_preserved() {
         let source = "/* one\ntwo */ \"three\nfour\"\n now";
         assert_eq!(lines_with(&code_only(source), "now"), [4]);
     }
 
     #[test]
-    fn a_source_that_ends_in_the_middle_is_no_panic() {
+    fn a_truncated_source_does_not_panic() {
         for source in ["\"open", "r#\"open", "/* open", "'", "'\\", "\"\\"] {
             assert_eq!(words(source).iter().filter(|word| word.contains("open")).count(), 0, "{source}");
         }

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: the project's rules. Each is a file with a test that shows it failing, and each reports all
-//! violations.
+//! `cargo xtask tidy`: the project's rules. Each is a file with a test that shows it failing, and each
+//! reports all violations.
 
 mod ambient;
 mod arrows;
@@ -22,7 +22,7 @@ use crate::tools::deny::{self, Missing};
 use crate::workspace::Workspace;
 use violation::Violation;
 
-/// A rule over what was read from the workspace.
+/// A rule that checks the workspace.
 type Rule = fn(&Workspace) -> Vec<Violation>;
 
 const RULES: &[(&str, Rule)] = &[
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if report.failed() == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Checks every rule, each as its own step. `missing` says whether cargo-deny may be built for it.
+/// Checks every rule, each as a separate step. `missing` says whether cargo-deny may be built.
 pub(crate) fn check(report: &mut Report, missing: Missing) {
     match Workspace::load() {
         Ok(workspace) => {

@@ -1,5 +1,5 @@
-//! Rule: no path of somebody's machine in the repository. There are no exceptions; this file composes the names from
-//! halves.
+//! Rule: no path of a particular machine in the repository. There are no exceptions; this file builds the
+//! names from halves.
 
 use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};
@@ -22,7 +22,7 @@ fn in_file(file: &TextFile) -> Vec<Violation> {
     found
 }
 
-/// Whether the path begins here, rather than going on from a relative path or a host name.
+/// Whether the path begins here, and is not part of a relative path or a URL.
 fn begins_in(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -33,11 +33,11 @@ fn begins_in(line: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
 
     fn found(text: &str) -> Vec<String> {
         let file = TextFile { path: "docs/guide.md".to_owned(), text: text.to_owned() };
-        told(&check(&Workspace { files: vec![file], ..Workspace::default() }))
+        messages(&check(&Workspace { files: vec![file], ..Workspace::default() }))
     }
 
     #[test]
@@ -46,15 +46,15 @@ mod tests {
             for line in
                 [format!("{path}x"), format!("cd {path}x"), format!("\"{path}"), format!("file://{path}")]
             {
-                let told = found(&format!("fine\n{line}\n"));
-                assert_eq!(told.len(), 1, "{line}: {told:?}");
-                assert!(told[0].starts_with("docs/guide.md:2: "), "{}", told[0]);
+                let messages = found(&format!("fine\n{line}\n"));
+                assert_eq!(messages.len(), 1, "{line}: {messages:?}");
+                assert!(messages[0].starts_with("docs/guide.md:2: "), "{}", messages[0]);
             }
         }
     }
 
     #[test]
-    fn a_relative_path_and_a_web_address_may_have_such_a_part() {
+    fn relative_paths_and_web_addresses_are_allowed() {
         for path in ABSOLUTE {
             assert!(found(&format!("see crates{path}lib.rs and https://example.org{path}")).is_empty());
         }

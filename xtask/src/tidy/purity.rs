@@ -1,5 +1,5 @@
-//! Rule: the core and its dependencies have no runtime, no I/O, no HTTP, no SQL and no randomness. Development
-//! dependencies are not checked.
+//! Rule: the core and its dependencies have no runtime, no I/O, no HTTP, no SQL and no randomness.
+//! Development dependencies are not checked.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use super::violation::Violation;
 use crate::cargo;
 
-const ABSENT: &[&str] =
+const FORBIDDEN: &[&str] =
     &["async-std", "getrandom", "http", "hyper", "rand", "reqwest", "rusqlite", "sqlx", "tokio"];
 
-/// The call that lists all that the core is built from, with the features that the core itself asks for.
+/// The command that lists everything the core is built from, with its own features.
 pub(crate) fn tree() -> Command {
     let mut command = cargo::cargo();
     command.args(["tree", "--package", "semel-core", "--edges", "normal", "--target", "all"]);
@@ -27,36 +27,36 @@ pub(crate) fn check(tree: &str) -> Vec<Violation> {
             "`cargo tree` did not list semel-core itself",
         )];
     }
-    let found = ABSENT.iter().filter(|name| names.contains(*name));
-    let tell = |name: &&str| {
+    let found = FORBIDDEN.iter().filter(|name| names.contains(*name));
+    let violation = |name: &&str| {
         let how = format!("cargo tree --package semel-core --edges normal --target all --invert {name}");
-        let advice = format!("the core must not depend on `{name}`; see who brings it in: {how}");
+        let advice = format!("the core must not depend on `{name}`; see what depends on it: {how}");
         Violation::at("crates/core/Cargo.toml", 0, advice)
     };
-    found.map(tell).collect()
+    found.map(violation).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
 
     #[test]
     fn a_runtime_deep_in_the_tree_is_found() {
         let tree =
             "semel-core v0.1.0 (somewhere)\nuuid v1.29.0\ngetrandom v0.3.1\nlibc v0.2.1\ntokio v1.50.0\n";
-        let told = told(&check(tree));
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("`getrandom`") && told[1].contains("`tokio`"));
+        let messages = messages(&check(tree));
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].contains("`getrandom`") && messages[1].contains("`tokio`"));
     }
 
     #[test]
-    fn a_name_that_only_begins_alike_is_another_crate() {
+    fn a_crate_with_a_forbidden_prefix_is_allowed() {
         assert_eq!(check("semel-core v0.1.0\nhttparse v1.0.0\nrandomize v1.0.0\n"), []);
     }
 
     #[test]
-    fn a_tree_that_does_not_speak_of_the_core_proves_nothing() {
+    fn a_tree_without_the_core_proves_nothing() {
         assert_eq!(check("").len(), 1);
     }
 }

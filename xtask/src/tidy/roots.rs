@@ -9,19 +9,19 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     let mut found = Vec::new();
     for path in workspace.packages.iter().flat_map(|package| &package.roots) {
         match workspace.files.iter().find(|file| &file.path == path) {
-            Some(file) => found.extend(missing(&file.text).map(|phrase| tell(path, phrase))),
-            None => found.push(Violation::at(path, 0, "this crate root is not among git's files")),
+            Some(file) => found.extend(missing(&file.text).map(|phrase| missing_phrase(path, phrase))),
+            None => found.push(Violation::at(path, 0, "git does not track this crate root")),
         }
     }
     found
 }
 
-fn tell(path: &str, phrase: &str) -> Violation {
+fn missing_phrase(path: &str, phrase: &str) -> Violation {
     let advice = format!("open the crate with a `//!` paragraph that says \"What {phrase}: …\"");
     Violation::at(path, 1, advice)
 }
 
-/// The phrases that the opening paragraphs lack; a phrase may run over the end of a line.
+/// The phrases that are missing in the opening paragraphs. A phrase may continue on the next line.
 fn missing(text: &str) -> impl Iterator<Item = &'static str> {
     let opening = text.lines().map_while(|line| line.strip_prefix("//!"));
     let words: Vec<String> = opening.flat_map(str::split_whitespace).map(str::to_lowercase).collect();
@@ -32,14 +32,14 @@ fn missing(text: &str) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
     use crate::workspace::{Package, TextFile};
 
     fn found(text: &str) -> Vec<String> {
         let path = "crates/core/src/lib.rs".to_owned();
         let package = Package { roots: vec![path.clone()], ..Package::default() };
         let file = TextFile { path, text: text.to_owned() };
-        told(&check(&Workspace { packages: vec![package], files: vec![file], ..Workspace::default() }))
+        messages(&check(&Workspace { packages: vec![package], files: vec![file], ..Workspace::default() }))
     }
 
     #[test]
@@ -50,10 +50,10 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_says_only_what_lives_there_is_half_done() {
-        let told = found("//! The core.\n//!\n//! What lives here: keys.\n\npub mod key;\n");
-        assert_eq!(told.len(), 1);
-        assert!(told[0].starts_with("crates/core/src/lib.rs:1: ") && told[0].contains("must never"));
+    fn a_root_with_one_phrase_lacks_the_other() {
+        let messages = found("//! The core.\n//!\n//! What lives here: keys.\n\npub mod key;\n");
+        assert_eq!(messages.len(), 1);
+        assert!(messages[0].starts_with("crates/core/src/lib.rs:1: ") && messages[0].contains("must never"));
     }
 
     #[test]

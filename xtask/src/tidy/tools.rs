@@ -1,4 +1,5 @@
-//! Rules that other tools check: format, lints, documentation, licences. A missing tool is a failure or is reported.
+//! Rules that other tools check: format, lints, documentation, licences. A missing tool is a failure or is
+//! reported.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +9,7 @@ use crate::cargo;
 use crate::command::Failure;
 use crate::report::Verdict;
 
-/// How long to wait for the database: a network that swallows packets must not hold up the run.
+/// How long to wait for the database: a network that drops packets must not delay the run.
 const FETCH: Duration = Duration::from_mins(1);
 
 pub(crate) fn format() -> Verdict {
@@ -25,7 +26,7 @@ pub(crate) fn docs() -> Verdict {
     verdict(command)
 }
 
-/// Licences, banned crates and sources: what the lock file and the crates themselves say. Needs no network.
+/// Licences, banned crates and sources, according to the lock file and the crates. Needs no network.
 pub(crate) fn deny(program: &Result<PathBuf, String>) -> Verdict {
     match program {
         Ok(program) => verdict(deny_with(program, &["--offline", "check", "licenses", "bans", "sources"])),
@@ -33,7 +34,7 @@ pub(crate) fn deny(program: &Result<PathBuf, String>) -> Verdict {
     }
 }
 
-/// Known vulnerabilities in what we depend on, by a database from the network.
+/// Known vulnerabilities of our dependencies, from a database in the network.
 pub(crate) fn advisories(program: &Result<PathBuf, String>) -> Verdict {
     let not_checked = |reason: &str| Verdict::Skipped(format!("advisories not checked: {reason}"));
     let program = match program {
@@ -79,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_complains_is_a_failed_rule() {
+    fn a_failing_tool_fails_the_rule() {
         assert_eq!(quietly(&["no-such-subcommand"]), Verdict::Failed(Vec::new()));
         assert_eq!(quietly(&["--version"]), Verdict::Passed);
     }
 
-    /// A program that answers each call as cargo-deny would, and the steps that follow from it.
+    /// The steps' results with a program that answers each call as cargo-deny would.
     fn steps(name: &str, script: &str) -> (Verdict, Verdict) {
         let path = std::env::temp_dir().join(format!("semel-xtask-{name}-{}", std::process::id()));
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_database_licences_are_checked_and_advisories_are_named_as_skipped() {
+    fn without_the_database_advisories_are_skipped_and_licences_checked() {
         let (licences, advisories) =
             steps("offline", "case \"$*\" in *fetch*) echo no network >&2; exit 1;; esac");
         assert_eq!(licences, Verdict::Passed);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advisory_and_a_licence_that_is_not_allowed_each_fail_their_step() {
+    fn an_advisory_and_a_forbidden_licence_fail_their_steps() {
         let failed = || Verdict::Failed(Vec::new());
         assert_eq!(
             steps("advisory", "case \"$*\" in *advisories) exit 1;; esac"),

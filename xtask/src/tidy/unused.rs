@@ -1,4 +1,4 @@
-//! Rule: a dependency that nobody uses is removed. It needs no installed tool.
+//! Rule: unused dependencies are removed. It needs no installed tool.
 
 use super::lexer::{code_only, is_word};
 use super::violation::Violation;
@@ -9,29 +9,29 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     for package in &workspace.packages {
         let sources = Sources::of(package, workspace);
         let unused = package.dependencies.iter().filter(|dependency| !sources.name(dependency));
-        found.extend(unused.map(|dependency| tell(package, dependency)));
+        found.extend(unused.map(|dependency| unused_dependency(package, dependency)));
     }
     let declared = || workspace.packages.iter().flat_map(|package| &package.dependencies);
     for entry in &workspace.table {
         if !declared().any(|dependency| dependency.name == entry.name) {
-            let advice = format!("no crate uses `{}`: take it out of [workspace.dependencies]", entry.name);
+            let advice = format!("no crate uses `{}`: remove it from [workspace.dependencies]", entry.name);
             found.push(Violation::at("Cargo.toml", entry.line, advice));
         }
     }
     found
 }
 
-fn tell(package: &Package, dependency: &Dependency) -> Violation {
-    let place = match dependency.kind {
+fn unused_dependency(package: &Package, dependency: &Dependency) -> Violation {
+    let location = match dependency.kind {
         Kind::Normal => "src/",
         Kind::Build => "build.rs",
         Kind::Dev => "any source",
     };
-    let advice = format!("`{}` is not named in {place}: take it out, or move it", dependency.name);
+    let advice = format!("`{}` is not named in {location}: remove it, or move it", dependency.name);
     Violation::at(package.manifest(), 0, advice)
 }
 
-/// A package's code: what it is made of, what builds it, and all of it with tests, benchmarks and examples.
+/// A package's code: its sources, its build script, and everything including tests, benchmarks and examples.
 struct Sources {
     product: Vec<String>,
     build: Vec<String>,
@@ -62,8 +62,8 @@ impl Sources {
     }
 }
 
-/// Whether a path in the code begins with this crate. A variable of the same name does not count, nor does a module
-/// inside another path.
+/// Whether a path in the code begins with this crate. Variables of that name and modules inside other paths
+/// do not count.
 fn names(code: &str, identifier: &str) -> bool {
     code.match_indices(identifier).any(|(start, _)| {
         let (before, after) = (&code[..start], &code[start + identifier.len()..]);
@@ -80,7 +80,7 @@ fn names(code: &str, identifier: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::violation::told;
+    use crate::tidy::violation::messages;
     use crate::workspace::{Entry, TextFile};
 
     fn found(name: &str, kind: Kind, path: &str, text: &str) -> Vec<String> {
@@ -92,18 +92,18 @@ mod tests {
             ..Package::default()
         };
         let files = vec![TextFile { path: path.to_owned(), text: text.to_owned() }];
-        told(&check(&Workspace { packages: vec![package], files, ..Workspace::default() }))
+        messages(&check(&Workspace { packages: vec![package], files, ..Workspace::default() }))
     }
 
     #[test]
     fn a_dependency_that_no_source_names_is_found() {
-        let told =
+        let messages =
             found("sha2", Kind::Normal, "crates/core/src/lib.rs", "// sha2::Sha256\nlet s = \"sha2::\";");
-        assert_eq!(told, ["crates/core/Cargo.toml: `sha2` is not named in src/: take it out, or move it"]);
+        assert_eq!(messages, ["crates/core/Cargo.toml: `sha2` is not named in src/: remove it, or move it"]);
     }
 
     #[test]
-    fn a_variable_or_a_module_of_the_same_name_is_no_use() {
+    fn a_variable_or_module_of_that_name_does_not_count() {
         for text in
             ["let bytes = 1;", "f(bytes);", "crate::bytes::f();", "my_bytes::f();", "use crate::bytes;"]
         {
@@ -135,8 +135,11 @@ mod tests {
 
     #[test]
     fn a_table_entry_that_no_crate_declares_is_found() {
-        let table = vec![Entry { name: "sha2".to_owned(), line: 21, own: false }];
-        let told = told(&check(&Workspace { table, ..Workspace::default() }));
-        assert_eq!(told, ["Cargo.toml:21: no crate uses `sha2`: take it out of [workspace.dependencies]"]);
+        let table = vec![Entry { name: "sha2".to_owned(), line: 21, is_ours: false }];
+        let messages = messages(&check(&Workspace { table, ..Workspace::default() }));
+        assert_eq!(
+            messages,
+            ["Cargo.toml:21: no crate uses `sha2`: remove it from [workspace.dependencies]"]
+        );
     }
 }

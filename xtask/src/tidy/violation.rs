@@ -1,8 +1,8 @@
-//! A violation of a rule: its position, and what to do.
+//! A violation of a rule: its location, and the fix.
 
 use std::fmt;
 
-/// A broken rule: where, and what to do about it.
+/// A broken rule: its location, and the fix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     file: String,
@@ -11,7 +11,7 @@ pub(crate) struct Violation {
 }
 
 impl Violation {
-    /// At a line, counted from one; zero stands for the file as a whole.
+    /// At a line, counted from one; zero means the whole file.
     pub(crate) fn at(file: impl Into<String>, line: usize, advice: impl Into<String>) -> Self {
         Self { file: file.into(), line: (line > 0).then_some(line), advice: advice.into() }
     }
@@ -26,8 +26,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The violations of a rule on a sample, as text, for the rules' own tests.
+/// The violations as text, for the rules' own tests.
 #[cfg(test)]
-pub(crate) fn told(violations: &[Violation]) -> Vec<String> {
+pub(crate) fn messages(violations: &[Violation]) -> Vec<String> {
     violations.iter().map(ToString::to_string).collect()
 }

@@ -16,7 +16,7 @@ pub(crate) enum Missing {
     Skip,
 }
 
-/// The program, built first if it is missing and `missing` allows that. The error says why there is none.
+/// The program, built first if it is missing and `missing` allows that. The error says why it is unavailable.
 pub(crate) fn program(missing: Missing) -> Result<PathBuf, String> {
     let folder = cargo::target().join("tools");
     let built = folder.join("bin/cargo-deny");
@@ -42,17 +42,18 @@ fn build(folder: &Path) -> PathBuf {
     folder.join("build")
 }
 
-/// Unoptimised: that takes two minutes of processor time to build, and checks this workspace in seconds all the same.
+/// Unoptimised: that takes two minutes of processor time to build, and still checks this workspace in
+/// seconds.
 fn install(folder: &Path) -> Command {
     let mut command = cargo::cargo();
     command.args(["install", "cargo-deny", "--version", VERSION, "--locked", "--debug", "--quiet", "--root"]);
     command.arg(folder).arg("--target-dir").arg(build(folder));
-    // It is not debugged, and debug information would double what is written to disk.
+    // Without debug information, which would double the size on disk.
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
     command
 }
 
-/// Another version may know other rules, or other names for them.
+/// Another version may have other rules, or other names for them.
 fn is_wanted(program: impl AsRef<OsStr>) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").current_dir(cargo::root());
@@ -73,8 +74,8 @@ mod tests {
             std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             path
         };
-        let (wanted, longer) = (program(VERSION), program(&format!("{VERSION}0")));
-        let answers = (is_wanted(&wanted), is_wanted(&longer), is_wanted(folder.join("absent")));
+        let (pinned, longer) = (program(VERSION), program(&format!("{VERSION}0")));
+        let answers = (is_wanted(&pinned), is_wanted(&longer), is_wanted(folder.join("absent")));
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(answers, (true, false, false));
     }

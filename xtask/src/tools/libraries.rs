@@ -1,4 +1,4 @@
-//! Libraries of other languages, below `target/`, in the versions that committed files name.
+//! Libraries of other languages, below `target/`, in the versions that are pinned in committed files.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::cargo;
 const REQUIREMENTS: &str = "crates/gateway/tests/clients/requirements.txt";
 const MANIFEST: &str = "crates/gateway/tests/clients/package.json";
 
-/// A Python environment with exactly what the requirements name.
+/// A Python environment with exactly the required packages.
 pub(super) fn python(folder: &Path) -> Result<(), String> {
     provide(folder, REQUIREMENTS, || {
         let mut create = cargo::program("python3");
@@ -20,7 +20,7 @@ pub(super) fn python(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// Node's modules that the manifest names.
+/// The Node modules of the manifest.
 pub(super) fn node(folder: &Path) -> Result<(), String> {
     provide(folder, MANIFEST, || {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -33,17 +33,17 @@ pub(super) fn node(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// Installs unless what is there was installed by the same list.
+/// Installs unless the same list was installed before.
 fn provide(folder: &Path, list: &str, install: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    let wanted = fs::read(cargo::root().join(list)).map_err(|error| format!("{list}: {error}"))?;
+    let required = fs::read(cargo::root().join(list)).map_err(|error| format!("{list}: {error}"))?;
     let mark = folder.join("installed");
-    if fs::read(&mark).is_ok_and(|installed| installed == wanted) {
+    if fs::read(&mark).is_ok_and(|installed| installed == required) {
         return Ok(());
     }
     println!("installing {list}");
     install()?;
-    // Last of all: an incomplete folder has no mark, and is created again.
-    fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))
+    // Written last: an incomplete folder has no mark, and is created again.
+    fs::write(&mark, required).map_err(|error| format!("{}: {error}", mark.display()))
 }
 
 #[cfg(test)]
@@ -56,12 +56,12 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let times = |expected: usize, answer: Result<(), String>| {
             let mut installed = 0;
-            let told = provide(&folder, MANIFEST, || {
+            let result = provide(&folder, MANIFEST, || {
                 installed += 1;
                 answer
             });
             assert_eq!(installed, expected);
-            told
+            result
         };
         assert!(times(1, Err("no network".to_owned())).is_err());
         assert_eq!(times(1, Ok(())), Ok(()), "a failure leaves no mark");

@@ -1,4 +1,4 @@
-//! `cargo xtask tools`: programs and libraries of others that the tests use.
+//! `cargo xtask tools`: third-party programs and libraries that the tests use.
 
 pub(crate) mod deny;
 mod libraries;
@@ -15,7 +15,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     expect_no_arguments(arguments)?;
     let tools = Tools::default();
     tools.install().map_err(Failure::Stopped)?;
-    println!("everything is there: {}, and what lies in {}", packages::names(), tools.folder.display());
+    println!(
+        "everything is installed: {}, and the contents of {}",
+        packages::names(),
+        tools.folder.display()
+    );
     Ok(())
 }
 
@@ -32,7 +36,7 @@ impl Default for Tools {
 }
 
 impl Tools {
-    /// Provides whatever is missing. Quick where nothing is.
+    /// Provides what is missing. Quick if nothing is.
     pub(crate) fn install(&self) -> Result<(), String> {
         packages::install(&packages::missing_programs())?;
         libraries::python(&self.python())?;
@@ -47,7 +51,7 @@ impl Tools {
         }
     }
 
-    /// Tells the tests where everything is, and that nothing may be missing.
+    /// Passes the paths to the tests, and that nothing may be missing.
     pub(crate) fn hand_to(&self, tests: &mut Command) {
         tests
             .env("SEMEL_TEST_TOOLS", "required")

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::cargo;
 
-/// A program, and the package that has it.
+/// A program, and the package that contains it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("curl", "curl"),
@@ -31,14 +31,14 @@ pub(super) fn names() -> String {
 
 /// The packages of the programs that are not installed.
 pub(super) fn missing_programs() -> Vec<&'static str> {
-    let mut missing = missing(&places());
+    let mut missing = missing(&directories());
     if !has_venv() {
         missing.push("python3-venv");
     }
     missing
 }
 
-/// Installs these packages as root. For anybody else the error says what to install.
+/// Installs these packages as root. For other users the error says what to install.
 pub(crate) fn install(missing: &[&str]) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
@@ -49,12 +49,12 @@ pub(crate) fn install(missing: &[&str]) -> Result<(), String> {
             "the tests need {list}; as root: apt-get install --no-install-recommends {list}"
         ));
     }
-    // Standard output belongs to the command that needs the packages, which may be printing for a shell.
+    // Standard output belongs to the calling command, which may print for a shell.
     eprintln!("installing {list}");
     if apt(missing).is_ok() {
         return Ok(());
     }
-    // A fresh machine has no lists of packages, and an old one has lists of packages that are gone.
+    // A fresh machine has no package lists, and an old one has outdated lists.
     let mut update = apt_get();
     update.args(["update", "-q"]);
     cargo::capture(update)?;
@@ -73,14 +73,14 @@ fn apt_get() -> Command {
     command
 }
 
-/// The packages of the programs that are in none of these places.
-fn missing(places: &[PathBuf]) -> Vec<&'static str> {
-    let is_there = |program: &str| places.iter().any(|place| place.join(program).is_file());
+/// The packages of the programs that are in none of these directories.
+fn missing(directories: &[PathBuf]) -> Vec<&'static str> {
+    let is_there = |program: &str| directories.iter().any(|directory| directory.join(program).is_file());
     PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect()
 }
 
-/// The folders that hold programs.
-pub(crate) fn places() -> Vec<PathBuf> {
+/// The directories that contain programs.
+pub(crate) fn directories() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain([Path::new(DAEMONS).to_owned()]).collect()
 }
@@ -103,14 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_nowhere_is_missed_by_its_package() {
+    fn a_missing_program_is_reported_by_its_package() {
         let all: Vec<_> = PROGRAMS.iter().map(|(_, package)| *package).collect();
         assert_eq!(missing(&[cargo::root().join("docs")]), all);
         assert!(names().contains("nginx"));
     }
 
     #[test]
-    fn a_program_in_any_of_the_places_is_there() {
+    fn a_program_is_found_in_any_listed_directory() {
         let folder = std::env::temp_dir().join(format!("semel-xtask-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("curl"), "").unwrap();

@@ -50,7 +50,7 @@ fn an_invitation_to_retry_changes_409_and_503_only() {
 }
 
 #[test]
-fn an_operation_can_give_the_assumption_up() {
+fn an_operation_can_drop_the_assumption() {
     let rules = Rules { not_applied: Vec::new(), ..Rules::default() };
     let read = |code, retry_after| {
         let answer = Answer { retry_after, ..Answer::new(Status::Http(code)) };
@@ -69,12 +69,12 @@ fn an_operation_can_promise_more() {
     for status in [Status::Http(500), Status::Http(409), Status::Grpc(14)] {
         assert_eq!(classify(Class::External, &Answer::new(status), &rules), NotApplied, "{status:?}");
     }
-    // "Still running" is no promise, anyone who makes it.
+    // "Still running" promises nothing, from any sender.
     assert_eq!(classify(Class::Downstream, &Answer::new(Status::Http(409)), &rules), InDoubt);
 }
 
 #[test]
-fn no_rule_takes_a_success_for_nothing_took_effect() {
+fn no_rule_reads_a_success_as_without_effect() {
     let successes = [100, 200, 201, 204, 301, 399].map(Status::Http);
     for status in successes.into_iter().chain([Status::Grpc(0), Status::Value]) {
         let listed = Rules { not_applied: vec![Status::Http(429), status], ..Rules::default() };
@@ -91,7 +91,7 @@ fn no_rule_takes_a_success_for_nothing_took_effect() {
 }
 
 #[test]
-fn the_systems_own_word_outranks_status_and_overrides() {
+fn the_systems_own_report_outranks_status_and_overrides() {
     let rules = Rules { overrides: vec![(Status::Http(200), FailedReplayable)], ..Rules::default() };
     for (steer, meaning) in
         [(Steer::Applied, Succeeded), (Steer::NotApplied, NotApplied), (Steer::Unknown, InDoubt)]
@@ -106,7 +106,7 @@ fn the_systems_own_word_outranks_status_and_overrides() {
 }
 
 #[test]
-fn without_rerun_an_answer_that_took_no_effect_is_kept_like_any_refusal() {
+fn without_rerun_a_response_without_effect_is_kept_as_a_refusal() {
     let rules = Rules { rerun: false, ..Rules::default() };
     let ending =
         |class, answer: Answer| Ending::of(class, &answer, &rules, Outcome::http(429, [("a", "b")], "no"));
@@ -125,7 +125,7 @@ fn a_local_effect_is_never_in_doubt() {
 }
 
 #[test]
-fn an_ending_carries_the_outcome_where_the_meaning_has_a_place_for_it() {
+fn an_ending_carries_the_outcome_if_its_meaning_keeps_one() {
     let ending = |code| {
         let outcome = Outcome::http(code, [("a", "b")], "x");
         (
@@ -143,7 +143,7 @@ fn an_ending_carries_the_outcome_where_the_meaning_has_a_place_for_it() {
 }
 
 #[test]
-fn only_a_want_of_permission_is_remembered_briefly() {
+fn only_missing_permission_is_remembered_briefly() {
     for status in [Status::Http(401), Status::Http(403)] {
         assert!(denies(status), "{status:?}");
     }

@@ -1,9 +1,9 @@
 //! The encoding of entries in a store.
 //!
-//! Contents: one compact, canonical form of a record and of the moved marker, with a checksum, and the compatibility
-//! rules between older and newer nodes. `docs/decisions/codec.md` describes the layout. Decoding is strict: bytes are
-//! either exactly what a node would have written, or unreadable. An unreadable entry is answered as unknown, never
-//! treated as absent and never overwritten.
+//! One compact, canonical form of a record and of the moved marker, with a checksum, and the compatibility rules
+//! between older and newer nodes. `docs/decisions/codec.md` describes the layout. Decoding is strict: bytes are either
+//! exactly what a node would have written, or unreadable. An unreadable entry is answered as unknown, never treated as
+//! absent and never overwritten.
 //!
 //! ```
 //! use semel_core::codec;

@@ -1,7 +1,7 @@
 //! Reading numbers, times, texts and byte strings.
 //!
-//! Contents: a cursor that only moves forward and checks every length against the remaining bytes before it
-//! allocates. Every value has exactly one encoding.
+//! The cursor only moves forward and checks every length against the remaining bytes before it allocates. Every value
+//! has exactly one encoding.
 
 use super::Error;
 use crate::time::Time;

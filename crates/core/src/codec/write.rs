@@ -3,7 +3,7 @@
 use crate::time::Time;
 
 /// LEB128: seven bits per byte, lowest first, the high bit set on all bytes except the last.
-#[expect(clippy::cast_possible_truncation, reason = "the low seven bits are what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are kept")]
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);

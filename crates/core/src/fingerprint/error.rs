@@ -1,7 +1,7 @@
 //! Why a request cannot be fingerprinted.
 //!
-//! Contents: the error of this module. It contains no bytes of the request, because it reaches logs and clients: each
-//! message is a fixed text with at most a position.
+//! Errors contain no bytes of the request, because they reach logs and clients: each message is a fixed text with at
+//! most a position.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! `application/x-www-form-urlencoded` bodies.
 //!
-//! Contents: decoding pairs, and their canonical text. Every body is a valid list of pairs: a percent sign without
-//! two digits is an ordinary character.
+//! Decodes pairs and writes their canonical text. Every body is a valid list of pairs: a percent sign without two
+//! digits is an ordinary character.
 //!
 //! The canonical text has each pair as `name=value` with `&` between pairs, every byte other than an ASCII letter,
 //! digit, `-`, `.`, `_` or `~` as `%XX`, sorted by decoded name; pairs with the same name keep their order.

@@ -1,8 +1,7 @@
 //! Content types in canonical form.
 //!
-//! Contents: reading a media type with its parameters, and the normal form that is hashed. It also reads
-//! `Content-Disposition`, which has the same parameters. Reading never fails: a content type that cannot be parsed
-//! counts by its exact bytes.
+//! Reads a media type with its parameters into the normal form that is hashed, and `Content-Disposition`, which has the
+//! same parameters. Reading never fails: a content type that cannot be parsed counts by its exact bytes.
 
 use std::borrow::Cow;
 
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_spellings_of_json_are_read_without_allocating_and_mean_the_same() {
+    fn common_json_spellings_are_equal_and_allocate_nothing() {
         let long_way = MediaType::parse(b"application/json;charset=\"utf-8\"").unwrap();
         assert!(matches!(long_way.essence, Cow::Owned(_)));
         for text in
@@ -252,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_body_that_is_hashed_without_its_boundary_has_a_type_without_it() {
+    fn a_multipart_type_has_a_form_without_its_boundary() {
         let media = MediaType::parse(b"multipart/form-data; boundary=x; a=b").unwrap();
         assert_eq!(media.normal().unwrap(), &b"multipart/form-data;a=b;boundary=x"[..]);
         assert_eq!(media.normal_without_boundary().unwrap(), &b"multipart/form-data;a=b"[..]);
     }
 
     #[test]
-    fn the_type_decides_the_kind_however_sloppy_its_parameters_are() {
+    fn the_type_decides_the_kind_despite_sloppy_parameters() {
         let kind = |text: &str| MediaType::parse(text.as_bytes()).map(|media| media.kind());
         for rest in [
             "",

@@ -1,8 +1,8 @@
 //! Fingerprints: whether two requests with one key ask for the same thing.
 //!
-//! Contents: a versioned SHA-256 over the relevant parts of a request, with the body in a canonical form: JSON by
-//! value, forms by their pairs, multipart bodies without their boundary, everything else byte by byte, always after
-//! decoding the content encoding. Never here: HTTP types, a clock, or bytes of a request in an error.
+//! A versioned SHA-256 over the relevant parts of a request, with the body in a canonical form: JSON by value, forms by
+//! their pairs, multipart bodies without their boundary, everything else byte by byte, always after decoding the
+//! content encoding. No HTTP types, no clock, and no bytes of a request in an error.
 //!
 //! `vectors/fingerprint/README.md` specifies the encoding for other languages, with test vectors.
 

@@ -1,8 +1,8 @@
 //! `multipart/form-data` bodies.
 //!
-//! Contents: splitting a body into parts and writing what counts of each. The boundary does not count: it is new for
-//! every request. Parsers of multipart bodies differ in what they tolerate, so a body that two of them could split or
-//! name differently is refused.
+//! Splits a body into parts and writes the relevant part of each. The boundary does not count: it is new for every
+//! request. Parsers of multipart bodies differ in what they tolerate, so a body that two of them could split or name
+//! differently is refused.
 //!
 //! The canonical form has these lines for each part, in order, where `N` is a length in bytes:
 //!

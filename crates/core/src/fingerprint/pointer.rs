@@ -1,6 +1,6 @@
 //! Parsed JSON pointers (RFC 6901).
 //!
-//! Contents: the text form and its rules. For lookups, see `json::find`.
+//! Parsing and display only; for lookups, see `json::find`.
 
 use std::fmt;
 

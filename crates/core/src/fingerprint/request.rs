@@ -1,7 +1,7 @@
 //! The fingerprint of a request.
 //!
-//! Contents: the order in which the parts of a request are hashed. Never here: HTTP types. The input is text and
-//! bytes, so the gateway, the library and the command line compute the same fingerprint.
+//! Decides the order in which the parts of a request are hashed. The input is text and bytes instead of HTTP types, so
+//! the gateway, the library and the command line compute the same fingerprint.
 
 use super::encoding::{self, Coding, Decoder, Pieces};
 use super::error::{Error, ErrorKind};
@@ -200,7 +200,7 @@ impl<'a> Request<'a> {
                 (Content::Encoded { body: self.body, decoder, bytes_max }, Vec::new())
             }
             Coding::Known(decoder) => {
-                (Content::Whole(Cow::Owned(decoder.whole(self.body, bytes_max)?)), Vec::new())
+                (Content::Whole(Cow::Owned(decoder.decode_all(self.body, bytes_max)?)), Vec::new())
             }
         };
         let tag = match kind {
@@ -344,7 +344,7 @@ impl Body<'_> {
                 sink.write(bytes);
                 Ok(())
             }
-            Tag::Json | Tag::JsonPlaces => json::write(bytes, selection.places(), sink),
+            Tag::Json | Tag::JsonPlaces => json::write(bytes, selection.parsed(), sink),
             Tag::Form => form::write(bytes, sink),
             Tag::Multipart => {
                 multipart::write(bytes, self.media.as_ref().and_then(MediaType::boundary), sink)

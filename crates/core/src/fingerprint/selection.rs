@@ -1,11 +1,11 @@
 //! Which parts of a request are fingerprinted.
 //!
-//! Contents: the selection, its rules, and headers that can never be selected. A record keeps its selection, so a
-//! retry is judged by the selection of the first attempt.
+//! The selection, its rules, and the headers that can never be selected. A record keeps its selection, so a retry is
+//! judged by the selection of the first attempt.
 
 use std::fmt;
 
-use super::json::Places;
+use super::json::ParsedPointers;
 use super::pointer::{Pointer, PointerError};
 
 /// The algorithm version of new fingerprints.
@@ -77,7 +77,7 @@ pub struct Selection {
     include: Vec<String>,
     exclude: Vec<String>,
     /// The parsed pointers; none for a version that this build does not know.
-    places: Places,
+    parsed: ParsedPointers,
 }
 
 impl Default for Selection {
@@ -87,7 +87,7 @@ impl Default for Selection {
             headers: Vec::new(),
             include: Vec::new(),
             exclude: Vec::new(),
-            places: Places::default(),
+            parsed: ParsedPointers::default(),
         }
     }
 }
@@ -119,12 +119,12 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for text in pointers {
-            self.places.include.push(pointer(text.as_ref())?);
+            self.parsed.include.push(pointer(text.as_ref())?);
             self.include.push(text.as_ref().to_owned());
         }
         tidy(&mut self.include);
-        self.places.include.sort_by_cached_key(Pointer::to_string);
-        self.places.include.dedup();
+        self.parsed.include.sort_by_cached_key(Pointer::to_string);
+        self.parsed.include.dedup();
         Ok(self)
     }
 
@@ -140,11 +140,11 @@ impl Selection {
             if text.is_empty() {
                 return Err(SelectionError::WholeBodyExcluded);
             }
-            self.places.exclude.push(pointer(text)?);
+            self.parsed.exclude.push(pointer(text)?);
             self.exclude.push(text.to_owned());
         }
         tidy(&mut self.exclude);
-        tidy(&mut self.places.exclude);
+        tidy(&mut self.parsed.exclude);
         Ok(self)
     }
 
@@ -162,7 +162,7 @@ impl Selection {
         exclude: Vec<String>,
     ) -> Result<Self, SelectionError> {
         if !is_known(version) {
-            return Ok(Self { version, headers, include, exclude, places: Places::default() });
+            return Ok(Self { version, headers, include, exclude, parsed: ParsedPointers::default() });
         }
         // A header that was allowed when the record was claimed stays allowed: a longer list of forbidden headers
         // must not make the record unreadable.
@@ -176,8 +176,8 @@ impl Selection {
         self.version
     }
 
-    pub(super) fn places(&self) -> &Places {
-        &self.places
+    pub(super) fn parsed(&self) -> &ParsedPointers {
+        &self.parsed
     }
 
     /// The selected header names: lower case, sorted, unique.
@@ -278,8 +278,9 @@ mod tests {
             X-B3-TraceId X-Cloud-Trace-Context X-Correlation-Id X-Datadog-Trace-Id X-Instana-T \
             X-Ot-Span-Context X-Request-Id X-Trace-Id";
         let counted = "Connection Content-Encoding Content-Length Content-Type Transfer-Encoding";
-        let own = "Idempotency-Key IDEMPOTENCY-FENCE Operation-Id";
-        for name in [credentials, traces, counted, own].iter().flat_map(|names| names.split_whitespace()) {
+        let control = "Idempotency-Key IDEMPOTENCY-FENCE Operation-Id";
+        for name in [credentials, traces, counted, control].iter().flat_map(|names| names.split_whitespace())
+        {
             let error = Selection::default().with_headers([name]).unwrap_err();
             assert_eq!(error, SelectionError::ForbiddenHeader(name.to_ascii_lowercase()), "{name}");
         }
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_selection_keeps_a_header_that_could_not_be_chosen_today() {
+    fn a_stored_selection_keeps_a_header_that_is_refused_today() {
         let stored = Selection::from_parts(1, vec!["x-api-key".into()], vec![], vec![]).unwrap();
         assert_eq!(stored.headers(), ["x-api-key"]);
     }

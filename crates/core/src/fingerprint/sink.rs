@@ -1,6 +1,4 @@
 //! Where canonical bytes go: into a hash, or into memory for people to read.
-//!
-//! Contents: the sinks. They do not interpret what is written.
 
 use sha2::{Digest, Sha256};
 
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_byte_around_the_end_of_the_buffer_is_hashed_like_any_other() {
+    fn a_byte_at_the_end_of_the_buffer_is_hashed() {
         for before in BUFFER_BYTES - 1..=BUFFER_BYTES + 1 {
             let data = vec![7; before + 1];
             let mut hasher = Hasher::new();

@@ -1,7 +1,7 @@
 //! Why a key was refused.
 //!
-//! Contents: one enum, with a sentence for the client and a stable name for tests and clients in other languages.
-//! Errors contain lengths, but no part of the key.
+//! One enum, with a sentence for the client and a stable name for tests and clients in other languages. Errors contain
+//! lengths, but no part of the key.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The two forms of a key in a header line: bare, and as a structured-field String (RFC 9651, RFC 8941).
 //!
-//! Contents: reading both forms to the same key, and writing the shortest form that reads back. Nothing is guessed:
-//! an ambiguous line is refused.
+//! Both forms are read to the same key, and the shortest form that reads back is written. Nothing is guessed: an
+//! ambiguous line is refused.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Generates keys.
 //!
-//! Contents: ways to generate a good key. All results pass the default [`Rules`] and fit the bare header form. Never
-//! here: a clock or a source of randomness. Both are arguments, so tests can choose them.
+//! All results pass the default [`Rules`] and fit the bare header form. Clock and randomness are arguments, so tests
+//! can choose them.
 
 use std::fmt;
 use std::fmt::Write as _;

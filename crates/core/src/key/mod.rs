@@ -1,8 +1,8 @@
 //! Keys: the name that a client gives to one operation, so that every retry is recognised.
 //!
-//! Contents: the validated [`Key`], its forms in a header ([`Key::from_header`], [`Key::to_header`]), its [`Rules`],
-//! keys from other sources, and [`mint`] to generate keys. Never here: a raw key in debug output or in an error, a
-//! clock, randomness, or hashing of keys (that is [`scope`](crate::scope)).
+//! The validated [`Key`], its forms in a header ([`Key::from_header`], [`Key::to_header`]), its [`Rules`], keys from
+//! other sources, and [`mint`] to generate keys. [`scope`](crate::scope) hashes keys. No raw key appears in debug
+//! output or in an error.
 
 mod error;
 mod header;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_can_be_exposed_on_purpose_and_by_debug_never() {
+    fn debug_output_exposes_no_kind_of_key() {
         let text = Key::from_source("wh_1").unwrap();
         let print = Key::from_fingerprint(Fingerprint::from_bytes([0xab; 32]));
         let both = Key::composite([text.clone(), print.clone()]).unwrap();

@@ -1,7 +1,7 @@
 //! The rules for a client's key.
 //!
-//! Contents: the length bounds and the treatment of weak keys, checked when they are configured. Rules depend only on
-//! the key's text.
+//! The length bounds and the treatment of weak keys, checked when they are configured. Rules depend only on the key's
+//! text.
 
 use std::fmt;
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_no_key_could_meet_or_that_have_no_bound_are_refused() {
+    fn unbounded_rules_and_rules_that_fit_no_key_are_refused() {
         assert_eq!(Rules::new(0, 10), Err(RulesError::ZeroMin));
         assert_eq!(Rules::new(11, 10), Err(RulesError::MinAboveMax { min: 11, max: 10 }));
         assert_eq!(Rules::new(1, 1025), Err(RulesError::MaxTooLarge { max: 1025 }));

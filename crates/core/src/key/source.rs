@@ -1,7 +1,7 @@
 //! Keys from other sources: IDs found in a message, fingerprints, and composites.
 //!
-//! Contents: the constructors for those sources. The length and weakness [`Rules`] do not apply, because somebody
-//! else chose these IDs. Parts are never joined with a delimiter.
+//! The length and weakness [`Rules`] do not apply, because somebody else chose these IDs. Parts are never joined with a
+//! delimiter.
 //!
 //! [`Rules`]: super::Rules
 

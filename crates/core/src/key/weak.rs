@@ -1,7 +1,7 @@
 //! Keys that are likely to be reused by accident, or that identify a person.
 //!
-//! Contents: three tests that a random key passes. Never here: an estimate of entropy. It would refuse some good
-//! keys, and a refused good key is a payment that did not happen.
+//! Three tests that a random key passes. They do not estimate entropy: that would refuse some good keys, and a refused
+//! good key is a payment that did not happen.
 
 use std::fmt;
 

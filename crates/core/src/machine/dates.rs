@@ -1,8 +1,8 @@
 //! What a record's dates mean at a moment: whether a lease has expired, a quiet period is over, a repeat is still
 //! safe.
 //!
-//! Contents: every comparison of a record's dates with the current time, except retention. No other module calculates
-//! with leases.
+//! Every comparison of a record's dates with the current time, except retention. No other module calculates with
+//! leases.
 
 use super::Refusal;
 use crate::policy::{Class, Policy};

@@ -1,4 +1,4 @@
-//! How an operator removes what a record says, and keeps what it promises.
+//! How an operator erases a record's content without changing its guarantees.
 
 use super::{Refusal, Stamp, Write, rules, written};
 use crate::fingerprint::Fingerprint;
@@ -6,23 +6,24 @@ use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::record::{Record, State};
 
-/// In the place of the fingerprint of an erased record: it is a hash without a key, and would confirm a guess at the payload.
+/// Replaces the fingerprint of an erased record: a fingerprint is an unkeyed hash and could confirm a guessed payload.
 const NO_FINGERPRINT: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
 /// How much of a record is erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Erasure {
-    /// The stored response and its labels. State, expiry and the bound payload stay: a retry is answered as one whose response was
-    /// not retained.
+    /// The stored response and its labels. State, expiry and payload fingerprint stay: a retry is answered as one whose
+    /// response was not retained.
     Response,
-    /// All but a tombstone: a retry is answered as expired, until the moment at which the key would have been free anyway.
+    /// Everything except a tombstone: a retry is answered as expired until the key would have been free anyway.
     Record,
 }
 
-/// Erases a record's stored response, or the whole record up to a tombstone. Nothing can run that could not have run before.
+/// Erases a record's stored response, or the whole record except a tombstone. It never allows a run that was not
+/// allowed before.
 ///
-/// Only where [`may_erase`] says so, and not while the clock is untrusted: the write could not be dated. Every date that decides
-/// something stays as it was.
+/// Fails unless [`may_erase`] allows it, and while the clock is untrusted, because the write could not be dated. No
+/// deadline changes.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, policy::*, time::Time};
@@ -65,8 +66,8 @@ pub fn erase(record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Writ
     rules::swap(record, next)
 }
 
-/// Whether an operator may [`erase`] this record: where it is `SUCCEEDED` or one of the two `FAILED` states. What is running or in
-/// doubt has to be settled first, and a tombstone has nothing left to erase.
+/// Whether an operator may [`erase`] this record: it must be `SUCCEEDED` or one of the two `FAILED` states. A running
+/// or uncertain attempt must be settled first, and a tombstone has nothing left to erase.
 pub fn may_erase(record: &Record) -> Result<(), Refusal> {
     match record.state {
         State::Succeeded { .. } | State::FailedReplayable { .. } | State::FailedNotReplayable { .. } => {
@@ -78,7 +79,7 @@ pub fn may_erase(record: &Record) -> Result<(), Refusal> {
     }
 }
 
-/// Whether nothing but the tombstone of an erased record stands there: of what payload it was cannot be said any more.
+/// Whether this is the tombstone of an erased record, so that its payload is no longer known.
 pub(super) fn is_erased(record: &Record) -> bool {
     matches!(record.state, State::Expired { .. }) && record.fingerprint == NO_FINGERPRINT
 }

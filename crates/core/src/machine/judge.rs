@@ -35,7 +35,7 @@ pub struct Ticket {
 
 /// What a request has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a decision says what to store or to answer; dropped, the request gets neither"]
+#[must_use = "a decision must be stored or answered"]
 pub enum Decision<'a> {
     /// Store this write. When it is stored, the attempt is yours. If the store refuses it, decide again from the
     /// stored entry.
@@ -49,9 +49,9 @@ pub enum Decision<'a> {
     Follow,
 }
 
-/// The answer to a request that gets no attempt of its own.
+/// The answer to a request that gets no attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a reply is what the request is to be answered"]
+#[must_use = "the request must be answered with this reply"]
 pub enum Reply<'a> {
     /// The stored outcome.
     Replay(&'a Outcome),

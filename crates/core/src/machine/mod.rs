@@ -1,7 +1,7 @@
 //! The state machine: every transition of a record, each a pure function from record to record.
 //!
-//! Contents: all decisions of Semel. A store swaps records, a transport speaks a protocol, the engine runs work; only
-//! this module decides what they *mean*. Never here: I/O, a clock, randomness. The moment and the token are
+//! All decisions of Semel are made here. A store swaps records, a transport speaks a protocol, the engine runs work;
+//! only this module decides what they *mean*. There is no I/O, clock or randomness: the moment and the token are
 //! arguments, so a model checker can explore every order of events with this code.
 //!
 //! The [crate's front page](crate#the-states) has a diagram of the states and transitions.
@@ -17,11 +17,10 @@
 //! Every transition checks these principles, as far as an old record and its successor show them: [`Rule`].
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are the
-//! owner's; [`commit_local`] combines them if the effect is in the same transaction as its record; [`lapse`] handles
-//! a dead owner's record, [`redate`] corrects dates in the future, and [`reconcile`], [`postpone`], [`plan_probe`],
-//! [`resolve`] and [`release`] resolve it; [`expire`] and [`purge`] end it; [`erase`] removes
-//! its content; [`route`] finds a command during a rotation
-//! of the hashing secret.
+//! owner's; [`commit_local`] combines them if the effect is in the same transaction as its record; [`lapse`] handles a
+//! dead owner's record, [`redate`] corrects dates in the future, and [`reconcile`], [`postpone`], [`plan_probe`],
+//! [`resolve`] and [`release`] resolve it; [`expire`] and [`purge`] end it; [`erase`] removes its content; [`route`]
+//! finds a command during a rotation of the hashing secret.
 
 mod command;
 mod dates;
@@ -40,8 +39,8 @@ pub use erase::{Erasure, erase, may_erase};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use local::{LocalEnding, commit_local};
 pub use owner::{
-    abandon, claim_landed, contradicts, finish, held_for, is_held, landed, lease_left, may_send, outlived,
-    overtaken, renew, start,
+    Landing, abandon, claim_landed, contradicts, finish, held_for, is_held, landed, landing, lease_left,
+    may_send, outlived, overtaken, renew, start,
 };
 pub use retention::{Due, due, expire, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
@@ -101,7 +100,7 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
 
 /// What the store must still contain for a write to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "a condition holds back nothing before it reaches a store"]
+#[must_use = "a condition has no effect until a store checks it"]
 pub enum Expect {
     /// No entry.
     Absent,
@@ -113,7 +112,7 @@ pub enum Expect {
 /// writes, a version occurs again on another timeline; one owner's token is on many versions; and a verdict keeps the
 /// token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "a condition holds back nothing before it reaches a store"]
+#[must_use = "a condition has no effect until a store checks it"]
 pub struct Unchanged {
     /// The version that the write was computed from.
     pub version: u64,

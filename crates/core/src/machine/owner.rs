@@ -51,7 +51,7 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
 ///
 /// `held_for` is the time on the same clock since the owner dated its last stored write. Dates alone are not enough:
 /// if the clock is set back, an expired lease looks valid again.
-#[must_use = "nothing may be sent without an answer to this"]
+#[must_use = "check this before sending"]
 pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Duration) -> bool {
     let now = now.into();
     let is_begun = matches!(record.state, State::Processing { .. });
@@ -157,7 +157,7 @@ pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write,
 /// record, which may have changed since.
 ///
 /// `None`: decide again, with a *fresh* token. Sending the same claim again could reuse its token after its record
-/// was purged, while a write computed from the first one may still be on its way.
+/// was purged, while a write computed from the first one may still be in flight.
 #[must_use]
 pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
@@ -170,7 +170,32 @@ pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> 
 /// written. The token alone is not enough, because an operator's verdict keeps it.
 #[must_use]
 pub fn landed(write: &Write, reread: Found<'_>) -> bool {
-    matches!(reread, Found::Record(record) if *record == write.next)
+    landing(write, reread) == Landing::Landed
+}
+
+/// What a reread record shows of a write whose acknowledgement was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Landing {
+    /// It is in the store.
+    Landed,
+    /// It is not in the store and never was, unless it is still on its way.
+    Missing,
+    /// The record has changed or is gone, and does not show whether the write came before that.
+    Unclear,
+}
+
+/// What the reread record shows of this write. It is missing if the record is still as the write expected it, or if another write
+/// took its version.
+#[must_use]
+pub fn landing(write: &Write, reread: Found<'_>) -> Landing {
+    match reread {
+        Found::Record(record) if *record == write.next => Landing::Landed,
+        found if write.expect.met_by(found) => Landing::Missing,
+        Found::Record(record) if (record.token, record.version) == (write.next.token, write.next.version) => {
+            Landing::Missing
+        }
+        _ => Landing::Unclear,
+    }
 }
 
 /// The answer to the owner's client after the store has refused its finish for good: what is stored now, never the
@@ -210,10 +235,10 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
 
 /// Whether the record contradicts the owner of a refused finish: the stored outcome differs from the owner's. An
 /// operator has to look at it. `same` compares outcomes, which may be sealed.
-#[must_use = "a contradiction is worth an alarm"]
+#[must_use = "a contradiction should raise an alarm"]
 pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
     let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
-    let stands = match found {
+    let stored = match found {
         Found::Record(Record { state: State::Succeeded { outcome, .. }, .. }) => {
             matches!(ending, Ending::Succeeded(_)).then_some(outcome)
         }
@@ -222,7 +247,7 @@ pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome
         }
         _ => None,
     };
-    !stands.is_some_and(|stands| same(stands, known))
+    !stored.is_some_and(|stored| same(stored, known))
 }
 
 /// `Ok` if the attempt has this token and the clock is good enough to date a write. An outcome dated far in the past

@@ -7,7 +7,7 @@ use crate::time::Now;
 
 /// What a sweeper or reconciler should do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "what is due is still to be done"]
+#[must_use = "the caller has to do what is due"]
 pub enum Due {
     /// Nothing yet.
     Nothing,

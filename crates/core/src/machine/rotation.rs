@@ -14,7 +14,7 @@ pub enum Stage {
 
 /// Where to look for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "a command that is looked for elsewhere may run twice"]
+#[must_use = "a command that is searched elsewhere may run twice"]
 pub enum Route {
     /// Under the old id.
     Old,

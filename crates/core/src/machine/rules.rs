@@ -1,8 +1,7 @@
 //! Rules that hold for every write, whichever transition computed it.
 //!
-//! Contents: one check of the old record against the new one at the end of every transition, also in production.
-//! Never here: a rule that depends on the time or on the kind of transition. A check that repeats a transition's own
-//! logic repeats its mistakes.
+//! Every transition ends with one check of the old record against the new one, also in production. No rule depends on
+//! the time or on the kind of transition, because a check that repeats a transition's own logic repeats its mistakes.
 
 use super::{Expect, Refusal, Write};
 use crate::policy::Class;

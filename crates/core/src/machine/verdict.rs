@@ -11,12 +11,12 @@ use std::time::Duration;
 /// A finding about an effect in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It happened. Without an outcome, later requests are told that the answer was not retained.
+    /// It happened. Without an outcome, later requests learn that the answer was not retained.
     Applied(Option<Outcome>),
     /// It was refused permanently, with this answer. (The API checks that the answer is a refusal.)
     Failed(Outcome),
     /// It was absent at the moment `asked_at`. Counts only if the owner could no longer act at that time. The time of
-    /// the *question* matters, because the effect may have arrived while the answer was on its way. (A time in the
+    /// the *question* matters, because the effect may have arrived while the answer was in flight. (A time in the
     /// future counts as now.)
     NotApplied {
         /// When the system that runs the effect was asked, by the store's clock.
@@ -27,7 +27,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict in a word, as histories and the admin API have it.
+    /// The verdict in a word, as shown in histories and the admin API.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Applied(_) => "applied",
@@ -38,7 +38,7 @@ impl Verdict {
     }
 }
 
-/// What a record's history says about an owner that went silent.
+/// The history's reason for an owner that went silent.
 pub const LAPSED: &str = "the owner went silent and its lease ran out";
 
 /// Handles an expired lease. `PROCESSING` becomes `UNKNOWN`, and so does a claim that inherited the doubt of an
@@ -157,8 +157,8 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     rules::swap(record, next)
 }
 
-/// Plans when an `UNKNOWN` record is next due to be asked about, without a question. Neither the count of questions nor the time
-/// of the last change moves: nothing has happened to the command.
+/// Plans the next probe of an `UNKNOWN` record without a probe now. The number of probes and the time of the last
+/// change stay, because nothing happened to the command.
 pub fn plan_probe(record: &Record, next_probe_at: Option<Time>) -> Result<Write, Refusal> {
     let mut next = record.clone();
     let State::Unknown { next_probe_at: planned, .. } = &mut next.state else {
@@ -169,7 +169,8 @@ pub fn plan_probe(record: &Record, next_probe_at: Option<Time>) -> Result<Write,
     rules::swap(record, next)
 }
 
-/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead: where [`may_resolve`] says so.
+/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease has expired, if [`may_resolve`]
+/// allows it.
 ///
 /// If the owner did not end the attempt itself, "not applied" and "failed" have to wait for the quiet period: no
 /// operator can know what a paused owner will do.
@@ -237,11 +238,14 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 /// Whether an operator may [`release`] this record's key at `now`; otherwise the reason. Allowed on an expired claim
 /// without inherited doubt, and on `FAILED_NOT_REPLAYABLE`.
 pub fn may_release(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
+    let now = now.into();
     match record.state {
         State::Claimed { lease_until } => {
-            expect_dead_lease(record, lease_until, now.into())?;
+            expect_dead_lease(record, lease_until, now)?;
             if record.earlier_doubt { Err(Refusal::InDoubt) } else { Ok(()) }
         }
+        // It would be dated by this clock.
+        State::FailedNotReplayable { .. } if !now.can_claim() => Err(Refusal::ClockNotTrusted),
         State::FailedNotReplayable { .. } => Ok(()),
         _ => Err(Refusal::WrongState),
     }

@@ -1,8 +1,7 @@
 //! Headers and trailers, packed.
 //!
-//! Contents: a list of names and values in one block of bytes, laid out as the codec writes it, so that reading a
-//! record makes one reference instead of two per header. Never here: rules about names. Case, order and repetition
-//! are kept.
+//! A list of names and values in one block of bytes, in the codec's layout, so that reading a record makes one
+//! reference instead of two per header. Case, order and repetition are kept.
 
 use bytes::Bytes;
 use std::fmt;

@@ -1,7 +1,6 @@
 //! The outcome of an attempt, as it is stored and replayed.
 //!
-//! Contents: the outcome's bytes and status, for any protocol. Never here: a decision about what a status means (that
-//! is [`classify`](mod@crate::classify)).
+//! The outcome's bytes and status, for any protocol. [`classify`](mod@crate::classify) decides what a status means.
 
 mod fields;
 

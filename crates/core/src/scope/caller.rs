@@ -1,7 +1,6 @@
 //! Who is calling.
 //!
-//! Contents: the caller, its identity and the source of the identity. Never here: verifying a token or reading a
-//! header. Code that builds an [`Identity`] has to verify it.
+//! The caller, its identity and the source of the identity. Code that builds an [`Identity`] has to verify it first.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! IDs derived from a command ID: of the operation, its events and its resources.
 //!
-//! Contents: the unkeyed, one-way derivations. Never here: anything that differs between two attempts of one command.
+//! The unkeyed, one-way derivations. They are equal for all attempts of one command.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! An unambiguous encoding of the bytes to hash.
 //!
-//! Contents: tags, counts and length-prefixed fields, written to a hash as they come. Never here: a delimiter, or a
-//! field written without its length.
+//! Tags, counts and length-prefixed fields, written to a hash as they come. There are no delimiters, and no field is
+//! written without its length.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -72,8 +72,7 @@ mod tests {
     use crate::key::Key;
     use crate::scope::{Caller, Identity, Operation, Scope};
 
-    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are
-    /// near.
+    /// Few characters, among them the bytes of tags and lengths, so that collisions are likely if they are possible.
     fn text() -> impl Strategy<Value = String> {
         "[a:\x00\x01]{0,3}"
     }
@@ -127,7 +126,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Every pair out of 150 at a time.
+        /// All pairs among 150 values.
         #[test]
         fn no_two_scopes_and_keys_are_written_the_same(
             all in proptest::collection::vec((scope(), key()), 150),
@@ -136,9 +135,9 @@ mod tests {
         }
     }
 
-    /// The full product of small choices. Random ones seldom differ in one place only; these all do.
+    /// The full product of a few choices. Random values seldom differ in one place only; these all do.
     #[test]
-    fn no_two_of_a_small_world_are_written_the_same() {
+    fn no_two_small_scopes_are_written_the_same() {
         let texts = ["", "a", ":", "a:"];
         let pairs = || texts.iter().flat_map(|one| texts.map(|two| (*one, two)));
         let callers: Vec<Caller> = std::iter::once(Caller::Anonymous)
@@ -180,12 +179,12 @@ mod tests {
         assert_no_two_alike(&all);
     }
 
-    /// Nor does one begin another, so that what is written behind cannot make up for a difference.
+    /// No encoding is a prefix of another, so that bytes written after it cannot hide a difference.
     fn assert_no_two_alike(all: &[(Scope, Key)]) {
         let mut seen: BTreeMap<Vec<u8>, &(Scope, Key)> = BTreeMap::new();
         for pair in all {
-            if let Some(twin) = seen.insert(written(&pair.0, &pair.1), pair) {
-                assert!(twin == pair, "written the same: {twin:?} {pair:?}");
+            if let Some(earlier) = seen.insert(written(&pair.0, &pair.1), pair) {
+                assert!(earlier == pair, "written the same: {earlier:?} {pair:?}");
             }
         }
         let mut sorted: Vec<_> = seen.keys().collect();

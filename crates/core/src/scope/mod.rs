@@ -1,10 +1,9 @@
 //! Scopes: the tenant, caller and operation of a key, and the IDs derived from them.
 //!
-//! Contents: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids derived
-//! from the result: operation ids, [`EventId`]s, resource ids; and the normal form of methods and paths. The hashed
-//! bytes are specified in `vectors/ids/README.md`, for implementations in other languages. Never here: two scopes
-//! with the same encoding, a raw caller or tenant in debug output, or a change to an existing encoding (a new one
-//! gets a new label).
+//! The [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, the IDs derived from the result
+//! (operation IDs, [`EventId`]s, resource IDs), and the normal form of methods and paths. The hashed bytes are
+//! specified in `vectors/ids/README.md`, for implementations in other languages. No two scopes have the same encoding,
+//! no raw caller or tenant appears in debug output, and an existing encoding never changes: a new one gets a new label.
 
 mod caller;
 mod derived;

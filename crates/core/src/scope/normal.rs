@@ -1,8 +1,7 @@
 //! The form in which methods and paths are compared.
 //!
-//! Contents: which spellings of a method or a path mean the same. The normal form is never sent on: services get what
-//! the client wrote. Letter case, a trailing slash and `;` parameters count: services differ there, so operators
-//! decide.
+//! Which spellings of a method or a path mean the same. The normal form is never sent on: services get the client's own
+//! spelling. Letter case, a trailing slash and `;` parameters count: services differ there, so operators decide.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -186,7 +185,7 @@ mod tests {
         assert!(matches!(normal_method("M-SEARCH"), Cow::Borrowed("M-SEARCH")));
     }
 
-    /// A segment of characters that stand in a path as they are, and no dot segment.
+    /// A segment of characters that need no escape, and not a dot segment.
     fn segment() -> impl Strategy<Value = String> {
         "[a-zA-Z0-9._~!$&'()*+,;=:@-]{1,6}"
             .prop_filter("a dot segment", |segment| segment != "." && segment != "..")
@@ -204,12 +203,12 @@ mod tests {
         path
     }
 
-    /// Text in which everything that counts here is frequent.
+    /// Text with many special characters.
     fn hostile() -> impl Strategy<Value = String> {
         prop_oneof!["[/.%2eEfF5~aZ;é{ ]{0,24}", "/[/.%2eE3]{0,16}", any::<String>()]
     }
 
-    /// Another spelling of a segment: each of its characters escaped or not, in either case.
+    /// Another spelling of a segment: each character escaped or not, in either case.
     fn spelt(segment: &str, dice: &mut impl Iterator<Item = u8>) -> String {
         let mut text = String::new();
         for byte in segment.bytes() {
@@ -224,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normal_form_is_its_own(path in hostile()) {
+        fn normalising_twice_changes_nothing(path in hostile()) {
             let once = normal_path(&path).into_owned();
             prop_assert_eq!(normal_path(&once), once.as_str());
         }
@@ -233,9 +232,9 @@ mod tests {
         fn a_normal_path_has_no_second_spelling_left(path in hostile()) {
             let path = format!("/{path}");
             let normal = normal_path(&path);
-            let rest = normal.strip_prefix('/').expect("a path stays one");
+            let rest = normal.strip_prefix('/').expect("a normal path starts with a slash");
             let mut segments: Vec<_> = rest.split('/').collect();
-            // Empty at the end only: a slash there is the operator's matter.
+            // Empty only at the end: a trailing slash is the operator's choice.
             if segments.last() == Some(&"") {
                 segments.pop();
             }

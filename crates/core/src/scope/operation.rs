@@ -1,6 +1,6 @@
 //! The operation that a request asks for.
 //!
-//! Contents: an operation's name, configured or from the route. Never here: route matching.
+//! An operation's name, configured or from the route. Routes are matched elsewhere.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The secret that turns scopes and keys into ids.
 //!
-//! Contents: the keyed derivations, HMAC-SHA-256 over a label and unambiguous fields. Never here: generating a
-//! secret, or keeping its bytes after the hash is prepared.
+//! The keyed derivations: HMAC-SHA-256 over a label and unambiguous fields. The bytes of a secret are dropped as soon
+//! as the hash is prepared.
 
 use std::fmt;
 

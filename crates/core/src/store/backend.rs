@@ -66,6 +66,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Rejects an invalid address. The error explains what is wrong and contains no password.
     fn check(&self, address: &str) -> Result<(), String>;
 
+    /// Checks what the address names on this machine, such as a file with a password, without connecting, opening or
+    /// creating anything. `address` passed [`check`](Self::check). The error explains what is wrong and contains no
+    /// password. Opening the store may still fail.
+    fn check_files(&self, address: &str) -> Result<(), String> {
+        let _ = address;
+        Ok(())
+    }
+
     /// The underlying library with its version: `SQLite 3.51.3`. `None` if there is none.
     fn library(&self) -> Option<String> {
         None

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A store that wraps another one and changes some of its calls. Calls that are not overridden are passed on. Every
 /// implementor is a [`Store`].
-#[expect(missing_docs, reason = "each method is the one of Store that has its name")]
+#[expect(missing_docs, reason = "documented at the methods of Store")]
 pub trait Delegate: Send + Sync + 'static {
     /// The store that calls are passed on to.
     fn inner(&self) -> &dyn Store;

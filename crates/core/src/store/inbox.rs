@@ -1,9 +1,9 @@
-//! What the inboxes of applications hold, in a store whose database has them.
+//! Counts of the applications' inboxes, in a store whose database has them.
 
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// How many inboxes a census lists; the marks of all others are one number.
+/// How many inboxes a census lists; the marks of all others are one total.
 pub const INBOXES_MAX: usize = 1_000;
 
 /// The marks of one consumer group on one topic.
@@ -11,7 +11,7 @@ pub const INBOXES_MAX: usize = 1_000;
 pub struct InboxMarks {
     /// How many messages are marked as processed.
     pub marks: u64,
-    /// How many of them are older than the window that was asked about, and wait for a purge.
+    /// How many of them are older than the requested window and wait for a purge.
     pub overdue: u64,
     /// When the oldest was processed.
     pub oldest: Time,
@@ -19,7 +19,8 @@ pub struct InboxMarks {
     pub newest: Time,
 }
 
-/// What the inboxes in a store's database hold. Duplicates are not among it: they write nothing, and each consumer counts its own.
+/// What the inboxes in a store's database contain. Duplicates are not included: they write nothing, and each consumer
+/// counts its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxCensus {
     /// The database's time when it was counted.
@@ -36,16 +37,16 @@ impl InboxCensus {
         Self { now, inboxes: BTreeMap::new(), other_marks: 0 }
     }
 
-    /// Adds marks of one inbox, of which others may have been added before.
+    /// Adds marks of one inbox to those added before.
     pub fn add(&mut self, group: String, topic: String, more: InboxMarks) {
-        let place = (group, topic);
-        if let Some(marks) = self.inboxes.get_mut(&place) {
+        let inbox = (group, topic);
+        if let Some(marks) = self.inboxes.get_mut(&inbox) {
             marks.marks += more.marks;
             marks.overdue += more.overdue;
             marks.oldest = marks.oldest.min(more.oldest);
             marks.newest = marks.newest.max(more.newest);
         } else if self.inboxes.len() < INBOXES_MAX {
-            self.inboxes.insert(place, more);
+            self.inboxes.insert(inbox, more);
         } else {
             self.other_marks += more.marks;
         }

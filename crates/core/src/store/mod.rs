@@ -1,8 +1,8 @@
 //! What a store has to do: keep entries by ID and swap them atomically. Nothing else.
 //!
-//! **Contents**: the [`Store`] trait, its answers and its [`Error`], which can be ambiguous. **Never here**: a rule
-//! about what a record means. A store only compares what a [`Change`] expects. A decision that two stores would have
-//! to make belongs into [`machine`](crate::machine).
+//! The [`Store`] trait, its answers and its [`Error`], which can be ambiguous. A store knows no rule about what a
+//! record means: it only compares what a [`Change`] expects. A decision that two stores would have to make belongs in
+//! [`machine`](crate::machine).
 //!
 //! # What every store promises
 //!
@@ -206,8 +206,9 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// What the inboxes of applications in the store's database hold; a mark is overdue where it is older than `window`. `None` where this
-    /// kind of store has no inboxes. Reads every mark: seconds where there are millions.
+    /// What the inboxes of applications in the store's database contain; a mark is overdue if it is older than
+    /// `window`. `None` if this kind of store has no inboxes. Reads every mark, which takes seconds for millions of
+    /// them.
     fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
         let _ = window;
         Box::pin(std::future::ready(Ok(None)))
@@ -224,8 +225,8 @@ pub trait Store: Send + Sync + 'static {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting>;
 
-    /// Removes the bytes of entries that were replaced or removed from the store's memory and files, as far as the store can, and
-    /// reports what is left. Called after a record was [erased](crate::machine::erase); bounded in time.
+    /// Removes the bytes of replaced and removed entries from the store's memory and files, as far as the store can,
+    /// and reports what is left. Called after a record was [erased](crate::machine::erase); bounded in time.
     fn scrub(&self) -> Pending<'_, Remnants> {
         let everywhere = "in the store's files, replicas and backups, until these are overwritten".to_owned();
         Box::pin(std::future::ready(Ok(Remnants::MayRemain(everywhere))))

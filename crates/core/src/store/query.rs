@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_are_known_by_the_first_digits_of_their_hash_and_by_no_others() {
+    fn callers_are_found_by_the_first_digits_of_their_hash() {
         let mut bytes = [0; 32];
         bytes[..5].copy_from_slice(&[0xab, 0xcd, 0xef, 0x01, 0x2f]);
         let (hash, digits) = (CallerHash::from_bytes(bytes), CallerHash::from_bytes(bytes).to_hex());
@@ -329,11 +329,11 @@ mod tests {
                 let mut other = digits.clone();
                 other.replace_range(at..=at, if &digits[at..=at] == "0" { "1" } else { "0" });
                 let other = Callers::beginning(&other).expect("digits").first;
-                assert!(!callers.has(&other), "{length} digits, and the one at {at} is another");
+                assert!(!callers.has(&other), "{length} digits, with another one at {at}");
             }
         }
         assert_eq!(Callers::beginning(&digits), Some(hash.into()));
-        assert!(Callers::beginning("abcdef012").expect("nine").has(&hash), "half a byte counts too");
+        assert!(Callers::beginning("abcdef012").expect("nine").has(&hash), "half a byte counts");
         for bad in ["", "abcdef0", "abcdef0g", "abcdef0é", "+bcdef01", &format!("{digits}0")] {
             assert_eq!(Callers::beginning(bad), None, "{bad}");
         }

@@ -73,11 +73,12 @@ pub enum Order {
 
 /// What is left of replaced and removed entries after [`Store::scrub`](super::Store::scrub).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "somebody who erased a record should learn where copies may remain"]
+#[must_use = "an operator who erased a record must learn where copies remain"]
 pub enum Remnants {
-    /// Nothing, in the store's own memory and files. Backups are nobody's but their owner's.
+    /// Nothing, in the store's own memory and files. Backups are not covered.
     None,
-    /// Copies may remain: where and until when, as the end of a sentence. `in the write-ahead log until it is recycled`.
+    /// Copies may remain: where and until when, as the end of a sentence, such as `in the write-ahead log until it is
+    /// recycled`.
     MayRemain(String),
 }
 

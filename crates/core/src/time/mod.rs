@@ -1,7 +1,7 @@
 //! Moments of the store's clock, and how far the current time can be trusted.
 //!
-//! Contents: one type for a moment and its arithmetic, which saturates instead of wrapping. Never here: reading a
-//! clock. Time reaches the core as an argument.
+//! One type for a moment, with arithmetic that saturates instead of wrapping. Nothing here reads a clock: time reaches
+//! the core as an argument.
 
 mod now;
 

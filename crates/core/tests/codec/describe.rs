@@ -1,4 +1,4 @@
-//! What was read, in words that do not change when a type's debug output does.
+//! A description of decoded entries that does not change when a type's debug output does.
 
 use bytes::Bytes;
 use semel_core::codec::{self, Error};
@@ -121,8 +121,8 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     }
 }
 
-/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that
-/// is written, but for four bytes of a checksum.
+/// Only the codec uses extensions, so a record shows only their length. They are the last bytes before the checksum of
+/// four bytes.
 fn extensions(record: &Record) -> String {
     let debug = format!("{record:?}");
     let (_, shown) = debug.rsplit_once("extensions: ").unwrap();

@@ -1,8 +1,8 @@
-//! Files written once, which every later build must read as it was meant then.
+//! Files written by earlier builds, which every later build must read the same way.
 //!
-//! `fixtures/codec/v1/NAME.hex` holds the bytes and `NAME.txt` what they say. A new sample gets its files by
-//! `SEMEL_WRITE_FIXTURES=1 cargo test -p semel-core --test codec`, which never touches a file that is there:
-//! a fixture that has to change is a format that has to get a new number.
+//! `fixtures/codec/v1/NAME.hex` contains the bytes and `NAME.txt` their description. To create the files of a new
+//! sample, run `SEMEL_WRITE_FIXTURES=1 cargo test -p semel-core --test codec`. It never changes an existing file: if a
+//! fixture has to change, the format needs a new number.
 
 use super::describe::{describe, hex};
 use super::samples;
@@ -30,11 +30,11 @@ fn fixtures() -> Vec<(String, Bytes, String)> {
         (name, bytes.into(), text)
     };
     let fixtures: Vec<_> = hexes.map(fixture).collect();
-    assert!(fixtures.len() > 30, "the fixtures are gone");
+    assert!(fixtures.len() > 30, "there are no fixtures");
     fixtures
 }
 
-/// Adds what is missing, when asked to.
+/// Adds missing fixtures if the variable is set.
 fn write_missing() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -62,14 +62,14 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_fixture_reads_as_it_was_meant_when_it_was_written() {
+fn every_fixture_still_reads_the_same() {
     for (name, bytes, text) in fixtures() {
         assert_eq!(describe(&codec::decode(&bytes)), text, "{name}");
     }
 }
 
 #[test]
-fn every_readable_fixture_would_be_written_the_same_today() {
+fn every_readable_fixture_is_written_back_the_same() {
     let mut seen = BTreeSet::new();
     for (name, bytes, _) in fixtures() {
         if let Ok(entry) = codec::decode(&bytes) {
@@ -81,11 +81,10 @@ fn every_readable_fixture_would_be_written_the_same_today() {
         }
     }
     let every = StateName::ALL.map(StateName::as_str).into_iter().chain(["moved"]);
-    assert_eq!(seen, every.collect(), "what the fixtures show");
+    assert_eq!(seen, every.collect(), "the states in the fixtures");
 }
 
-/// By name only: a sample may come to look different when the state machine learns something, and the fixture of
-/// how it once looked must be read all the same.
+/// Compares names only: a sample may change when the state machine does, but its old fixture must stay readable.
 #[test]
 fn every_sample_has_its_fixture() {
     let written: BTreeSet<_> = fixtures().into_iter().map(|(name, ..)| name).collect();
@@ -97,14 +96,14 @@ fn every_sample_has_its_fixture() {
 }
 
 #[test]
-fn every_single_bit_that_flips_is_noticed() {
-    // Of bytes that are damaged already, one flip may be the very one that mends them.
+fn every_flipped_bit_is_detected() {
+    // In damaged bytes, one flip may repair the damage.
     for (name, bytes, _) in fixtures().into_iter().filter(|(name, ..)| !name.starts_with("damaged")) {
         let mut flipped = bytes.to_vec();
         for bit in 0..bytes.len() * 8 {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let read = codec::decode(&Bytes::copy_from_slice(&flipped));
-            assert!(read.is_err(), "{name}: bit {bit} was taken for {read:?}");
+            assert!(read.is_err(), "{name}: bit {bit} was read as {read:?}");
             flipped[bit / 8] ^= 1 << (bit % 8);
         }
     }

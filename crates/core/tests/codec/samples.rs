@@ -1,5 +1,5 @@
-//! Records in every state and every interesting variation, each led there by the state machine, and what a newer
-//! node or a failing disk might make of them.
+//! Records in every state and variation, each made by the state machine, and the same bytes changed by a newer node or
+//! a failing disk.
 
 use bytes::Bytes;
 use semel_core::classify::Ending;
@@ -59,7 +59,7 @@ pub(crate) fn claim(policy: Policy, begin: Begin) -> Record {
 fn run(found: Found<'_>, policy: Policy, ticket: Ticket, now: Time) -> Record {
     match machine::decide(found, &command(policy), ticket, stamp(now)) {
         Decision::Run(write) => write.next,
-        other => panic!("not to be run: {other:?}"),
+        other => panic!("expected an attempt, got: {other:?}"),
     }
 }
 
@@ -165,7 +165,7 @@ fn of_generation(generation: u32) -> Record {
     let ticket = ticket(TOKEN, Begin::Processing);
     match machine::decide(Found::Nothing, &command, ticket, stamp(MORNING)) {
         Decision::Run(write) => write.next,
-        other => panic!("not to be run: {other:?}"),
+        other => panic!("expected an attempt, got: {other:?}"),
     }
 }
 
@@ -177,7 +177,7 @@ fn selective(version: u8) -> Policy {
     let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let headers = list(&["x-currency", "x-region"]);
     let selection = Selection::from_parts(version, headers, list(&["/amount"]), list(&["/sent_at", "/é"]));
-    Policy::new(Class::External).with(|policy| policy.selection = selection.unwrap()).expect("fit for use")
+    Policy::new(Class::External).with(|policy| policy.selection = selection.unwrap()).expect("valid")
 }
 
 fn odd_durations() -> Policy {
@@ -200,7 +200,7 @@ fn given_up(unknown: &Record) -> Record {
 
 fn often_tried() -> Record {
     let policy =
-        || Policy::new(Class::External).with(|policy| policy.history_entries_max = 3).expect("fit for use");
+        || Policy::new(Class::External).with(|policy| policy.history_entries_max = 3).expect("valid");
     let first = ticket(Token::from_random(1), Begin::Processing);
     let mut record = run(Found::Nothing, policy(), first, MORNING);
     for (minute, token) in [(1, Token::from_random(2)), (2, SECOND_TOKEN), (3, TOKEN)] {
@@ -211,13 +211,13 @@ fn often_tried() -> Record {
     record
 }
 
-/// Every sample there is, the unreadable ones included, under the name of its fixture.
+/// Every sample, also the unreadable ones, under the name of its fixture.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     let mut all: Vec<_> =
         records().into_iter().map(|(name, record)| (name, codec::encode_record(&record))).collect();
     all.push(("moved", codec::encode(&Entry::Moved)));
-    let whole = codec::encode_record(&claim(Policy::new(Class::External), Begin::Claimed));
-    let content = &whole[..whole.len() - 4];
+    let bytes = codec::encode_record(&claim(Policy::new(Class::External), Begin::Claimed));
+    let content = &bytes[..bytes.len() - 4];
     let changed = |at: usize, byte: u8| {
         let mut content = content.to_vec();
         content[at] = byte;
@@ -228,9 +228,9 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("newer_extension", sealed([content, &[2, 0, 3, 1, 0xff]].concat())),
         ("newer_format", changed(0, 2)),
         ("damaged_nothing_left", Vec::new()),
-        ("damaged_cut_short", whole[..whole.len() / 2].to_vec()),
-        ("damaged_followed_by_more", [&whole[..], b"\0"].concat()),
-        ("damaged_one_bit", whole.iter().enumerate().map(|(at, b)| b ^ u8::from(at == 40)).collect()),
+        ("damaged_cut_short", bytes[..bytes.len() / 2].to_vec()),
+        ("damaged_followed_by_more", [&bytes[..], b"\0"].concat()),
+        ("damaged_one_bit", bytes.iter().enumerate().map(|(at, b)| b ^ u8::from(at == 40)).collect()),
         ("damaged_unknown_kind", changed(1, 9)),
         ("damaged_unknown_state", changed(131, 0x27)),
         ("damaged_text", changed(135, 0xc0)),
@@ -239,7 +239,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// The content with a checksum that fits.
+/// The content with a matching checksum.
 fn sealed(mut content: Vec<u8>) -> Vec<u8> {
     let sum = crc32fast::hash(&content);
     content.extend_from_slice(&sum.to_le_bytes());

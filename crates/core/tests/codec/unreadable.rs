@@ -1,4 +1,4 @@
-//! What cannot be read is answered as unknown: never absent, never taken over, never written over.
+//! An unreadable entry is answered as unknown: never absent, never taken over, never overwritten.
 
 use super::samples::{self, MORNING, TOKEN, after, command, stamp, ticket};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use semel_core::time::Time;
 
 const CLASSES: [Class; 3] = [Class::Local, Class::Downstream, Class::External];
 
-/// Every way of being unreadable that the fixtures know.
+/// Every kind of unreadable entry in the fixtures.
 fn unreadable() -> Vec<(&'static str, Result<Entry, Error>)> {
     let decoded = |(name, bytes): (_, Vec<u8>)| (name, codec::decode(&Bytes::from(bytes)));
     let unreadable: Vec<_> =
@@ -25,7 +25,7 @@ fn claimed(class: Class) -> Record {
 }
 
 #[test]
-fn what_was_read_reaches_the_machine_as_what_it_is() {
+fn a_decoded_entry_reaches_the_machine_by_its_kind() {
     for (name, record) in samples::records() {
         let decoded = codec::decode(&codec::encode_record(&record).into());
         assert_eq!(codec::found(&decoded), Found::Record(&record), "{name}");
@@ -34,7 +34,7 @@ fn what_was_read_reaches_the_machine_as_what_it_is() {
 }
 
 #[test]
-fn what_cannot_be_read_is_answered_as_such_in_every_class_at_any_time() {
+fn an_unreadable_record_is_reported_in_every_class_and_time() {
     for (name, decoded) in unreadable() {
         let found = codec::found(&decoded);
         for class in CLASSES {
@@ -51,7 +51,7 @@ fn what_cannot_be_read_is_answered_as_such_in_every_class_at_any_time() {
 }
 
 #[test]
-fn no_write_expects_what_cannot_be_read() {
+fn no_write_expects_an_unreadable_entry() {
     for (name, decoded) in unreadable() {
         let found = codec::found(&decoded);
         assert!(!Expect::Absent.met_by(found), "{name}");
@@ -68,7 +68,7 @@ fn no_write_expects_what_cannot_be_read() {
 }
 
 #[test]
-fn no_marker_is_planted_over_what_cannot_be_read() {
+fn no_marker_is_planted_over_an_unreadable_entry() {
     for (name, decoded) in unreadable() {
         for stage in [Stage::Announced, Stage::Moving] {
             assert_eq!(machine::route(stage, codec::found(&decoded)), Route::Old, "{name}");
@@ -77,7 +77,7 @@ fn no_marker_is_planted_over_what_cannot_be_read() {
 }
 
 #[test]
-fn a_write_is_recognised_after_its_way_through_the_codec() {
+fn a_write_is_recognised_after_encoding_and_decoding() {
     for (name, record) in samples::records() {
         let write = Write { expect: Expect::Absent, next: record };
         let reread = codec::decode(&codec::encode_record(&write.next).into());

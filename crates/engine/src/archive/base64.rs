@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_survives_the_way_to_text_and_back() {
+    fn every_byte_survives_encoding_and_decoding() {
         let all: Vec<u8> = (0..=255).collect();
         for length in 0..=all.len() {
             assert_eq!(decode(&encode(&all[..length])).as_deref(), Some(&all[..length]), "{length}");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_no_bytes_are_written_as_is_refused() {
+    fn non_canonical_text_is_refused() {
         for bad in
             ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "====", "Z===", "Zg==Zg==", "Zm 9", "Zm9v\n", "Zm-_", "Zgé"]
         {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc_come_out() {
+    fn the_examples_of_the_rfc_match() {
         let examples = [
             ("", ""),
             ("f", "Zg=="),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_a_crash_tore_off_is_never_merged_with_the_next() {
+    async fn a_torn_line_is_never_merged_with_the_next() {
         let directory = ScratchDir::new("torn");
         let records = records(3);
         let archive = FileArchive::open(directory.join(ARCHIVE)).expect("a new file");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_there_and_one_that_is_no_file_are_errors() {
+    fn a_missing_folder_and_a_directory_are_errors() {
         let directory = ScratchDir::new("nowhere");
         FileArchive::open(directory.join("missing").join("archive.jsonl")).expect_err("no such directory");
         FileArchive::open(directory.path()).expect_err("a directory");

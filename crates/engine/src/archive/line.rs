@@ -1,7 +1,6 @@
 //! One record as one line of JSON.
 //!
-//! Contents: the format of an archive. Lines contain no tokens: readers of an archive must not be able to finish an
-//! attempt.
+//! Lines contain no tokens: readers of an archive must not be able to finish an attempt.
 
 use super::{Archived, base64, rfc3339};
 use semel_core::history;
@@ -182,7 +181,7 @@ pub(super) mod tests {
         let ticket = Ticket { token, begin: Begin::Processing };
         let claimed = stamp(1_234_567_890_123);
         let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, claimed) else {
-            unreachable!("nothing stands there")
+            unreachable!("there is no entry")
         };
         let ending = Ending::of(Class::External, &Given::new(outcome.status), &Rules::default(), outcome);
         let done = machine::finish(&claim.next, token, ending, stamp(1_234_567_891_123)).expect("its owner");
@@ -201,7 +200,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_tells_all_that_a_record_knew() {
+    fn a_line_contains_everything_in_the_record() {
         let outcome = Outcome::http(201, [("link", "</a>"), ("link", "</b>")], "{\"id\":7}\nüber");
         let (id, record) = finished("order-1234-charge", outcome);
         let expected = json!({
@@ -235,7 +234,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_kept_exactly() {
+    fn bytes_that_are_not_text_are_kept_exactly() {
         let outcome =
             Outcome::http(200, [(b"x-raw".as_slice(), [0xff, 0x00].as_slice())], vec![0xff, 0xfe, 0x00]);
         let (id, record) = finished("order-1234-charge", outcome);
@@ -266,7 +265,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tombstone_has_no_outcome_and_tells_when_it_goes() {
+    fn a_tombstone_has_an_expiry_and_no_outcome() {
         let (id, record) = finished("order-1234-charge", Outcome::value("false"));
         assert_eq!(parsed(id, &record)["outcome"]["protocol"], "value");
         let now = record.expires_at().expect("it expires");
@@ -278,7 +277,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_line_gives_a_token_away() {
+    fn no_line_contains_a_token() {
         let (id, record) = finished("order-1234-charge", Outcome::value("1"));
         let line = parsed(id, &record).to_string();
         assert!(!line.contains("5eed") && !line.contains(&record.token().bits().to_string()), "{line}");

@@ -1,8 +1,8 @@
 //! Archives records before they are deleted.
 //!
-//! **Contents**: the [`Archive`] that gets records before the sweeper deletes them or drops their outcome, and
-//! [`FileArchive`], which appends them to a file as JSON lines. A record is deleted only after its line is durable.
-//! Records cannot be restored from an archive: it is for people and their tools.
+//! The [`Archive`] that gets records before the sweeper deletes them or drops their outcome, and [`FileArchive`], which
+//! appends them to a file as JSON lines. A record is deleted only after its line is durable. Records cannot be restored
+//! from an archive: it is for people and their tools.
 //!
 //! With tombstones, a record is archived *twice*: with its outcome before that is dropped, and as a tombstone before
 //! it is removed. It is also archived again if an answer was lost or the deletion lost a race. So a record can have

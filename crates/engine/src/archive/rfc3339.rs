@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn every_written_moment_can_be_read() {
         for millis in [0, 1, 951_782_400_000, 1_234_567_890_123, 4_107_542_400_000, LAST] {
             let time = Time::from_millis(millis);
             assert_eq!(parse(&text(time)), Some(time));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused() {
+    fn an_invalid_moment_is_refused() {
         let none = [
             "",
             "2009-02-13",

@@ -1,8 +1,7 @@
 //! Copies all records of a store into another one, while no node uses either.
 //!
-//! **Contents**: the copied settings, the pages of records and markers, their verification, and the gate that keeps
-//! nodes away from an incomplete target. The source is never written, and no entry of the target is replaced or
-//! removed.
+//! The copied settings, the pages of records and markers, their verification, and the gate that keeps nodes away from
+//! an incomplete target. The source is never written, and no entry of the target is replaced or removed.
 //!
 //! While the copy runs, the target has a note in the place of its hashing secret. No node starts on such a store,
 //! because missing keys would count as new. After every record was read back and compared, one compare-and-swap
@@ -33,7 +32,8 @@ pub struct Copy<'a> {
     pub target: &'a dyn Store,
     /// The clock.
     pub clock: &'a dyn Clock,
-    /// Set this if you know that all nodes of the source have ended: they are not watched.
+    /// Set this if you know that all nodes of the source have ended. Nodes that have not left are then watched only
+    /// for the time in which a running one shows itself, [`Self::CONFIRMED_WATCH`], and not until they may be removed.
     pub nodes_have_ended: bool,
 }
 
@@ -74,17 +74,21 @@ impl Report {
 }
 
 impl Copy<'_> {
+    /// How long the nodes of a source are watched whose operator says that they have ended. A running node of the
+    /// [usual terms](crate::secrets::Terms) writes to the store every 10 seconds.
+    pub const CONFIRMED_WATCH: Duration = Duration::from_secs(15);
+
     /// Copies, compares, and then opens the target for nodes. Can be repeated after any failure.
     ///
-    /// After an error, the source is unchanged, and no node can start on the target. A refused target is unchanged
-    /// too.
+    /// After an error, the source is unchanged, and no node can start on an empty target. A target that contains
+    /// something else is unchanged.
     pub async fn run(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Report, Error> {
         let before = Settings::read(self.source).await.map_err(Error::Source)?;
         before.check_source()?;
-        if !self.nodes_have_ended {
-            nodes::watch(self.source, self.clock, &before, progress).await?;
-        }
+        // Before the watch: no node may start on an empty target while it lasts, or after a refusal.
         let gate = settings::close_gate(self.target, &before).await?;
+        let watch_max = self.nodes_have_ended.then_some(Self::CONFIRMED_WATCH);
+        nodes::watch(self.source, self.clock, &before, watch_max, progress).await?;
         let entries = Entries { source: self.source, target: self.target, clock: self.clock };
         let found_there = entries.copy(progress).await?;
         let counted = entries.verify(progress).await?;

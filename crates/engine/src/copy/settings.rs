@@ -62,21 +62,25 @@ impl Settings {
 }
 
 /// Writes the note that keeps nodes away from the target, and returns it. Rejects a target that is not empty, unless
-/// it has the same note.
+/// it has the same note. The note of another copy is replaced if nothing was copied yet.
 pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<Vec<u8>, Error> {
     let gate = Copying { source: source.identity()? }.encode();
     let there = Settings::read(target).await.map_err(Error::Target)?;
-    match there.secret() {
-        Some(secret) if **secret == *gate => return Ok(gate),
-        Some(secret) if Copying::decode(secret).is_some() => return Err(Error::OtherCopy),
+    let earlier = there.secret();
+    if earlier.is_some_and(|earlier| **earlier == *gate) {
+        return Ok(gate);
+    }
+    let refusal = match earlier {
+        Some(earlier) if Copying::decode(earlier).is_some() => Error::OtherCopy,
         Some(_) => return Err(Error::TargetUsed),
-        None => {}
-    }
+        None => Error::TargetUsed,
+    };
     let count = async |what| target.count(what, 1).await.map(|counted| counted.count).map_err(Error::Target);
-    if !there.0.is_empty() || count(Count::Records).await? > 0 || count(Count::Markers).await? > 0 {
-        return Err(Error::TargetUsed);
+    let has_others = there.0.keys().any(|name| name != secrets::STATE);
+    if has_others || count(Count::Records).await? > 0 || count(Count::Markers).await? > 0 {
+        return Err(refusal);
     }
-    match set(target, secrets::STATE, None, &gate).await? {
+    match set(target, secrets::STATE, earlier.map(|earlier| &earlier[..]), &gate).await? {
         Setting::Done => Ok(gate),
         Setting::Refused(_) => Err(Error::TargetUsed),
     }

@@ -10,7 +10,7 @@ use crate::running::{Progress, StoredRecord};
 use crate::sealing::Seal;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write};
+use semel_core::machine::{self, Expect, Found, Landing, LocalEnding, Refusal, Unchanged, Write};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::policy::Class;
 use semel_core::store::Reading;
@@ -109,7 +109,7 @@ impl LocalCommand {
     pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
         let Ok(look) = self.look().await else { return false };
         let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-        writes.landed(reading.map_or(Found::Nothing, Reading::found))
+        writes.landing(reading.map_or(Found::Nothing, Reading::found)) == Landing::Landed
     }
 
     /// The attempt's transaction was rolled back.
@@ -135,8 +135,12 @@ impl LocalCommand {
 impl LocalWrites {
     /// Whether the entry under [`id`](Self::id) shows that they have committed. The token proves it: it was generated
     /// for this transaction only.
-    pub fn landed(&self, found: Found<'_>) -> bool {
-        machine::claim_landed(&self.write, found).is_some()
+    pub fn landing(&self, found: Found<'_>) -> Landing {
+        match found {
+            Found::Unreadable => Landing::Unclear,
+            found if machine::claim_landed(&self.write, found).is_some() => Landing::Landed,
+            _ => Landing::Missing,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A local command that one part of a program recognises and another part runs in its transaction.
 //!
-//! Contents: the command between recognition and transaction, and its result. For a layer that recognises requests
-//! without a database, and the handlers behind it. A request has only one command, and it cannot be joined after the
-//! layer has answered.
+//! The command between recognition and transaction, and its result. For a layer that recognises requests without a
+//! database, and the handlers behind it. A request has only one command, and it cannot be joined after the layer has
+//! answered.
 
 use super::{Entered, LocalCommand, LocalJudgement, Waiting};
 use crate::answer::{Answer, Error, RequestOutcome};

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_leaves_too() {
+    fn is_inside_is_false_after_a_panic() {
         assert!(!is_inside() && inside_work(is_inside));
         drop(std::panic::catch_unwind(|| inside_work(|| panic!("for the test"))));
         assert!(!is_inside());

@@ -1,8 +1,8 @@
 //! Commands of class `local`: their record is written in the transaction of their effect.
 //!
-//! Contents: everything about such a command except the database: its identity, which duplicate runs it, what a
-//! reading means, what to write, and who is notified. Only the crate `semel-tx`, which has the transactions, should
-//! call this. Never here: SQL, or a decision that belongs to [`machine`](semel_core::machine).
+//! Everything about such a command except the database: its identity, which duplicate runs it, what a reading means,
+//! what to write, and who is notified. [`machine`](semel_core::machine) makes the decisions. Only the crate `semel-tx`,
+//! which has the transactions, should call this.
 
 mod ending;
 pub(crate) mod handover;
@@ -167,11 +167,11 @@ impl Engine {
         }
         let command = recognised.command();
         let running_entry = loop {
-            let twin = match node.running.enter(recognised.id()) {
+            let progress = match node.running.enter(recognised.id()) {
                 Ok(running_entry) => break running_entry,
-                Err(twin) => twin,
+                Err(progress) => progress,
             };
-            let waited = wait::for_local(node, &command, twin, wait_until);
+            let waited = wait::for_local(node, &command, progress, wait_until);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
@@ -255,14 +255,14 @@ impl LocalCommand {
         if left.is_zero() {
             return false;
         }
-        let nap = node.clock.sleep(self.backoff.next_span(node.random.bits()).min(left));
+        let sleep = node.clock.sleep(self.backoff.next_span(node.random.bits()).min(left));
         match node.store.changed(self.arbiter()) {
             Some(changed) => tokio::select! {
                 biased;
                 () = changed => {}
-                () = nap => {}
+                () = sleep => {}
             },
-            None => nap.await,
+            None => sleep.await,
         }
         true
     }

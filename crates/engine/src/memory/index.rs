@@ -1,7 +1,6 @@
 //! Entries and their indexes.
 //!
-//! Contents: the map, and one index for each query. Never here: conditions; they are checked before a write gets
-//! here.
+//! The map, and one index for each query. Conditions are checked before a write gets here.
 
 use bytes::Bytes;
 use semel_core::codec;

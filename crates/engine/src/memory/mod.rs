@@ -1,7 +1,7 @@
 //! A store in the memory of this process: for tests, demos and first experiments.
 //!
-//! **Contents**: the [`Store`] trait on a map behind a lock. Entries are kept as encoded bytes, as in any other
-//! store, so they go through the same codec. The order of listings is the same in every run.
+//! The [`Store`] trait on a map behind a lock. Entries are kept as encoded bytes, as in any other store, so they go
+//! through the same codec. The order of listings is the same in every run.
 
 mod backend;
 mod index;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_from_elsewhere_is_refused_instead_of_guessed_at() {
+    fn a_foreign_cursor_is_refused() {
         let store = Store::new();
         for bytes in [&[][..], &[1; 8], &[1; 39], &[1; 41]] {
             let cursor = Cursor::from_bytes(bytes.to_vec());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_before_a_question_is_asked_for_its_answer() {
+    fn a_call_does_nothing_before_it_is_polled() {
         let store = Store::new();
         let id = CommandId::from_bytes([7; 32]);
         drop(store.write(id, Change::InsertMarker));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_shows_nothing_of_what_is_held() {
+    fn debug_output_shows_no_contents() {
         assert_eq!(format!("{:?}", Store::default()), "memory::Store");
     }
 }

@@ -1,6 +1,6 @@
 //! A token bucket, stored as the moment at which it is full again.
 //!
-//! Contents: the arithmetic of a rate. Never here: reading a clock, or knowing whose bucket it is.
+//! The arithmetic of a rate, with the time as an argument.
 
 use super::config::Rate;
 use super::table::Tracked;
@@ -97,7 +97,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn a_full_bucket_gives_its_count_at_once_and_then_one_by_one() {
+    fn a_full_bucket_gives_a_burst_then_one_by_one() {
         let price = price(10, S(60));
         let mut bucket = Bucket::default();
         assert_eq!(taken_at_once(&mut bucket, price, S(1000)), 10);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_does_not_divide_the_span_never_gives_more() {
+    fn an_uneven_rate_never_gives_more() {
         for count in [3, 7, 999, 1_000_003] {
             let price = price(count, S(1));
             assert_eq!(taken_at_once(&mut Bucket::default(), price, S(5)), count);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_time_has_put_back_is_not_put_back_twice() {
+    fn a_refilled_token_is_not_refunded_again() {
         let price = price(2, S(60));
         let mut bucket = Bucket::default();
         let late = bucket.take(price, S(10));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_spans_saturate() {
+    fn absurd_durations_saturate() {
         let price = price(u32::MAX, Duration::MAX);
         let mut bucket = Bucket::default();
         bucket.take(price, Duration::MAX);

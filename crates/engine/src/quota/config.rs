@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_limited_by_default_and_each_limit_alone_switches_them_on() {
+    fn nothing_is_limited_until_at_least_one_limit_is_set() {
         assert!(Quotas::default().are_off());
         assert_eq!(Quotas::default().check(), Ok(()));
         let rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(1) });
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_make_no_sense_are_told_apart() {
+    fn each_invalid_limit_has_its_own_error() {
         let never = Some(Rate { count: NonZeroU32::MIN, per: Duration::ZERO });
         assert_eq!(with(|q| q.new_per_caller = never), Err(QuotasError::RateInNoTime("new_per_caller")));
         assert_eq!(with(|q| q.new_per_address = never), Err(QuotasError::RateInNoTime("new_per_address")));

@@ -1,6 +1,6 @@
 //! All limits together: a request is charged on every level or on none.
 //!
-//! Contents: the decision, pure, with time and the store's counts as arguments. Never here: a lock, a clock, a store.
+//! The decision is pure: time and the store's counts are arguments.
 
 use super::bucket::{Bucket, Price, Taken};
 use super::config::Quotas;
@@ -108,7 +108,7 @@ impl Ledger {
         if let Some(exceeded) = refused {
             return Judged::Refused(exceeded);
         }
-        match self.standings(caller, now, answers) {
+        match self.cap_decision(caller, now, answers) {
             Some((which, CapDecision::Full, _)) => {
                 Judged::Refused(Exceeded { which, retry_after: CAP_RETRY, is_of_operation: false })
             }
@@ -151,7 +151,7 @@ impl Ledger {
     }
 
     /// The most urgent cap that the store counts: one that is full, otherwise one that has to be counted.
-    fn standings(
+    fn cap_decision(
         &self,
         caller: CallerHash,
         now: Duration,
@@ -160,18 +160,14 @@ impl Ledger {
         let answered = |what| answers.iter().any(|answer| answer.question.what == what);
         let of_caller = self.terms.caller_records.map(|cap| {
             let what = Count::Caller(caller);
-            let standing = self.caller_records.peek(&caller).standing(cap, now, answered(what));
-            (Limit::RecordsPerCaller, standing, (what, cap.records))
+            let decision = self.caller_records.peek(&caller).decide(cap, now, answered(what));
+            (Limit::RecordsPerCaller, decision, (what, cap.records))
         });
         let of_all = self.terms.total_records.map(|cap| {
             let what = Count::Records;
-            (
-                Limit::RecordsInTotal,
-                self.total_records.standing(cap, now, answered(what)),
-                (what, cap.records),
-            )
+            (Limit::RecordsInTotal, self.total_records.decide(cap, now, answered(what)), (what, cap.records))
         });
-        let urgency = |(_, standing, _): &(_, CapDecision, _)| match standing {
+        let urgency = |(_, decision, _): &(_, CapDecision, _)| match decision {
             CapDecision::Full => 0,
             CapDecision::Ask => 1,
             CapDecision::Room => 2,

@@ -1,7 +1,6 @@
 //! Which commands share rates.
 //!
-//! Contents: an engine's limits, once for normal commands and once for commands that only observe. Caps count all
-//! records.
+//! An engine's limits, once for normal commands and once for commands that only observe. Caps count all records.
 
 use super::{QuotaKeeper, Quotas, QuotasError};
 

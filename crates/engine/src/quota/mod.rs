@@ -1,7 +1,7 @@
 //! Quotas: limits on new keys and on records.
 //!
-//! **Contents**: limits per caller, per peer address and in total, each as a rate of new keys and as a cap on
-//! records. **Never here**: a limit on retries. A known key is never refused because of a quota.
+//! Limits per caller, per peer address and in total, each as a rate of new keys and as a cap on records. Retries are
+//! never limited: a known key is never refused because of a quota.
 //!
 //! # How the engine uses it
 //!

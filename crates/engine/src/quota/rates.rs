@@ -1,6 +1,6 @@
 //! Rates on the new keys of some commands, besides the engine's own limits.
 //!
-//! Contents: the holder of such rates. They need no counts from the store.
+//! They need no counts from the store.
 
 use super::config::{Quotas, QuotasError, Rates};
 use super::ledger::Ledger;

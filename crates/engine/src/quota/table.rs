@@ -1,7 +1,7 @@
 //! A bounded table in which a newcomer never has a better position than a dropped entry.
 //!
-//! Contents: which entry is dropped when the table is full, and the initial value of a key without an entry. Dropping
-//! an entry never lifts a limit.
+//! Which entry is dropped when the table is full, and the initial value of a key without an entry. Dropping an entry
+//! never lifts a limit.
 //!
 //! The entry with the least load is dropped first (of those, the least recently used), and its usage goes into one
 //! *floor*, from which every key without an entry starts. So a caller that has used up its limit cannot escape it:
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_used_up_is_forgotten_first_and_of_those_the_longest_unused() {
+    fn the_entry_with_least_use_then_oldest_is_evicted() {
         let mut table = Table::new(3);
         for (key, by) in [(1, 5), (2, 1), (3, 1)] {
             use_up(&mut table, key, by);
@@ -164,11 +164,11 @@ mod tests {
         use_up(&mut table, 1, 5);
         assert_eq!(table.peek(&3), Used(0), "there is room");
         use_up(&mut table, 2, 3);
-        assert_eq!(table.peek(&3), Used(3), "it would push the second out");
+        assert_eq!(table.peek(&3), Used(3), "it would evict the second");
         assert_eq!(table.peek(&2), Used(3));
         use_up(&mut table, 3, 1);
         assert_eq!(table.peek(&3), Used(4));
-        assert_eq!(table.peek(&2), Used(4), "whoever comes back is no better off");
+        assert_eq!(table.peek(&2), Used(4), "a returning key has no better position");
         assert_eq!(table.peek(&1), Used(5));
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_made_anew_is_not_amended_by_those_who_knew_the_old_one() {
+    fn a_recreated_entry_ignores_updates_for_the_old_one() {
         let mut table = Table::new(1);
         let old = use_up(&mut table, 1, 5);
         table.amend(1, old, |used| used.0 -= 1);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_all_keeps_the_order_by_load() {
+    fn changing_every_entry_keeps_the_order_by_load() {
         let mut table = Table::new(2);
         use_up(&mut table, 1, 5);
         use_up(&mut table, 2, 3);

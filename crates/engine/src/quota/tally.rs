@@ -1,7 +1,7 @@
 //! The estimated number of records: what the store counted, plus what was admitted since.
 //!
-//! Contents: when a count is too old, and what is added to it. The estimate is never too low for this node's own
-//! keys. Keys that other nodes admitted since the count are not known here.
+//! When a count is too old, and what is added to it. The estimate is never too low for this node's own keys. Keys that
+//! other nodes admitted since the count are not known here.
 
 use super::table::Tracked;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Whether one more fits; `answered` if the store counted for this request.
-    pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> CapDecision {
+    pub(super) fn decide(&self, cap: Cap, now: Duration, answered: bool) -> CapDecision {
         let Some(base) = self.base else { return CapDecision::Ask };
         let records = self.estimate(base);
         let patience = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
@@ -127,41 +127,41 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_counted_is_asked_for() {
-        assert_eq!(Tally::default().standing(CAP, S(0), false), CapDecision::Ask);
+    fn a_missing_count_is_requested() {
+        assert_eq!(Tally::default().decide(CAP, S(0), false), CapDecision::Ask);
     }
 
     #[test]
-    fn a_fresh_count_is_not_asked_for_again_and_an_old_one_is() {
-        assert_eq!(counted(9, 5).standing(CAP, S(5), false), CapDecision::Room);
-        assert_eq!(counted(9, 5).standing(CAP, S(6), false), CapDecision::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(5), false), CapDecision::Full);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), false), CapDecision::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), true), CapDecision::Full);
+    fn only_an_old_count_is_refreshed() {
+        assert_eq!(counted(9, 5).decide(CAP, S(5), false), CapDecision::Room);
+        assert_eq!(counted(9, 5).decide(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).decide(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(counted(10, 5).decide(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).decide(CAP, S(6), true), CapDecision::Full);
     }
 
     #[test]
-    fn far_below_the_cap_a_count_may_be_older_but_not_for_ever() {
-        assert_eq!(counted(4, 5).standing(CAP, S(14), false), CapDecision::Room);
-        assert_eq!(counted(4, 5).standing(CAP, S(15), false), CapDecision::Ask);
-        assert_eq!(counted(5, 5).standing(CAP, S(14), false), CapDecision::Ask);
+    fn far_below_the_cap_a_count_may_be_somewhat_older() {
+        assert_eq!(counted(4, 5).decide(CAP, S(14), false), CapDecision::Room);
+        assert_eq!(counted(4, 5).decide(CAP, S(15), false), CapDecision::Ask);
+        assert_eq!(counted(5, 5).decide(CAP, S(14), false), CapDecision::Ask);
     }
 
     #[test]
-    fn what_was_let_in_since_is_added() {
+    fn admissions_since_the_count_are_added() {
         let mut tally = counted(8, 5);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room);
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Room);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Full);
         tally.settle(false);
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Full);
         tally.settle(true);
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "nothing was inserted after all");
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Room, "nothing was inserted after all");
     }
 
     #[test]
-    fn an_insert_under_way_while_the_store_counts_is_added_to_its_count() {
+    fn an_insert_during_a_count_is_added_to_it() {
         let mut tally = counted(0, 1);
         tally.let_in();
         tally.let_in();
@@ -172,26 +172,26 @@ mod tests {
         tally.settle(false);
         // The store saw the first key; whether it saw the second or the third is not known.
         tally.counted(Base { count: 7, mark, asked_at: S(5) });
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "7 + 2 < 10");
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Room, "7 + 2 < 10");
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(tally.decide(CAP, S(5), false), CapDecision::Full);
     }
 
     #[test]
-    fn while_one_asks_the_others_make_do_unless_the_question_got_lost() {
+    fn one_request_counts_at_a_time_unless_its_answer_is_lost() {
         let mut tally = counted(9, 5);
         tally.ask(S(6));
-        assert_eq!(tally.standing(CAP, S(15), false), CapDecision::Room);
-        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
+        assert_eq!(tally.decide(CAP, S(15), false), CapDecision::Room);
+        assert_eq!(tally.decide(CAP, S(16), false), CapDecision::Ask);
         tally.ask(S(16));
         tally.unanswered();
-        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
+        assert_eq!(tally.decide(CAP, S(16), false), CapDecision::Ask);
     }
 
     #[test]
-    fn an_answer_that_was_overtaken_changes_nothing() {
+    fn an_outdated_count_changes_nothing() {
         let mut tally = counted(10, 7);
         tally.counted(Base { count: 0, mark: 0, asked_at: S(6) });
-        assert_eq!(tally.standing(CAP, S(7), false), CapDecision::Full);
+        assert_eq!(tally.decide(CAP, S(7), false), CapDecision::Full);
     }
 }

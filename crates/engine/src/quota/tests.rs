@@ -56,14 +56,14 @@ fn exceeded(which: Limit, retry_after: Duration) -> Exceeded {
 }
 
 #[track_caller]
-fn asked(admission: Admission) -> Question {
+fn count_request(admission: Admission) -> Question {
     match admission {
         Admission::Ask(question) => question,
         other => panic!("{other:?}"),
     }
 }
 
-/// How many new keys are let in, one after the other, before one is refused.
+/// How many new keys are admitted, one after the other, before one is refused.
 fn minted(keeper: &QuotaKeeper, who: CallerHash, from: Option<IpAddr>, now: Duration) -> u32 {
     let mut keys = 0;
     while let Admission::Granted(permit) = keeper.admit(who, from, now, &[]) {
@@ -75,7 +75,7 @@ fn minted(keeper: &QuotaKeeper, who: CallerHash, from: Option<IpAddr>, now: Dura
 }
 
 #[test]
-fn limits_that_make_no_sense_are_not_kept() {
+fn invalid_limits_are_refused() {
     let quotas = Quotas { records_in_total: Some(0), ..Quotas::default() };
     assert_eq!(QuotaKeeper::new(&quotas).err(), Some(QuotasError::NothingAllowed("records_in_total")));
 }
@@ -95,11 +95,11 @@ fn each_caller_has_a_rate_of_its_own() {
     let refusal = refused(keeper.admit(caller(1), None, S(100), &[]));
     assert_eq!(refusal, exceeded(Limit::NewPerCaller, S(12)));
     assert_eq!(minted(&keeper, caller(2), None, S(100)), 5);
-    assert_eq!(minted(&keeper, caller(1), None, S(112)), 1, "the reported wait was right");
+    assert_eq!(minted(&keeper, caller(1), None, S(112)), 1, "the reported wait is exact");
 }
 
 #[test]
-fn one_address_has_one_rate_however_many_callers_it_makes_up() {
+fn one_address_has_one_rate_for_all_its_callers() {
     let keeper = keeper(&Quotas { new_per_address: rate(5, 60), ..Quotas::default() });
     for number in 0..5 {
         drop(granted(keeper.admit(caller(number), address("192.0.2.1"), S(1), &[])));
@@ -110,7 +110,7 @@ fn one_address_has_one_rate_however_many_callers_it_makes_up() {
 }
 
 #[test]
-fn an_ipv6_network_of_64_bits_and_a_mapped_ipv4_address_are_one_address_each() {
+fn an_ipv6_slash_64_and_a_mapped_ipv4_are_one_address() {
     let keeper = keeper(&Quotas { new_per_address: rate(1, 60), ..Quotas::default() });
     drop(granted(keeper.admit(caller(1), address("2001:db8:1:2::1"), S(1), &[])));
     refused(keeper.admit(caller(1), address("2001:db8:1:2:ffff::9"), S(1), &[]));
@@ -121,7 +121,7 @@ fn an_ipv6_network_of_64_bits_and_a_mapped_ipv4_address_are_one_address_each() {
 }
 
 #[test]
-fn a_command_that_came_by_no_network_is_not_limited_by_address() {
+fn a_command_without_a_network_address_has_no_address_limit() {
     let quotas = Quotas { new_per_address: rate(1, 60), records_per_address: Some(1), ..Quotas::default() };
     let keeper = keeper(&quotas);
     for _ in 0..100 {
@@ -130,7 +130,7 @@ fn a_command_that_came_by_no_network_is_not_limited_by_address() {
 }
 
 #[test]
-fn the_total_holds_whoever_asks_from_wherever() {
+fn the_total_applies_to_every_caller_and_address() {
     let keeper = keeper(&Quotas { new_in_total: rate(5, 60), ..Quotas::default() });
     for number in 0..5 {
         drop(granted(keeper.admit(caller(number), address(&format!("192.0.2.{number}")), S(1), &[])));
@@ -150,7 +150,7 @@ fn a_refusal_on_one_level_charges_no_other() {
     };
     let keeper = keeper(&quotas);
     let from = address("192.0.2.1");
-    let count = asked(keeper.admit(caller(1), from, S(1), &[])).answered(0);
+    let count = count_request(keeper.admit(caller(1), from, S(1), &[])).answered(0);
     drop(granted(keeper.admit(caller(1), from, S(1), &[count])));
     for _ in 0..100 {
         assert_eq!(refused(keeper.admit(caller(1), from, S(1), &[])).which, Limit::NewInTotal);
@@ -166,7 +166,7 @@ fn a_refusal_on_one_level_charges_no_other() {
 }
 
 #[test]
-fn the_limit_that_holds_the_longest_is_the_one_told() {
+fn the_limit_with_the_longest_wait_is_reported() {
     let quotas = Quotas { new_per_caller: rate(1, 10), new_in_total: rate(1, 50), ..Quotas::default() };
     let keeper = keeper(&quotas);
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
@@ -207,7 +207,7 @@ fn keys_of_an_address_count_for_the_whole_window() {
 }
 
 #[test]
-fn made_up_callers_neither_free_a_caller_nor_an_address_nor_the_total() {
+fn invented_callers_free_no_caller_address_or_total() {
     let quotas = Quotas {
         new_per_caller: rate(5, 3_600),
         new_per_address: rate(500, 3_600),
@@ -228,7 +228,7 @@ fn made_up_callers_neither_free_a_caller_nor_an_address_nor_the_total() {
 }
 
 #[test]
-fn a_flood_of_callers_with_one_key_each_leaves_newcomers_most_of_their_limit() {
+fn a_flood_of_callers_leaves_newcomers_most_of_their_limit() {
     let keeper = keeper(&Quotas { new_per_caller: rate(100, 3_600), tracked_max: 8, ..Quotas::default() });
     assert_eq!(minted(&keeper, caller(0), None, S(1)), 100);
     for number in 1..40 {
@@ -240,7 +240,7 @@ fn a_flood_of_callers_with_one_key_each_leaves_newcomers_most_of_their_limit() {
 }
 
 #[test]
-fn a_flood_of_addresses_frees_none_that_reached_its_cap() {
+fn a_flood_of_addresses_frees_none_at_its_cap() {
     let quotas = Quotas { records_per_address: Some(50), tracked_max: 8, ..Quotas::default() };
     let keeper = keeper(&quotas);
     let busy = address("192.0.2.1");
@@ -253,7 +253,7 @@ fn a_flood_of_addresses_frees_none_that_reached_its_cap() {
 }
 
 #[test]
-fn no_flood_takes_more_room_than_was_allowed() {
+fn no_flood_takes_more_memory_than_allowed() {
     let quotas = Quotas {
         new_per_caller: rate(5, 60),
         new_per_address: rate(5, 60),
@@ -276,9 +276,9 @@ fn no_flood_takes_more_room_than_was_allowed() {
 }
 
 #[test]
-fn the_store_is_asked_first_and_then_only_when_its_count_is_old() {
+fn the_store_counts_first_and_then_only_after_a_while() {
     let keeper = keeper(&Quotas { records_per_caller: Some(100), ..Quotas::default() });
-    let question = asked(keeper.admit(caller(1), None, S(1), &[]));
+    let question = count_request(keeper.admit(caller(1), None, S(1), &[]));
     assert_eq!((question.what(), question.at_most()), (Count::Caller(caller(1)), 100));
     drop(granted(keeper.admit(caller(1), None, S(1), &[question.answered(97)])));
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
@@ -286,7 +286,7 @@ fn the_store_is_asked_first_and_then_only_when_its_count_is_old() {
     let refusal = refused(keeper.admit(caller(1), None, S(1), &[]));
     assert_eq!(refusal.which, Limit::RecordsPerCaller);
     assert!(refusal.retry_after >= S(1));
-    let question = asked(keeper.admit(caller(1), None, S(2), &[]));
+    let question = count_request(keeper.admit(caller(1), None, S(2), &[]));
     drop(granted(keeper.admit(caller(1), None, S(2), &[question.answered(99)])));
     refused(keeper.admit(caller(1), None, S(2), &[]));
 }
@@ -300,22 +300,22 @@ fn a_caller_past_its_rate_does_not_make_the_store_count() {
         ..Quotas::default()
     };
     let keeper = keeper(&quotas);
-    let caller_count = asked(keeper.admit(caller(1), None, S(1), &[])).answered(0);
-    let all = asked(keeper.admit(caller(1), None, S(1), &[caller_count])).answered(0);
+    let caller_count = count_request(keeper.admit(caller(1), None, S(1), &[])).answered(0);
+    let all = count_request(keeper.admit(caller(1), None, S(1), &[caller_count])).answered(0);
     drop(granted(keeper.admit(caller(1), None, S(1), &[caller_count, all])));
     refused(keeper.admit(caller(1), None, S(40), &[]));
 }
 
 #[test]
-fn an_answer_is_judged_by_even_if_the_caller_was_forgotten_meanwhile() {
+fn a_count_is_used_even_for_a_caller_forgotten_meanwhile() {
     let keeper = keeper(&Quotas { records_per_caller: Some(5), tracked_max: 1, ..Quotas::default() });
-    let question = asked(keeper.admit(caller(1), None, S(1), &[]));
-    let other = asked(keeper.admit(caller(2), None, S(1), &[]));
+    let question = count_request(keeper.admit(caller(1), None, S(1), &[]));
+    let other = count_request(keeper.admit(caller(2), None, S(1), &[]));
     refused(keeper.admit(caller(1), None, S(1), &[question.answered(5)]));
     drop(granted(keeper.admit(caller(2), None, S(1), &[other.answered(4)])));
 }
 
-/// A store of which only the counts are real.
+/// A store whose counts alone are real.
 struct Counts(Mutex<VecDeque<Result<u64, Kind>>>);
 
 impl Counts {
@@ -329,7 +329,7 @@ impl Counts {
 }
 
 fn closed<'a, T>() -> Pending<'a, T> {
-    Box::pin(async { Err(store::Error::new(Kind::Closed, "only counts are asked for here")) })
+    Box::pin(async { Err(store::Error::new(Kind::Closed, "only counts are requested here")) })
 }
 
 impl Store for Counts {
@@ -372,7 +372,7 @@ impl Store for Counts {
     fn count(&self, _: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let next = self.0.lock().expect("no panic").pop_front().expect("a question too many");
+            let next = self.0.lock().expect("no panic").pop_front().expect("one count too many");
             let count = next.map_err(|kind| store::Error::new(kind, "counting"))?;
             Ok(Counted { now: Time::from_millis(0), count: count.min(at_most) })
         })
@@ -400,7 +400,7 @@ async fn caller_and_total_are_counted_once_and_then_remembered() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_count_lets_nobody_in() {
+async fn a_store_that_cannot_count_admits_nobody() {
     let keeper = keeper(&Quotas { records_in_total: Some(50), ..Quotas::default() });
     let store = Counts::of([Err(Kind::Unavailable), Err(Kind::Unavailable), Ok(1)]);
     for _ in 0..2 {
@@ -411,7 +411,7 @@ async fn a_store_that_cannot_count_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn a_failed_recount_is_told_although_an_older_count_is_known() {
+async fn a_failed_recount_is_reported_despite_an_older_count() {
     let keeper = keeper(&Quotas { records_in_total: Some(2), ..Quotas::default() });
     let store = Counts::of([Ok(1), Err(Kind::Unavailable), Err(Kind::Unavailable)]);
     keeper.admit_counting(&store, caller(1), None, S(1)).await.expect("counted").refund();
@@ -422,7 +422,7 @@ async fn a_failed_recount_is_told_although_an_older_count_is_known() {
 }
 
 #[tokio::test]
-async fn those_who_come_while_the_store_counts_everything_use_its_answer() {
+async fn requests_during_a_count_use_its_answer() {
     let keeper = Arc::new(keeper(&Quotas { records_in_total: Some(50), ..Quotas::default() }));
     let store = Arc::new(Counts::of([Ok(1)]));
     let tasks: Vec<_> = (0..20)
@@ -433,12 +433,12 @@ async fn those_who_come_while_the_store_counts_everything_use_its_answer() {
         })
         .collect();
     for task in tasks {
-        assert!(task.await.expect("no question too many"));
+        assert!(task.await.expect("no extra count"));
     }
 }
 
 #[tokio::test]
-async fn a_question_that_was_dropped_does_not_hold_up_the_next() {
+async fn a_dropped_count_does_not_block_the_next() {
     let keeper = keeper(&Quotas { records_per_caller: Some(2), ..Quotas::default() });
     let store = Counts::of([Ok(1), Ok(1)]);
     keeper.admit_counting(&store, caller(1), None, S(1)).await.expect("counted").refund();

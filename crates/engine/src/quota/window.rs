@@ -1,7 +1,7 @@
 //! How many new keys there were within a window, in coarse slots.
 //!
-//! Contents: a count that drops keys older than the window, never earlier and at most a sixteenth of the window
-//! later. Never here: reading a clock.
+//! A count that drops keys older than the window, never earlier and at most a sixteenth of the window later. The time
+//! is an argument.
 
 use super::table::Tracked;
 use std::time::Duration;
@@ -121,7 +121,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn a_key_counts_for_the_whole_window_and_at_most_a_sixteenth_longer() {
+    fn a_key_counts_one_window_plus_at_most_a_sixteenth() {
         let span = Span::of(S(160));
         for minted in [0, 5, 9, 10, 1234] {
             let mut window = Window::default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_the_past_counts_where_time_already_is() {
+    fn a_late_count_goes_to_the_current_slot() {
         let mut window = Window::default();
         window.add(40);
         window.add(3);

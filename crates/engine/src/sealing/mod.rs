@@ -1,8 +1,7 @@
 //! Encryption of stored outcomes.
 //!
-//! **Contents**: the key ring, sealing and unsealing an outcome for one record. **Never here**: a key in debug
-//! output, an error or a log. An outcome that cannot be unsealed is answered as not retained, and the record is
-//! unchanged.
+//! The key ring, and sealing and unsealing an outcome for one record. No key appears in debug output, an error or a
+//! log. An outcome that cannot be unsealed is answered as not retained, and the record is unchanged.
 //!
 //! A seal hides headers, body and trailers. It does not hide the status, which the machine and operators need, nor
 //! the length.

@@ -1,6 +1,6 @@
 //! A store with a timeout.
 //!
-//! Contents: the calls for reading and rotating the secret, each with a timeout. All of them go through this.
+//! The calls for reading and rotating the secret, each with a timeout. All of them go through this.
 
 use crate::clock::{Clock, within};
 use bytes::Bytes;

@@ -57,7 +57,7 @@ pub async fn locate<'c, 'a>(
             // ID.
             Route::Old if !may_insert && is_gone(&reading, now) => {
                 view.check(clock.uptime())?;
-                let_go(store, old.id, &reading, now).await?;
+                remove_expired(store, old.id, &reading, now).await?;
                 continue;
             }
             Route::Old => return Ok(Located { command: old, reading: Some(reading), may_insert }),
@@ -82,7 +82,7 @@ fn is_gone(reading: &Reading, now: Now) -> bool {
 }
 
 /// Removes a record whose retention is over. The next read shows the result.
-async fn let_go(store: &dyn Store, id: CommandId, reading: &Reading, now: Now) -> Result<(), Error> {
+async fn remove_expired(store: &dyn Store, id: CommandId, reading: &Reading, now: Now) -> Result<(), Error> {
     let Some(Ok(expect)) = reading.record().map(|record| purge(record, now)) else { return Ok(()) };
     match store.write(id, Change::Remove(expect)).await {
         Err(error) if !error.is_ambiguous() => Err(error.into()),

@@ -1,8 +1,8 @@
 //! The hashing secret that all nodes of a store share, and its rotation under traffic.
 //!
-//! **Contents**: reading the store's secret, each node's [`View`] of it and its validity, finding a command's ID
-//! while two secrets are in use ([`locate`]), and the operator's side of a [`rotation`]. **Never here**: a claim by a
-//! node that may be behind; a secret in an error, a log or debug output; a new secret if the store might have one.
+//! Reading the store's secret, each node's [`View`] of it and its validity, finding a command's ID while two secrets
+//! are in use ([`locate`]), and the operator's side of a [`rotation`]. A node that may be behind claims nothing, no
+//! secret appears in an error, a log or debug output, and no new secret is made if the store might have one.
 //!
 //! `docs/decisions/secrets.md` has the protocol, and why a paused node cannot make a command run twice.
 

@@ -179,7 +179,7 @@ impl Secrets {
             if course.has_gone_back(&state) {
                 return Err(Error::WentBack);
             }
-            self.strike_off_the_silent(course, &settings, asked, answered).await;
+            self.remove_silent_nodes(course, &settings, asked, answered).await;
             let Some(registered) = settings.nodes.get(&self.key) else {
                 // Register first, then read the state for the view: nobody can advance two stages without waiting for
                 // this node.
@@ -259,14 +259,14 @@ impl Secrets {
 
     /// Removes nodes whose registration has been unchanged, by this node's own clock, for their declared time. Wall
     /// clocks are not compared.
-    async fn strike_off_the_silent(
+    async fn remove_silent_nodes(
         &self,
         course: &mut RefreshState,
         settings: &Settings,
         asked: Duration,
         answered: Duration,
     ) {
-        course.silent.retain(|key, (stood, _)| settings.nodes.get(key) == Some(stood));
+        course.silent.retain(|key, (unchanged, _)| settings.nodes.get(key) == Some(unchanged));
         for (key, stored) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
             // First seen at the answer, judged at the question, so the measured silence is never too long.
             let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stored.clone(), answered));

@@ -1,7 +1,7 @@
 //! Rotating the hashing secret: the operator's side.
 //!
-//! **Contents**: the steps, each a compare-and-swap that is refused if it is too early. The old secret is kept as
-//! long as a node or a record might need it.
+//! The steps, each a compare-and-swap that is refused if it is too early. The old secret is kept as long as a node or a
+//! record might need it.
 //!
 //! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old
 //! secret is dropped) → [`finish`] (its markers are removed). [`progress`] shows what the rotation is waiting for.

@@ -1,7 +1,7 @@
 //! The heartbeat: writes a node's time into the store.
 //!
-//! Contents: writing the time, reading what others wrote, and an operator's confirmation of the clock. It also proves
-//! that the store accepts writes. The time of an untrusted clock is never written.
+//! It also reads what others wrote, stores an operator's confirmation of the clock, and proves that the store accepts
+//! writes. The time of an untrusted clock is never written.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
@@ -63,7 +63,7 @@ impl Heartbeat {
     }
 
     /// A confirmation in `mark` that this node has not seen yet.
-    fn news<'a>(&self, mark: &'a Mark) -> Option<&'a Confirmed> {
+    fn unseen_confirmation<'a>(&self, mark: &'a Mark) -> Option<&'a Confirmed> {
         let mut seen = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
         let confirmed = mark.confirmed.as_ref().filter(|confirmed| confirmed.count > *seen)?;
         *seen = confirmed.count;
@@ -116,13 +116,13 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
 ///
 /// One waiter reads for all of them. If it gets no answer, the others' own calls to the store will show the problem.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
-    let begun = node.clock.uptime();
-    if !node.time.has_to_catch_up(begun) {
+    let started_at = node.clock.uptime();
+    if !node.time.has_to_catch_up(started_at) {
         return Ok(());
     }
     let asking = async {
         let mut tried_at = node.heartbeat.caught_up.lock().await;
-        if *tried_at >= begun || !node.time.has_to_catch_up(node.clock.uptime()) {
+        if *tried_at >= started_at || !node.time.has_to_catch_up(node.clock.uptime()) {
             return Ok(());
         }
         let caught_up = beat(node).await;
@@ -173,19 +173,19 @@ fn notice(node: &Node, mark: &Mark, shown: Time, asked: Duration, received: Dura
     let clock = &node.settings.clock;
     if node.time.is_starting() {
         // This confirmation is older than this node's start.
-        node.heartbeat.news(mark);
+        node.heartbeat.unseen_confirmation(mark);
         let boot = node.clock.boot();
         if let Some(change) = node.time.start_again(boot.as_deref(), mark, (shown, asked, received)) {
             node.clock_changed(change);
         }
         return;
     }
-    if let Some(confirmed) = node.heartbeat.news(mark) {
+    if let Some(confirmed) = node.heartbeat.unseen_confirmation(mark) {
         // Between this node's last read and this answer.
         let from = *node.heartbeat.read_at();
         let (at, before) = (confirmed.at(), mark.replaced_up_to());
         let reference = Reference { at, from, to: node.clock.uptime(), before };
-        node.clock_changed(node.time.refer_to(reference, shown, asked, received));
+        node.clock_changed(node.time.follow_confirmation(reference, shown, asked, received));
         return;
     }
     if node.time.steady_since().is_err() {

@@ -1,6 +1,4 @@
 //! The mark: a setting with the latest time, written by every node.
-//!
-//! Contents: its format, and reading and writing it. Never here: a decision.
 
 use bytes::Bytes;
 use semel_core::store::{Error, Kind, Setting, Store};
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_goes_back_only_by_a_confirmation() {
+    fn only_a_confirmation_moves_a_mark_back() {
         let first = Mark::after(None, &beat(100));
         let second = Mark::after(Some(&first), &beat(50));
         assert_eq!((second.at(), second.now()), (Time::from_millis(100), Time::from_millis(50)));
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_cannot_be_read_is_an_error_that_says_what_to_do() {
+    fn an_unreadable_mark_is_an_error_with_advice() {
         for bytes in [&b"nonsense"[..], br#"{"format":2}"#] {
             let error = Mark::decode(bytes).expect_err("not a mark").to_string();
             assert!(error.contains("confirm the clock"), "{error}");

@@ -1,8 +1,8 @@
 //! A node's trusted time.
 //!
-//! Contents: the current time, in and between the store's answers, and how far it is trusted. The store's clock may
-//! jump while the node runs, or before it starts; neither may lead to a second effect. Never here: reading a clock,
-//! or a rule about what a moment means for a record (that is [`semel_core::machine`]).
+//! The current time, in and between the store's answers, and how far it is trusted. The store's clock may jump while
+//! the node runs, or before it starts; neither may lead to a second effect. Clocks are read elsewhere, and
+//! [`semel_core::machine`] decides what a moment means for a record.
 //!
 //! - While the node runs, every answer's time is compared with the uptime ([`watch`]). If they disagree by more than
 //!   the skew, time continues without the jump.
@@ -147,10 +147,10 @@ impl Reference {
 struct State {
     last: Sample,
     watch: ClockWatch,
-    standing: TrustState,
+    trust: TrustState,
     /// An upper bound of the uptime at which this node last knew the time of others. `None` until its first own
     /// heartbeat.
-    heard_at: Option<Duration>,
+    others_known_at: Option<Duration>,
 }
 
 /// A node's trusted time.
@@ -177,13 +177,13 @@ impl TrustedTime {
     /// Whether a node that trusts its clock has not made its first heartbeat yet.
     pub(crate) fn is_starting(&self) -> bool {
         let state = self.state();
-        state.heard_at.is_none() && matches!(state.standing, TrustState::Trusted { .. })
+        state.others_known_at.is_none() && matches!(state.trust, TrustState::Trusted { .. })
     }
 
     /// Whether nothing may be dated before the next heartbeat. An untrusted clock dates nothing anyway.
     pub(crate) fn has_to_catch_up(&self, uptime: Duration) -> bool {
         let state = self.state();
-        matches!(state.standing, TrustState::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
+        matches!(state.trust, TrustState::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
     }
 
     /// The first heartbeat found `mark` in the store: judge the clock by it, as at a start.
@@ -201,7 +201,7 @@ impl TrustedTime {
     /// This node's time is in the store, and what others wrote before the uptime `at` is known.
     pub(crate) fn beaten(&self, at: Duration) {
         let mut state = self.state();
-        state.heard_at = state.heard_at.max(Some(at));
+        state.others_known_at = state.others_known_at.max(Some(at));
     }
 
     /// Whether the last heartbeat is so old that others may use another, confirmed time and judge leases by it. Dates
@@ -255,7 +255,7 @@ impl TrustedTime {
 
     /// An operator confirmed a time, and the clock showed `shown`. If that is the confirmed time, the clock is
     /// followed. Otherwise nothing may be dated until the clock shows the confirmed time.
-    pub(crate) fn refer_to(
+    pub(crate) fn follow_confirmation(
         &self,
         reference: Reference,
         shown: Time,
@@ -272,7 +272,7 @@ impl TrustedTime {
         let mut state = self.state();
         let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         let reference = Some(Reference { before, ..reference });
-        state.standing = TrustState::Untrusted { why, mark: None, reference, since: received };
+        state.trust = TrustState::Untrusted { why, mark: None, reference, since: received };
         ClockChange::Distrusted(why)
     }
 
@@ -280,8 +280,8 @@ impl TrustedTime {
     pub(crate) fn disagree(&self, uptime: Duration) {
         let mut state = self.state();
         let now = state.earliest(uptime);
-        if let TrustState::Trusted { .. } = state.standing {
-            state.begin_anew(&self.settings, now, uptime);
+        if let TrustState::Trusted { .. } = state.trust {
+            state.restart_leases(&self.settings, now, uptime);
         }
     }
 
@@ -304,7 +304,7 @@ impl TrustedTime {
 
     /// When to retry after a refusal because of the clock.
     pub(crate) fn retry_after(&self, uptime: Duration) -> Duration {
-        match self.state().standing {
+        match self.state().trust {
             TrustState::Untrusted { .. } => self.settings.heartbeat,
             TrustState::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
         }
@@ -312,7 +312,7 @@ impl TrustedTime {
 
     pub(crate) fn status(&self) -> ClockStatus {
         let state = self.state();
-        match (&state.standing, state.watch.off()) {
+        match (&state.trust, state.watch.off()) {
             (TrustState::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
             (TrustState::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
             (TrustState::Trusted { .. }, None) => ClockStatus::Trusted,
@@ -321,7 +321,7 @@ impl TrustedTime {
 
     /// Since when time has passed without a gap. Fails if this node does not trust its time at all.
     fn steady_since(&self) -> Result<Option<Time>, Distrust> {
-        match self.state().standing {
+        match self.state().trust {
             TrustState::Untrusted { why, .. } => Err(why),
             TrustState::Trusted { steady_since, .. } => Ok(steady_since),
         }
@@ -342,7 +342,7 @@ impl State {
     ) -> (Self, Option<ClockChange>) {
         let started = start::start(settings, boot, remembered, shown, asked, received);
         let last = Sample { at: started.now, asked, received };
-        let state = Self { last, watch: started.watch, standing: started.standing, heard_at: None };
+        let state = Self { last, watch: started.watch, trust: started.trust, others_known_at: None };
         (state, started.change)
     }
 
@@ -353,7 +353,7 @@ impl State {
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
-        if let TrustState::Untrusted { reference: Some(reference), .. } = &self.standing {
+        if let TrustState::Untrusted { reference: Some(reference), .. } = &self.trust {
             let reference = *reference;
             if reference.off(shown, asked, received).abs() > millis(settings.watch_allowance()) {
                 return (shown, None);
@@ -363,7 +363,7 @@ impl State {
             self.expect_dates_up_to(reference.before.map(|before| before + settings.peers_seen_within()));
             return (shown, Some(ClockChange::Confirmed));
         }
-        if let TrustState::Untrusted { mark, since, .. } = &self.standing {
+        if let TrustState::Untrusted { mark, since, .. } = &self.trust {
             let Some(mark) = mark else { return (shown, None) };
             let passed = received.saturating_sub(*since);
             if start::contradicts(settings, mark, shown, passed).is_some() {
@@ -371,7 +371,7 @@ impl State {
                 return (shown.max(mark.at() + passed), None);
             }
             self.watch.accept(shown, asked, received);
-            self.begin_anew(settings, shown, received);
+            self.restart_leases(settings, shown, received);
             return (shown, Some(ClockChange::Plausible));
         }
         let (at, news) = self.watch.feed(shown, asked, received);
@@ -387,8 +387,8 @@ impl State {
     }
 
     /// From `at` on, time is steady; earlier dates may be wrong.
-    fn begin_anew(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
-        self.standing = TrustState::Trusted {
+    fn restart_leases(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
+        self.trust = TrustState::Trusted {
             starting_until: uptime + settings.peers_seen_within(),
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
             steady_since: Some(at),
@@ -398,28 +398,28 @@ impl State {
     }
 
     fn expect_dates_up_to(&mut self, moment: Option<Time>) {
-        if let TrustState::Trusted { replaced_up_to, .. } = &mut self.standing {
+        if let TrustState::Trusted { replaced_up_to, .. } = &mut self.trust {
             *replaced_up_to = moment;
         }
     }
 
     /// From `at` on, another time is used.
     fn replace(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
-        self.begin_anew(settings, at, uptime);
-        if let TrustState::Trusted { replaced_at, .. } = &mut self.standing {
+        self.restart_leases(settings, at, uptime);
+        if let TrustState::Trusted { replaced_at, .. } = &mut self.trust {
             *replaced_at = Some(at);
         }
     }
 
     fn replaced_at(&self) -> Option<Time> {
-        match &self.standing {
+        match &self.trust {
             TrustState::Trusted { replaced_at, .. } => *replaced_at,
             TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
         }
     }
 
     fn replaced_up_to(&self) -> Option<Time> {
-        match &self.standing {
+        match &self.trust {
             TrustState::Trusted { replaced_up_to, .. } => *replaced_up_to,
             TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
         }
@@ -427,7 +427,7 @@ impl State {
 
     fn is_out_of_touch(&self, settings: &ClockSettings, uptime: Duration) -> bool {
         // The same period in which nobody judges leases after a confirmation.
-        self.heard_at.is_none_or(|at| uptime.saturating_sub(at) >= settings.peers_seen_within())
+        self.others_known_at.is_none_or(|at| uptime.saturating_sub(at) >= settings.peers_seen_within())
     }
 
     fn earliest(&self, uptime: Duration) -> Time {
@@ -443,7 +443,7 @@ impl State {
         let skew = settings.skew;
         // The answer to a slow call is dated by the call, and its records may be newer.
         let latest = at.max(self.latest(uptime));
-        match self.standing {
+        match self.trust {
             TrustState::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
             TrustState::Trusted {
                 starting_until,

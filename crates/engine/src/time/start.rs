@@ -45,7 +45,7 @@ impl fmt::Display for Distrust {
 pub(super) struct Started {
     pub(super) now: Time,
     pub(super) watch: ClockWatch,
-    pub(super) standing: TrustState,
+    pub(super) trust: TrustState,
     pub(super) change: Option<ClockChange>,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn start(
     let untrusted = |why, mark: Option<Mark>| Started {
         now: mark.as_ref().map_or(shown, |mark| shown.max(mark.at())),
         watch: watch(shown),
-        standing: TrustState::Untrusted { why, mark, reference: None, since: received },
+        trust: TrustState::Untrusted { why, mark, reference: None, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
     let known = remembered.as_ref().ok().and_then(Option::as_ref);
@@ -99,8 +99,8 @@ pub(super) fn start(
     let mark = match remembered {
         Err(()) => return untrusted(Distrust::Unreadable, None),
         Ok(None) => {
-            let standing = trusted(Duration::ZERO, None);
-            return Started { now: shown, watch: watch(shown), standing, change: None };
+            let trust = trusted(Duration::ZERO, None);
+            return Started { now: shown, watch: watch(shown), trust, change: None };
         }
         Ok(Some(mark)) => mark,
     };
@@ -120,16 +120,16 @@ pub(super) fn start(
     if let Some((now, watch)) = measured {
         // As if this node had been running all the time.
         let change = watch.off().map(|by| ClockChange::Moved { by_ms: clamped(by) });
-        let standing = trusted(unseen(&mark, now), mark.steady_since());
-        return Started { now, watch, standing, change };
+        let trust = trusted(unseen(&mark, now), mark.steady_since());
+        return Started { now, watch, trust, change };
     }
     // Only the clock itself shows how long nobody wrote.
     let silence = millis(shown.since(mark.now()));
     let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
-    let standing = if is_fresh {
+    let trust = if is_fresh {
         trusted(unseen(&mark, shown), mark.steady_since())
     } else {
         trusted(settings.peers_seen_within(), Some(shown))
     };
-    Started { now: shown, watch: watch(shown), standing, change: None }
+    Started { now: shown, watch: watch(shown), trust, change: None }
 }

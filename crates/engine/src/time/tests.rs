@@ -9,7 +9,7 @@ fn settings() -> ClockSettings {
     ClockSettings::default()
 }
 
-/// What a node of the boot `boot` wrote at START, at the uptime 100 s.
+/// The mark that a node of the boot `boot` wrote at START, at the uptime 100 s.
 fn mark(boot: Option<&str>) -> Mark {
     let beat = Beat { now: START, node: "a", boot, uptime: S(100), steady_since: None };
     Mark::after(None, &beat)
@@ -23,7 +23,7 @@ fn start(remembered: Option<Mark>, shown: Time, uptime: u64) -> TrustedTime {
     time
 }
 
-/// What a node in touch with the others trusts its clock for.
+/// How far a node that knows the others trusts its clock.
 fn trust(time: &TrustedTime, uptime: u64) -> Trust {
     time.beaten(S(uptime));
     time.earliest(S(uptime)).trust
@@ -38,7 +38,7 @@ fn the_stores_time_lies_between_two_bounds() {
 }
 
 #[test]
-fn an_answer_to_an_older_question_does_not_turn_time_back() {
+fn an_outdated_answer_does_not_turn_time_back() {
     let ms = Duration::from_millis;
     let (time, _) = TrustedTime::start(settings(), None, Ok(None), (START, ms(10), ms(14)));
     time.note(START - ms(5), ms(5), ms(16));
@@ -48,15 +48,15 @@ fn an_answer_to_an_older_question_does_not_turn_time_back() {
 }
 
 #[test]
-fn an_answer_that_was_long_on_its_way_does_not_turn_time_back() {
+fn a_delayed_answer_does_not_turn_time_back() {
     let (time, _) = TrustedTime::start(settings(), None, Ok(None), (START, S(10), S(10)));
-    // As where the process was suspended between question and answer.
+    // As if the process was suspended between call and answer.
     time.note(START + S(1), S(11), S(27));
-    assert_eq!(time.earliest(S(27)).at, START + S(17), "the earlier answer tells that much");
+    assert_eq!(time.earliest(S(27)).at, START + S(17), "the earlier answer shows that much");
     assert!(time.latest(S(27)).at < START + S(18));
     time.note(START + S(18), S(28), S(28));
     assert_eq!(time.earliest(S(29)).at, START + S(19));
-    // If every answer takes long, each is as good as the one before.
+    // If every answer is slow, each is as precise as the one before.
     time.note(START + S(30), S(40), S(42));
     time.note(START + S(2_030), S(2_040), S(2_042));
     assert_eq!(time.earliest(S(2_042)).at, START + S(2_030), "clocks drift apart meanwhile");
@@ -83,7 +83,7 @@ fn a_clock_behind_what_the_store_remembers_is_not_trusted() {
 }
 
 #[test]
-fn a_clock_further_ahead_than_a_stop_may_last_is_not_trusted() {
+fn a_clock_ahead_by_more_than_the_allowance_is_untrusted() {
     let week = 7 * DAY;
     assert!(trust(&start(Some(mark(None)), START + week, 10), 10) > Trust::Untrusted);
     let time = start(Some(mark(None)), START + week + S(1), 10);
@@ -91,7 +91,7 @@ fn a_clock_further_ahead_than_a_stop_may_last_is_not_trusted() {
 }
 
 #[test]
-fn a_mark_that_cannot_be_read_is_no_reason_for_trust() {
+fn an_unreadable_mark_gives_no_trust() {
     let (time, change) = TrustedTime::start(settings(), None, Err(()), (START, S(1), S(1)));
     assert_eq!(change, Some(ClockChange::Distrusted(Distrust::Unreadable)));
     assert_eq!(time.note(START + S(5), S(6), S(6)), (START + S(5), None));
@@ -111,7 +111,7 @@ fn a_clock_that_becomes_plausible_is_trusted_step_by_step() {
 }
 
 #[test]
-fn a_clock_that_only_waits_for_the_mark_to_pass_is_not_plausible() {
+fn a_clock_does_not_become_plausible_by_reaching_the_mark() {
     let time = start(Some(mark(None)), START - S(60), 10);
     for passed in 1..1_000 {
         assert_eq!(time.note(START - S(60) + S(passed), S(10 + passed), S(10 + passed)).1, None, "{passed}");
@@ -119,7 +119,7 @@ fn a_clock_that_only_waits_for_the_mark_to_pass_is_not_plausible() {
 }
 
 #[test]
-fn after_a_stop_of_unknown_length_leases_and_quiet_periods_begin_anew() {
+fn after_a_stop_of_unknown_length_leases_restart() {
     let shown = START + DAY;
     let time = start(Some(mark(Some("another boot"))), shown, 10);
     assert_eq!((trust(&time, 34), trust(&time, 35)), (Trust::Starting, Trust::Settling));
@@ -137,12 +137,12 @@ fn on_one_boot_a_stop_of_any_length_is_measured() {
     }
     // Ten seconds have passed, and the clock shows two hours more.
     let jumped = start(Some(mark(Some("boot"))), START + S(7_210), 110);
-    assert_eq!(jumped.earliest(S(110)).at, START + S(10), "as if it had been running");
+    assert_eq!(jumped.earliest(S(110)).at, START + S(10), "as if it had kept running");
     assert_eq!(jumped.status(), ClockStatus::Moved { by_ms: 7_200_000 });
 }
 
 #[test]
-fn a_gap_is_remembered_by_who_starts_right_after_it() {
+fn a_gap_is_known_after_an_immediate_restart() {
     let beat = Beat { now: START, node: "a", boot: Some("boot"), uptime: S(100), steady_since: Some(START) };
     let time = start(Some(Mark::after(None, &beat)), START + S(5), 105);
     assert_eq!(time.earliest(S(105)).steady_since, Some(START));
@@ -157,7 +157,7 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
     assert_eq!((at, time.earliest(S(111)).at), (START + S(10), START + S(11)));
     assert_eq!(change, Some(ClockChange::Moved { by_ms: 32 * 86_400_000 }));
     assert_eq!(time.note(ahead + S(20), S(120), S(120)), (START + S(20), None), "shown once");
-    assert_eq!(trust(&time, 400), Trust::Trusted, "time goes on, and is trusted");
+    assert_eq!(trust(&time, 400), Trust::Trusted, "time continues and is trusted");
     time.confirm(ahead + S(300), None, S(400), S(400));
     let now = time.earliest(S(400));
     assert_eq!((now.at, now.trust, now.steady_since), (ahead + S(300), Trust::Starting, Some(now.at)));
@@ -166,20 +166,20 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
 }
 
 #[test]
-fn future_dates_are_expected_until_they_were_searched_for() {
+fn future_dates_are_expected_until_a_search() {
     let time = start(None, START + DAY, 100);
     time.confirm(START, Some(START + 2 * DAY), S(200), S(200));
     let seen = time.replaced_up_to();
-    assert_eq!(seen, Some(START + 2 * DAY + S(25)), "what others may have written before they heard of it");
+    assert_eq!(seen, Some(START + 2 * DAY + S(25)), "what others may have written before they knew of it");
     assert_eq!(time.earliest(S(200)).replaced_up_to, seen);
     time.no_dates_are_ahead(None, S(210));
-    assert_eq!(time.replaced_up_to(), seen, "it was replaced while somebody looked");
+    assert_eq!(time.replaced_up_to(), seen, "it was replaced during the search");
     time.no_dates_are_ahead(seen, S(210));
     assert_eq!(time.replaced_up_to(), Some(START + S(15)), "later dates, beyond the skew, are of this time");
 }
 
 #[test]
-fn a_node_that_starts_after_a_confirmation_knows_which_dates_it_replaced() {
+fn a_new_node_knows_which_dates_a_confirmation_replaced() {
     let before = mark(None);
     let beat = Beat { now: START - DAY, node: "b", boot: None, uptime: S(1), steady_since: None };
     let confirmed = Mark::confirmed(Some(&before), &beat, "somebody", "it was a day ahead");
@@ -189,20 +189,20 @@ fn a_node_that_starts_after_a_confirmation_knows_which_dates_it_replaced() {
 }
 
 #[test]
-fn a_mark_that_appears_before_the_first_heartbeat_is_held_against_the_clock() {
+fn the_first_heartbeat_checks_a_new_mark_against_the_clock() {
     let (time, _) = TrustedTime::start(settings(), Some("other"), Ok(None), (START + 40 * DAY, S(1), S(1)));
     assert!(time.is_starting());
     let again = time.start_again(Some("other"), &mark(Some("boot")), (START + 40 * DAY, S(2), S(2)));
     assert_eq!(again, Some(ClockChange::Distrusted(Distrust::Ahead(40 * DAY))));
     assert_eq!(trust(&time, 3), Trust::Untrusted);
-    assert!(!time.is_starting(), "said once");
+    assert!(!time.is_starting(), "only once");
     assert!(!start(None, START, 100).is_starting(), "its first heartbeat is over");
 }
 
 #[test]
 fn nothing_is_judged_before_the_first_heartbeat() {
     let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(None), (START, S(100), S(100)));
-    assert_eq!(time.earliest(S(10_000)).trust, Trust::Starting, "another node may go by another time");
+    assert_eq!(time.earliest(S(10_000)).trust, Trust::Starting, "another node may use another time");
     assert_eq!(trust(&time, 10_000), Trust::Trusted);
 }
 
@@ -213,19 +213,15 @@ fn nothing_is_judged_long_after_the_last_heartbeat() {
     time.beaten(S(300));
     time.beaten(S(299));
     assert_eq!(since(324), (Trust::Trusted, false));
-    assert_eq!(
-        since(325),
-        (Trust::Starting, true),
-        "others may have confirmed another time, and judge by it"
-    );
+    assert_eq!(since(325), (Trust::Starting, true), "others may use another confirmed time");
     time.beaten(S(325));
     assert_eq!(since(325), (Trust::Trusted, false));
 }
 
 #[test]
-fn a_time_that_was_not_trusted_is_not_gone_by_once_another_is() {
+fn an_untrusted_time_is_dropped_when_another_is_trusted() {
     let time = start(Some(mark(None)), START + 40 * DAY, 10);
-    // Two questions under way: the later one is answered first, by the wrong clock.
+    // Two calls are running: the later one is answered first, by the wrong clock.
     time.note(START + 40 * DAY + S(2), S(12), S(12));
     let (at, change) = time.note(START + S(3), S(11), S(13));
     assert_eq!((at, change), (START + S(3), Some(ClockChange::Plausible)));
@@ -233,13 +229,13 @@ fn a_time_that_was_not_trusted_is_not_gone_by_once_another_is() {
 }
 
 #[test]
-fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
+fn a_confirmed_time_is_followed_when_the_clock_shows_it() {
     let confirmed = START + 40 * DAY;
-    // Some time between two heartbeats, of which the later one read of it.
+    // At some time between two heartbeats; the later one read it.
     let reference = Reference { at: confirmed, from: S(300), to: S(310), before: None };
     for shown in [confirmed, confirmed + S(10)] {
         let time = start(None, START, 100);
-        assert_eq!(time.refer_to(reference, shown, S(310), S(310)), ClockChange::Confirmed);
+        assert_eq!(time.follow_confirmation(reference, shown, S(310), S(310)), ClockChange::Confirmed);
         assert_eq!(time.status(), ClockStatus::Trusted);
     }
     for (shown, why) in [
@@ -248,8 +244,8 @@ fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
         (confirmed + S(16), Distrust::Ahead(S(6))),
     ] {
         let time = start(None, START, 100);
-        assert_eq!(time.refer_to(reference, shown, S(310), S(310)), ClockChange::Distrusted(why));
-        assert_eq!(trust(&time, 311), Trust::Untrusted, "neither time is one to date by");
+        assert_eq!(time.follow_confirmation(reference, shown, S(310), S(310)), ClockChange::Distrusted(why));
+        assert_eq!(trust(&time, 311), Trust::Untrusted, "neither time may date a write");
         time.note(shown + S(20), S(330), S(330));
         assert_eq!(trust(&time, 331), Trust::Untrusted);
         // However much later.
@@ -258,22 +254,25 @@ fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
         assert_eq!((at, change), (at_last, Some(ClockChange::Confirmed)));
         let now = time.earliest(S(100_310));
         assert_eq!((now.replaced_at, now.trust), (Some(at_last), Trust::Starting));
-        assert!(now.replaced_up_to >= Some(START + S(210)), "dates of the time before may be left: {now:?}");
+        assert!(
+            now.replaced_up_to >= Some(START + S(210)),
+            "dates of the replaced time may be left: {now:?}"
+        );
     }
 }
 
 #[test]
-fn an_answer_that_was_long_on_its_way_does_not_make_dates_look_ahead() {
+fn a_delayed_answer_makes_no_date_look_ahead() {
     let time = start(None, START, 100);
     time.note(START - DAY + S(10), S(110), S(110));
     let (at, _) = time.note(START - DAY + S(40), S(120), S(140));
     let now = time.at(at, S(140));
-    assert_eq!(now.at, START + S(20), "not earlier than the question");
+    assert_eq!(now.at, START + S(20), "not earlier than the call");
     assert!(now.latest >= START + S(40), "nor later than the answer: {now:?}");
 }
 
 #[test]
-fn a_step_of_a_second_is_followed_without_a_word() {
+fn a_step_of_a_second_is_followed_silently() {
     let time = start(None, START, 100);
     for step in [S(0), S(1), S(0)] {
         let shown = START + S(300) + step;
@@ -283,7 +282,7 @@ fn a_step_of_a_second_is_followed_without_a_word() {
 }
 
 #[test]
-fn while_another_node_goes_by_another_time_no_lease_is_judged() {
+fn no_lease_is_judged_while_nodes_disagree_about_time() {
     let time = start(None, START, 100);
     assert_eq!(trust(&time, 300), Trust::Trusted);
     time.disagree(S(300));

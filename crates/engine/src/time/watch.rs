@@ -1,6 +1,6 @@
 //! Detects jumps of a clock.
 //!
-//! Contents: the store's time, compared with an uptime that nobody can set. Never here: reading either clock.
+//! Compares the store's time with an uptime that nobody can set. Both are arguments.
 
 use super::span::{drift_max, millis, moment};
 use semel_core::time::Time;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_on_is_followed_also_across_a_suspend() {
+    fn steady_time_is_followed_also_across_a_suspend() {
         let mut watch = watch();
         for passed in [1, 2, 60, 3_600, 90_000_000] {
             let now = START + S(passed);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_beyond_the_allowance_is_not_believed_in_either_direction() {
+    fn a_jump_beyond_the_allowance_is_not_trusted() {
         let tick = Duration::from_millis(1);
         let right = START + S(1);
         for within in [START + S(6), START - S(4)] {
@@ -153,18 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_took_long_is_no_jump() {
+    fn a_slow_answer_is_not_a_jump() {
         let mut watch = watch();
         for shown in [S(0), S(20), S(40)] {
             assert_eq!(watch.feed(START + shown, S(100), S(140)), (START + shown, None));
         }
         let (now, news) = watch.feed(START + S(50), S(100), S(140));
-        assert_eq!((now, news), (START, Some(WatchEvent::Moved(10_000))), "not earlier than the question");
+        assert_eq!((now, news), (START, Some(WatchEvent::Moved(10_000))), "not earlier than the call");
     }
 
     #[test]
-    fn a_first_answer_that_took_long_makes_no_jump_of_the_next_one() {
-        // Asked at 60, answered at 100: the clock may have shown that at any moment between.
+    fn a_slow_first_answer_makes_the_next_no_jump() {
+        // Called at 60, answered at 100: the clock may have shown that at any moment in between.
         let first = || ClockWatch::new(S(5), S(600), START, S(60), S(100));
         for shown in [S(1), S(20), S(41)] {
             let mut watch = first();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drifted_while_nobody_looked_is_no_jump() {
+    fn drift_between_samples_is_not_a_jump() {
         let day = 86_400;
         assert_eq!(feed(&mut watch(), START + S(day + 43), S(100 + day)).1, None);
         assert_eq!(feed(&mut watch(), START + S(day + 49), S(100 + day)).1, Some(WatchEvent::Moved(49_000)));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn small_steps_that_add_up_are_one_large_one() {
+    fn small_steps_add_up_to_a_large_one() {
         let mut watch = watch();
         let news: Vec<_> =
             (1..=10).map(|step| feed(&mut watch, START + S(12 * step), S(100 + 10 * step)).1).collect();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stays_far_ahead_or_behind_is_never_believed_by_waiting() {
+    fn waiting_never_makes_a_far_off_clock_trusted() {
         for away in [START + S(3_601), START - S(60)] {
             let mut watch = watch();
             assert!(matches!(feed(&mut watch, away, S(100)).1, Some(WatchEvent::Moved(_))));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_an_hour_ahead_is_followed_after_a_steady_while() {
+    fn a_clock_an_hour_ahead_is_followed_after_a_while() {
         let (mut watch, hour) = (watch(), S(3_600));
         let at = |watch: &mut ClockWatch, passed: u64, off: Duration| {
             feed(watch, START + S(passed) + off, S(100 + passed)).1
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_comes_back_is_believed_at_once() {
+    fn a_clock_that_returns_is_trusted_at_once() {
         let mut watch = watch();
         assert!(feed(&mut watch, START + S(86_400), S(101)).1.is_some());
         assert_eq!(watch.off(), Some(86_399_000));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_somebody_confirmed_is_believed() {
+    fn a_confirmed_clock_is_trusted() {
         let mut watch = watch();
         feed(&mut watch, START + S(86_400), S(100));
         watch.accept(START + S(86_400), S(100), S(100));

@@ -1,4 +1,4 @@
-//! Work that keeps its thread keeps its lease too, and neither longer than it may.
+//! Work that blocks its thread keeps its lease, but not past its deadline.
 
 use super::world::{World, intent, intent_under, secs};
 use semel::core::policy::{Class, Policy};
@@ -10,44 +10,44 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Only so that a test which has failed comes to an end.
+/// Only ends a test that has failed.
 const TOO_LONG: Duration = secs(60);
 
-/// Tells of each call that asks `question`, and lets all pass.
-fn telling(question: Question) -> (impl Fn(&Call) -> Fault + Send + Sync + 'static, mpsc::Receiver<()>) {
-    let (tell, told) = mpsc::channel();
+/// Reports each call of kind `question`, and lets all calls pass.
+fn reporting(question: Question) -> (impl Fn(&Call) -> Fault + Send + Sync + 'static, mpsc::Receiver<()>) {
+    let (report, reports) = mpsc::channel();
     let fate = move |call: &Call| {
         if call.question == question {
-            // The test may have heard enough.
-            let _ = tell.send(());
+            // The test may have stopped listening.
+            let _ = report.send(());
         }
         Fault::Pass
     };
-    (fate, told)
+    (fate, reports)
 }
 
-/// Lets everything that can run come to rest: the one thread that is left takes these after whatever was woken before.
+/// Waits until every task is idle: the one remaining thread runs these after everything that was woken before.
 async fn settle() {
     for _ in 0..100 {
         tokio::spawn(async {}).await.expect("it runs");
     }
 }
 
-/// Work that tells when it has begun and then keeps its thread until it hears something.
+/// Work that reports its start and then blocks its thread until the test ends it.
 struct Blocking {
-    begun: oneshot::Sender<()>,
+    started: oneshot::Sender<()>,
     over: mpsc::Receiver<()>,
 }
 
 impl Blocking {
     fn new() -> (Self, oneshot::Receiver<()>, mpsc::Sender<()>) {
-        let ((begun, has_begun), (end, over)) = (oneshot::channel(), mpsc::channel());
-        (Self { begun, over }, has_begun, end)
+        let ((started, has_started), (end, over)) = (oneshot::channel(), mpsc::channel());
+        (Self { started, over }, has_started, end)
     }
 
     #[expect(clippy::unused_async, reason = "work is a future, and this one never yields")]
     async fn work(self, attempt: Attempt) -> Result<u32, Failed> {
-        self.begun.send(()).expect("the test waits for it");
+        self.started.send(()).expect("the test waits for it");
         self.over.recv_timeout(TOO_LONG).expect("the test ends it");
         Ok(attempt.number())
     }
@@ -57,57 +57,56 @@ impl Blocking {
 async fn a_lease_is_renewed_while_its_work_keeps_its_thread() {
     let world = World::new();
     let engine = world.engine().await;
-    let (fate, renewed) = telling(Question::Swap);
+    let (fate, renewed) = reporting(Question::Swap);
     world.fate(fate);
-    let (blocking, begun, end) = Blocking::new();
+    let (blocking, started, end) = Blocking::new();
     let run =
         tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
-    begun.await.expect("the work begins");
+    started.await.expect("the work starts");
     for _ in 0..5 {
         world.clock.advance(secs(10));
         renewed.recv_timeout(TOO_LONG).expect("a renewal, although the work has not yielded");
         settle().await;
     }
-    end.send(()).expect("the work listens");
+    end.send(()).expect("the work waits");
     assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
     assert_eq!(world.record().await.state_name(), StateName::Succeeded, "50 s of work under leases of 30 s");
     assert!(!world.saw("LeaseLost"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_keeps_its_thread_past_its_deadline_is_renewed_no_more() {
+async fn blocking_work_past_its_deadline_is_not_renewed() {
     let world = World::new();
     let engine = world.engine().await;
-    let (fate, renewed) = telling(Question::Swap);
+    let (fate, renewed) = reporting(Question::Swap);
     world.fate(fate);
-    let (blocking, begun, end) = Blocking::new();
+    let (blocking, started, end) = Blocking::new();
     let run =
         tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
-    begun.await.expect("the work begins");
+    started.await.expect("the work starts");
     for _ in 0..6 {
         world.clock.advance(secs(10));
         renewed.recv_timeout(TOO_LONG).expect("a renewal");
         settle().await;
     }
-    // Past its deadline of 65 s, but not past the lease that was last renewed at 60 s.
+    // Past its deadline of 65 s, but within the lease that was last renewed at 60 s.
     for _ in 0..2 {
         world.clock.advance(secs(10));
         settle().await;
     }
     assert_eq!(renewed.try_iter().count(), 0, "no renewal past the deadline");
-    end.send(()).expect("the work listens");
-    assert_eq!(run.await.expect("no panic").expect("nobody has taken it over yet").value, 1);
+    end.send(()).expect("the work waits");
+    assert_eq!(run.await.expect("no panic").expect("no takeover yet").value, 1);
 }
 
-/// A runtime whose timer stands still: the only thread that was awake is woken by that timer and then held up.
+/// A runtime whose timer stands still: the only awake thread is woken by that timer and then blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_renewed_while_the_runtimes_timer_is_blocked() {
-    let (fate, renewed) = telling(Question::Swap);
+    let (fate, renewed) = reporting(Question::Swap);
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), fate));
     let engine = Engine::builder(store).build().await.expect("the store answers");
-    let policy = Policy::new(Class::External)
-        .with(|policy| policy.lease = Duration::from_millis(300))
-        .expect("fit for use");
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.lease = Duration::from_millis(300)).expect("valid");
     let work = |attempt: Attempt| async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         for _ in 0..3 {
@@ -141,8 +140,8 @@ async fn a_running_renewal_does_not_delay_the_end_and_none_follows() {
         async move { engine.run(intent("k", "5"), work).await }
     });
     world.pass(secs(11)).await;
-    assert!(gate.is_waited_for(), "a renewal is under way");
-    end.send(()).expect("the work listens");
+    assert!(gate.is_waited_for(), "a renewal is running");
+    end.send(()).expect("the work waits");
     world.rest().await;
     assert!(run.is_finished(), "its ending is stored at once");
     assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
@@ -152,36 +151,35 @@ async fn a_running_renewal_does_not_delay_the_end_and_none_follows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_starts_past_its_deadline_without_having_yielded_is_renewed_again() {
+async fn blocking_work_that_starts_late_is_renewed_again() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy =
-        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(60)).expect("fit for use");
-    let ((begun, has_begun), (end, over)) = (oneshot::channel(), mpsc::channel::<()>());
+    let policy = Policy::new(Class::External).with(|policy| policy.work_deadline = secs(60)).expect("valid");
+    let ((started, has_started), (end, over)) = (oneshot::channel(), mpsc::channel::<()>());
     let work = move |attempt: Attempt| async move {
         let number = attempt.number();
-        begun.send(attempt).expect("the test waits for it");
+        started.send(attempt).expect("the test waits for it");
         over.recv_timeout(TOO_LONG).expect("the test ends it");
         Ok::<_, Failed>(number)
     };
     let run = tokio::spawn(async move { engine.run(intent_under(policy, "k", "5").reserved(), work).await });
-    let attempt = has_begun.await.expect("the work begins");
+    let attempt = has_started.await.expect("the work starts");
     for _ in 0..7 {
         settle().await;
         world.clock.advance(secs(10));
     }
     settle().await;
-    // The renewal at 50 s was the last one, and its lease is alive.
+    // The renewal at 50 s was the last one, and its lease is valid.
     attempt.start().await.expect("it starts at 70 s");
     settle().await;
-    let (fate, renewed) = telling(Question::Swap);
+    let (fate, renewed) = reporting(Question::Swap);
     world.fate(fate);
     for _ in 0..4 {
         world.clock.advance(secs(10));
         renewed.recv_timeout(TOO_LONG).expect("a renewal past the first deadline");
         settle().await;
     }
-    end.send(()).expect("the work listens");
+    end.send(()).expect("the work waits");
     assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
     assert_eq!(world.record().await.state_name(), StateName::Succeeded);
 }

@@ -1,4 +1,4 @@
-//! How often the store is asked.
+//! How often the store is called.
 
 use super::world::{World, charge, intent, never};
 use semel::core::classify::Ending;
@@ -13,7 +13,7 @@ async fn engine(world: &World) -> Engine {
     world.engine_with(|builder| builder.settings(settings)).await
 }
 
-/// How often the store is asked by `what`.
+/// How often `what` calls the store.
 macro_rules! calls {
     ($world:expr, $what:expr) => {{
         let before = $world.store.calls();
@@ -23,32 +23,32 @@ macro_rules! calls {
 }
 
 #[tokio::test]
-async fn each_step_asks_the_store_as_seldom_as_it_can() {
+async fn each_step_makes_the_fewest_possible_store_calls() {
     let world = World::new();
     let engine = engine(&world).await;
     let (_, new) = calls!(world, engine.run(intent("k", "5"), charge).await.expect("a value"));
     let (_, replayed) = calls!(world, engine.run(intent("k", "5"), never).await.expect("a value"));
     let (claimed, claim) = calls!(world, engine.claim(&intent("h", "5")).await.expect("an answer"));
-    let Claimed::Leased(lease) = claimed else { panic!("nobody else has it") };
+    let Claimed::Leased(lease) = claimed else { panic!("no other owner") };
     let (id, token) = (lease.operation_id(), lease.token());
-    // As the claims API does it, whose worker comes back with nothing but its token.
+    // Like the claims API, whose worker returns with only its token.
     let ((), renewed) = calls!(world, {
-        let looked = engine.look_up(id).await.expect("it stands there");
+        let looked = engine.look_up(id).await.expect("it is stored");
         let lease = engine.lease_of(&looked, token).expect("its own");
         lease.renew().await.expect("renewed");
         assert!(lease.record().version() > looked.record.version());
     });
     let ((), ended) = calls!(world, {
-        let looked = engine.look_up(id).await.expect("it stands there");
+        let looked = engine.look_up(id).await.expect("it is stored");
         let lease = engine.lease_of(&looked, token).expect("its own");
         lease.finish(Ending::Succeeded(Outcome::value("5"))).await.expect("stored");
     });
     assert_eq!([new, replayed, claim, renewed, ended], [2, 1, 1, 2, 2]);
-    let looked = engine.look_up(id).await.expect("it stands there");
+    let looked = engine.look_up(id).await.expect("it is stored");
     assert!(engine.lease_of(&looked, semel::core::record::Token::from_random(1)).is_none(), "another's");
 }
 
-/// A store that counts only roughly.
+/// A store that counts only approximately.
 struct Rough(memory::Store);
 
 impl Delegate for Rough {

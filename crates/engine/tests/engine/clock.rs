@@ -1,4 +1,4 @@
-//! A clock that is wrong costs no second effect, whichever way and whenever it jumps.
+//! A wrong clock causes no second effect, whichever way and whenever it jumps.
 
 use super::world::{SWEEP, World, charge, forever, intent, intent_under, never, secs};
 use semel::core::machine::{Refusal, Verdict};
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const DAY: Duration = secs(24 * 3600);
-/// As long as a start settles.
+/// How long a start settles.
 const SETTLE: Duration = secs(120);
 
-/// An engine with the default allowance for clocks that differ.
+/// An engine with the default skew.
 async fn node(world: &World) -> Engine {
     world.engine_with(|builder| builder.settings(Settings::default())).await
 }
@@ -45,12 +45,12 @@ async fn is_refused(engine: &Engine, intent: Intent) -> bool {
 }
 
 #[tokio::test]
-async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
+async fn a_clock_that_jumps_ahead_reruns_no_outcome() {
     let world = World::new();
     let engine = node(&world).await;
     let as_new = Policy::new(Class::External)
         .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
-        .expect("fit for use");
+        .expect("valid");
     engine.run(intent("k", "5"), charge).await.expect("a value");
     engine.run(intent_under(as_new.clone(), "n", "5"), charge).await.expect("a value");
     world.pass(SETTLE).await;
@@ -59,7 +59,7 @@ async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
     assert!(replays(&engine, "k").await && replays(&engine, "n").await);
     assert_eq!(records(&world).await, 2, "nothing is swept");
     assert!(world.saw("Moved") && !engine.clock_status().is_trusted());
-    // What is new is dated by the time that it really is.
+    // New records are dated by the real time.
     engine.run(intent("new", "5"), charge).await.expect("a value");
     back(&world, 32 * DAY);
     world.pass(SWEEP).await;
@@ -72,7 +72,7 @@ async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
 }
 
 #[tokio::test]
-async fn what_is_written_by_a_clock_that_jumped_back_does_not_expire_early() {
+async fn a_clock_that_jumps_back_makes_nothing_expire_early() {
     let world = World::new();
     let engine = node(&world).await;
     back(&world, 400 * DAY);
@@ -87,7 +87,7 @@ async fn what_is_written_by_a_clock_that_jumped_back_does_not_expire_early() {
 }
 
 #[tokio::test]
-async fn a_start_with_a_clock_far_ahead_purges_nothing_and_runs_nothing_again() {
+async fn a_start_with_a_clock_far_ahead_purges_and_reruns_nothing() {
     let world = World::new();
     let first = node(&world).await;
     for n in 0..50 {
@@ -113,7 +113,7 @@ async fn a_start_with_a_clock_far_ahead_purges_nothing_and_runs_nothing_again() 
 }
 
 #[tokio::test]
-async fn a_start_with_a_clock_behind_claims_nothing_until_it_is_right() {
+async fn a_start_with_a_slow_clock_claims_nothing() {
     let world = World::new();
     let first = node(&world).await;
     first.run(intent("k", "5"), charge).await.expect("a value");
@@ -122,7 +122,7 @@ async fn a_start_with_a_clock_behind_claims_nothing_until_it_is_right() {
     let engine = node(&world).await;
     world.pass(SETTLE).await;
     assert!(is_refused(&engine, intent("new", "5")).await);
-    assert!(replays(&engine, "k").await, "its end is not in question");
+    assert!(replays(&engine, "k").await, "it has certainly not expired");
     forward(&world, 40 * DAY);
     world.pass(secs(11)).await;
     engine.run(intent("new", "5"), charge).await.expect("a value");
@@ -131,7 +131,7 @@ async fn a_start_with_a_clock_behind_claims_nothing_until_it_is_right() {
 }
 
 #[tokio::test]
-async fn a_restart_after_a_long_stop_needs_nobody() {
+async fn a_restart_after_a_long_stop_needs_no_operator() {
     let world = World::new();
     let first = node(&world).await;
     first.run(intent("k", "5"), charge).await.expect("a value");
@@ -139,7 +139,7 @@ async fn a_restart_after_a_long_stop_needs_nobody() {
     world.clock.advance(6 * DAY);
     let engine = node(&world).await;
     engine.run(intent("new", "5"), charge).await.expect("a value at once");
-    assert!(is_refused(&engine, intent("k", "5")).await, "past its time, as it seems");
+    assert!(is_refused(&engine, intent("k", "5")).await, "it seems expired");
     world.pass(SETTLE + 2 * SWEEP).await;
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
@@ -148,7 +148,7 @@ async fn a_restart_after_a_long_stop_needs_nobody() {
 }
 
 #[tokio::test]
-async fn a_step_of_a_second_costs_nothing() {
+async fn a_step_of_a_second_interrupts_nothing() {
     let world = World::new();
     let engine = node(&world).await;
     let running = tokio::spawn({
@@ -172,7 +172,7 @@ async fn a_step_of_a_second_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
+async fn every_node_follows_a_confirmed_clock() {
     let world = World::new();
     let (one, other) = (node(&world).await, node(&world).await);
     one.run(intent("k", "5"), charge).await.expect("a value");
@@ -187,7 +187,7 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
     assert_eq!(other.clock_status(), ClockStatus::Trusted);
     world.pass(SETTLE + 2 * SWEEP).await;
     for engine in [&one, &other] {
-        assert!(replays(engine, "k").await, "a month old, or two minutes: nobody knows");
+        assert!(replays(engine, "k").await, "a month old, or two minutes: it is not known");
     }
     world.skip(DAY).await;
     for engine in [&one, &other] {
@@ -199,7 +199,7 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time() {
+async fn outcomes_around_a_confirmation_are_kept_their_whole_retention() {
     let world = World::new();
     let mut settings = Settings::default();
     settings.clock.settle = Duration::ZERO;
@@ -208,14 +208,14 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
             policy.ttl = secs(3_600);
             policy.tombstone = secs(3_600);
         })
-        .expect("fit for use");
+        .expect("valid");
     let asks = |key: &str| intent_under(short.clone(), key, "5");
     let engine = world.engine_with(|builder| builder.settings(settings.clone())).await;
     world.pass(secs(11)).await;
     engine.run(asks("before"), charge).await.expect("a value");
     forward(&world, 3 * secs(3_600));
     confirm_clock(&*world.store, &world.clock, "ann", "it was three hours behind").await.expect("confirmed");
-    // The node has not heard of it yet.
+    // The node does not know about it yet.
     engine.run(asks("after"), charge).await.expect("a value");
     world.pass(secs(40)).await;
     let restarted = world.engine_with(|builder| builder.settings(settings)).await;
@@ -230,9 +230,9 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
 async fn an_expired_lease_stays_expired_when_the_clock_is_set_back() {
     let world = World::new();
     let engine = node(&world).await;
-    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("valid");
     let Claimed::Leased(lease) = engine.claim(&intent_under(policy, "k", "5")).await.expect("claimed") else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     world.pass(secs(11)).await;
     lease.check().expect("a minute is not over");
@@ -240,12 +240,12 @@ async fn an_expired_lease_stays_expired_when_the_clock_is_set_back() {
     engine.confirm_clock("ann", "it was an hour ahead").await.expect("confirmed");
     lease.check().expect("nor is it now");
     world.pass(secs(50)).await;
-    assert!(lease.check().is_err(), "whatever the clock shows, a minute has passed");
-    lease.renew().await.expect("nobody has given it up yet");
+    assert!(lease.check().is_err(), "a minute has passed, whatever the clock shows");
+    lease.renew().await.expect("no takeover yet");
     lease.check().expect("from now on by the new time");
 }
 
-/// Spawns what callers ask for, and nothing that an engine does by itself: no heartbeat, no sweep.
+/// Spawns the tasks of callers, but no background tasks of an engine: no heartbeat, no sweep.
 #[derive(Default)]
 struct WithoutHousekeeping {
     is_built: AtomicBool,
@@ -260,7 +260,7 @@ impl Spawn for WithoutHousekeeping {
 }
 
 #[tokio::test]
-async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
+async fn a_node_suspended_during_a_confirmation_uses_the_new_time() {
     let world = World::new();
     let without = Arc::new(WithoutHousekeeping::default());
     let (clock, spawn) = (Arc::new(world.clock.clone()), Arc::clone(&without));
@@ -268,18 +268,18 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
         |builder: Builder| builder.settings(Settings::default()).on(clock, Arc::new(SystemRandom), spawn);
     let engine = world.engine_with(on).await;
     without.is_built.store(true, Ordering::Relaxed);
-    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("valid");
     let asks = intent_under(policy, "k", "5");
     let Claimed::Leased(lease) = engine.claim(&asks).await.expect("claimed") else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     lease.check().expect("a minute is not over");
     forward(&world, 3 * secs(3_600));
     confirm_clock(&*world.store, &world.clock, "ann", "it was three hours behind").await.expect("confirmed");
     let other = node(&world).await;
     world.pass(secs(30)).await;
-    assert!(lease.check().is_err(), "half a minute is left by a time that others have given up");
-    lease.renew().await.expect("nobody has given it up yet");
+    assert!(lease.check().is_err(), "half a minute is left only by the replaced time");
+    lease.renew().await.expect("no takeover yet");
     lease.check().expect("by the new time");
     world.pass(secs(20)).await;
     let claimed = other.claim(&asks).await.expect("an answer");
@@ -287,17 +287,17 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
 }
 
 #[tokio::test]
-async fn a_node_whose_clock_is_wrong_when_it_hears_of_a_confirmation_follows_it_later() {
+async fn a_node_with_a_wrong_clock_follows_a_confirmation_later() {
     let world = World::new();
     let engine = node(&world).await;
     world.pass(secs(20)).await;
     forward(&world, 40 * DAY);
     confirm_clock(&*world.store, &world.clock, "ann", "it was forty days behind").await.expect("confirmed");
-    // Another machine's clock, as this node sees it: not set right yet.
+    // Another machine's clock, as this node sees it, which is not corrected yet.
     back(&world, 40 * DAY);
     world.pass(secs(11)).await;
     assert!(!engine.clock_status().is_trusted() && world.saw("Distrusted(Behind("));
-    assert!(is_refused(&engine, intent("new", "5")).await, "it would be dated by a time that nobody goes by");
+    assert!(is_refused(&engine, intent("new", "5")).await, "it would be dated by a replaced time");
     world.pass(secs(3_600)).await;
     assert!(is_refused(&engine, intent("new", "5")).await);
     forward(&world, 40 * DAY);
@@ -323,17 +323,17 @@ async fn a_person_can_confirm_the_clock_without_an_engine() {
 }
 
 #[tokio::test]
-async fn a_key_claimed_by_a_clock_a_year_ahead_can_be_settled_afterwards() {
+async fn a_key_claimed_a_year_ahead_can_be_settled_afterwards() {
     let world = World::new();
     let first = node(&world).await;
     let lease = |engine: Engine, intent: Intent| async move {
         match engine.claim(&intent).await.expect("claimed") {
             Claimed::Leased(lease) => lease.operation_id(),
-            Claimed::Answered(told) => panic!("{told:?}"),
+            Claimed::Answered(resolved) => panic!("{resolved:?}"),
         }
     };
-    // A year ahead from the beginning: nobody could know.
-    let begun = lease(first.clone(), intent("begun", "5")).await;
+    // A year ahead from the start: nobody could know.
+    let started = lease(first.clone(), intent("started", "5")).await;
     let reserved = lease(first.clone(), intent("reserved", "5").reserved()).await;
     first.shutdown(secs(1)).await;
     back(&world, 365 * DAY);
@@ -342,17 +342,17 @@ async fn a_key_claimed_by_a_clock_a_year_ahead_can_be_settled_afterwards() {
     engine.confirm_clock("ann", "it was a year ahead").await.expect("confirmed");
     world.pass(SETTLE).await;
     let absent = || Verdict::NotApplied { asked_at: Time::MAX };
-    let told = engine.resolve(begun, absent(), "ann", "not in the ledger").await;
-    assert!(matches!(told, Err(OperatorError::Refused(Refusal::QuietUntil(_)))), "{told:?}");
+    let resolved = engine.resolve(started, absent(), "ann", "not in the ledger").await;
+    assert!(matches!(resolved, Err(OperatorError::Refused(Refusal::QuietUntil(_)))), "{resolved:?}");
     world.pass(secs(120)).await;
-    let settled = engine.resolve(begun, absent(), "ann", "not in the ledger").await.expect("settled");
+    let settled = engine.resolve(started, absent(), "ann", "not in the ledger").await.expect("settled");
     assert_eq!(settled.state_name(), StateName::FailedNotReplayable);
     engine.release(reserved, "ann", "never begun").await.expect("released");
     assert_eq!(engine.run(intent("reserved", "6"), charge).await.expect("a value").value, 2);
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_from_the_future_is_asked_about_now() {
+async fn an_unknown_outcome_from_the_future_is_probed_now() {
     let world = World::new();
     let first = node(&world).await;
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
@@ -396,7 +396,7 @@ async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
 }
 
 #[tokio::test]
-async fn nobody_finishes_or_renews_by_a_clock_that_is_not_trusted() {
+async fn an_untrusted_clock_finishes_and_renews_nothing() {
     let world = World::new();
     let first = node(&world).await;
     let Claimed::Leased(lease) = first.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
@@ -417,7 +417,7 @@ async fn nobody_finishes_or_renews_by_a_clock_that_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_stored_mark_that_cannot_be_read_stops_new_claims() {
+async fn an_unreadable_stored_mark_stops_new_claims() {
     let world = World::new();
     let engine = node(&world).await;
     engine.run(intent("k", "5"), charge).await.expect("a value");

@@ -1,4 +1,4 @@
-//! What nobody can prove is asked about, settled by an operator, or told by its owner.
+//! An unknown outcome is probed, resolved by an operator, or reported by its owner.
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::machine::{Refusal, Verdict};
@@ -14,49 +14,49 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A provider that is asked, and what it says.
+/// A provider, how often it is probed, and its answer.
 #[derive(Clone)]
 struct Provider {
-    says: Arc<Mutex<Finding>>,
-    asked: Arc<AtomicU32>,
+    answer: Arc<Mutex<Finding>>,
+    probes: Arc<AtomicU32>,
 }
 
 impl Provider {
-    fn that_says(finding: Finding) -> Self {
-        Self { says: Arc::new(Mutex::new(finding)), asked: Arc::default() }
+    fn answering(finding: Finding) -> Self {
+        Self { answer: Arc::new(Mutex::new(finding)), probes: Arc::default() }
     }
 
     fn reconciles(&self, builder: Builder) -> Builder {
         let provider = self.clone();
         builder.reconciler("POST /charges", move |_: Case| {
-            provider.asked.fetch_add(1, Ordering::SeqCst);
-            std::future::ready(provider.says.lock().expect("no panic").clone())
+            provider.probes.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(provider.answer.lock().expect("no panic").clone())
         })
     }
 
-    fn asked(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
+    fn probes(&self) -> u32 {
+        self.probes.load(Ordering::SeqCst)
     }
 }
 
 async fn lose(engine: &Engine) {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
-    let told = engine.run(intent("k", "5"), lost).await;
+    let result = engine.run(intent("k", "5"), lost).await;
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })),
-        "{told:?}"
+        matches!(result, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })),
+        "{result:?}"
     );
 }
 
 #[tokio::test]
-async fn what_the_provider_knows_settles_it_at_once() {
+async fn a_providers_answer_settles_a_doubt_at_once() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
+    let provider = Provider::answering(Finding::Applied(Some(Outcome::value("7"))));
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     lose(&engine).await;
     world.pass(secs(2)).await;
-    assert_eq!((provider.asked(), world.record().await.state_name()), (1, StateName::Succeeded));
-    let done = engine.run(intent("k", "5"), never).await.expect("what the provider told");
+    assert_eq!((provider.probes(), world.record().await.state_name()), (1, StateName::Succeeded));
+    let done = engine.run(intent("k", "5"), never).await.expect("the provider's answer");
     assert_eq!((done.value, done.replayed), (7, true));
     assert!(world.saw("Reconciled"));
 }
@@ -64,11 +64,11 @@ async fn what_the_provider_knows_settles_it_at_once() {
 #[tokio::test]
 async fn not_found_counts_only_after_the_quiet_period() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NotFound);
+    let provider = Provider::answering(Finding::NotFound);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     lose(&engine).await;
     world.pass(secs(90)).await;
-    assert!(provider.asked() >= 1);
+    assert!(provider.probes() >= 1);
     assert_eq!(world.record().await.state_name(), StateName::Unknown, "95 s of quiet are not over");
     world.pass(secs(40)).await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
@@ -76,36 +76,36 @@ async fn not_found_counts_only_after_the_quiet_period() {
 }
 
 #[tokio::test]
-async fn a_silent_provider_is_probed_less_often_then_left_to_an_operator() {
+async fn a_silent_provider_is_probed_less_often_then_not_at_all() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NoAnswer);
+    let provider = Provider::answering(Finding::NoAnswer);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     lose(&engine).await;
     world.pass(secs(120)).await;
-    let soon = provider.asked();
-    assert!((6..=8).contains(&soon), "asked {soon} times in two minutes");
+    let soon = provider.probes();
+    assert!((6..=8).contains(&soon), "probed {soon} times in two minutes");
     for _ in 0..180 {
         world.skip(secs(58)).await;
     }
-    let later = provider.asked();
-    assert!(later - soon <= 25, "asked {} more times in three hours", later - soon);
+    let later = provider.probes();
+    assert!(later - soon <= 25, "probed {} more times in three hours", later - soon);
     world.skip(secs(23 * 3600)).await;
     world.pass(secs(5)).await;
     assert!(world.saw("LeftToOperator"));
-    let last = provider.asked();
+    let last = provider.probes();
     world.skip(secs(3600)).await;
-    assert_eq!(provider.asked(), last, "nobody asks any more");
+    assert_eq!(provider.probes(), last, "no more probes");
     assert_eq!(world.record().await.state_name(), StateName::Unknown, "and it is still unknown");
 }
 
 #[tokio::test]
-async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
+async fn a_request_for_an_unknown_outcome_triggers_a_probe() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NoAnswer);
+    let provider = Provider::answering(Finding::NoAnswer);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     lose(&engine).await;
     world.skip(secs(3600)).await;
-    *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
+    *provider.answer.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
         Err(RunError { reason: RunErrorReason::Unknown, .. })
@@ -115,9 +115,9 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
 }
 
 #[tokio::test]
-async fn the_quiet_period_is_longer_by_what_clocks_may_differ() {
+async fn the_quiet_period_includes_the_clock_skew() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NotFound);
+    let provider = Provider::answering(Finding::NotFound);
     let by_default = Settings::default();
     let engine = world.engine_with(|builder| provider.reconciles(builder.settings(by_default))).await;
     lose(&engine).await;
@@ -127,13 +127,13 @@ async fn the_quiet_period_is_longer_by_what_clocks_may_differ() {
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
-/// A provider with a pace of its own.
+/// A provider with its own probe interval.
 struct Paced(Provider, Probe);
 
 impl Reconcile for Paced {
     fn ask(&self, _: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>> {
-        self.0.asked.fetch_add(1, Ordering::SeqCst);
-        Box::pin(std::future::ready(self.0.says.lock().expect("no panic").clone()))
+        self.0.probes.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(self.0.answer.lock().expect("no panic").clone()))
     }
 
     fn pace(&self) -> Option<&Probe> {
@@ -142,18 +142,18 @@ impl Reconcile for Paced {
 }
 
 #[tokio::test]
-async fn a_provider_that_wants_a_longer_quiet_period_is_believed_only_after_that() {
+async fn a_provider_is_believed_only_after_its_longer_quiet_period() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NotFound);
+    let provider = Provider::answering(Finding::NotFound);
     let paced = Paced(provider.clone(), Probe { quiet: secs(300), ..Probe::default() });
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
     lose(&engine).await;
     world.pass(secs(290)).await;
-    assert!((7..=10).contains(&provider.asked()), "it may turn up meanwhile: {}", provider.asked());
+    assert!((7..=10).contains(&provider.probes()), "it may still appear: {}", provider.probes());
     assert_eq!(
         world.record().await.state_name(),
         StateName::Unknown,
-        "95 s are the least, 300 s are asked for"
+        "95 s are the minimum, 300 s are requested"
     );
     world.pass(secs(20)).await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
@@ -163,7 +163,7 @@ async fn a_provider_that_wants_a_longer_quiet_period_is_believed_only_after_that
 #[tokio::test]
 async fn a_shorter_quiet_period_than_the_records_own_changes_nothing() {
     let world = World::new();
-    let paced = Paced(Provider::that_says(Finding::NotFound), Probe { quiet: secs(1), ..Probe::default() });
+    let paced = Paced(Provider::answering(Finding::NotFound), Probe { quiet: secs(1), ..Probe::default() });
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
     lose(&engine).await;
     world.pass(secs(90)).await;
@@ -171,29 +171,29 @@ async fn a_shorter_quiet_period_than_the_records_own_changes_nothing() {
 }
 
 #[tokio::test]
-async fn each_provider_is_asked_at_its_own_pace() {
+async fn each_provider_is_probed_at_its_own_pace() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NoAnswer);
+    let provider = Provider::answering(Finding::NoAnswer);
     let pace = Probe { give_up_after: secs(30), timeout: secs(1), min: secs(5), ..Probe::default() };
     let paced = Paced(provider.clone(), pace);
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
     lose(&engine).await;
     world.pass(secs(120)).await;
-    assert!((3..=5).contains(&provider.asked()), "{}", provider.asked());
+    assert!((3..=5).contains(&provider.probes()), "{}", provider.probes());
     assert!(world.saw("LeftToOperator"));
 }
 
-/// Until then the next request settles it, and the provider's answer to a repeat is better proof than its word.
+/// Until then the next request settles it, and the answer to a repeat is better proof than a probe.
 #[tokio::test]
-async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgotten() {
+async fn a_deduplicating_provider_is_probed_only_after_its_window() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NoAnswer);
+    let provider = Provider::answering(Finding::NoAnswer);
     let paced = Paced(provider.clone(), Probe { give_up_after: secs(600), ..Probe::default() });
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
     let window = secs(3600);
     let ask = || {
         intent_under(
-            Policy::new(Class::Downstream).with(|policy| policy.dedup_window = window).expect("fit for use"),
+            Policy::new(Class::Downstream).with(|policy| policy.dedup_window = window).expect("valid"),
             "k",
             "5",
         )
@@ -206,21 +206,21 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
         ));
         world.pass(secs(120)).await;
     }
-    assert_eq!((provider.asked(), world.record().await.attempt()), (0, 2));
+    assert_eq!((provider.probes(), world.record().await.attempt()), (0, 2));
 
     world.skip(window).await;
-    assert!(provider.asked() > 0, "nobody else settles it any more");
-    assert!(!world.saw("LeftToOperator"), "the time to ask begins with the first question");
+    assert!(provider.probes() > 0, "only a probe can settle it now");
+    assert!(!world.saw("LeftToOperator"), "the probe period starts with the first probe");
     assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: RunErrorReason::Unknown, .. })));
-    *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
+    *provider.answer.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     world.pass(secs(300)).await;
-    assert_eq!(engine.run(ask(), never).await.expect("what the provider told").value, 7);
+    assert_eq!(engine.run(ask(), never).await.expect("the provider's answer").value, 7);
 }
 
 #[tokio::test]
 async fn the_reconciler_is_looked_up_for_each_probe() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
+    let provider = Provider::answering(Finding::Applied(Some(Outcome::value("7"))));
     let listed: Arc<Mutex<Option<Arc<dyn Reconcile>>>> = Arc::default();
     let directory = Arc::clone(&listed);
     let engine = world
@@ -233,18 +233,18 @@ async fn the_reconciler_is_looked_up_for_each_probe() {
     lose(&engine).await;
     world.pass(secs(10)).await;
     assert!(!engine.has_reconciler("POST /charges"));
-    assert_eq!(world.record().await.state_name(), StateName::Unknown, "nobody to ask yet");
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "no reconciler yet");
     *listed.lock().expect("no panic") = Some(Arc::new(Paced(provider.clone(), Probe::default())));
     assert!(engine.has_reconciler("POST /charges") && !engine.has_reconciler("POST /refunds"));
     world.pass(secs(2)).await;
-    assert_eq!((provider.asked(), world.record().await.state_name()), (1, StateName::Succeeded));
+    assert_eq!((provider.probes(), world.record().await.state_name()), (1, StateName::Succeeded));
 }
 
 #[tokio::test]
-async fn a_directory_that_lists_somebody_new_each_time_does_not_lift_the_bound_on_questions() {
+async fn a_new_reconciler_per_probe_does_not_lift_the_limit() {
     let world = World::new();
-    let under_way = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&under_way);
+    let running = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&running);
     let engine = world
         .engine_with(|builder| {
             builder.reconcilers(move |_| {
@@ -262,11 +262,11 @@ async fn a_directory_that_lists_somebody_new_each_time_does_not_lift_the_bound_o
         drop(engine.run(intent(&format!("key-{number}"), "5"), lost).await);
     }
     world.pass(secs(10)).await;
-    assert_eq!(under_way.load(Ordering::SeqCst), 128, "twice the total, and none of them is given up yet");
+    assert_eq!(running.load(Ordering::SeqCst), 128, "twice the total, and none has timed out yet");
 }
 
 #[tokio::test]
-async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
+async fn an_operator_settles_an_unknown_and_appears_in_its_history() {
     let world = World::new();
     let engine = world.engine().await;
     lose(&engine).await;
@@ -284,7 +284,7 @@ async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
 }
 
 #[tokio::test]
-async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
+async fn an_operator_releases_a_key_without_effect() {
     let world = World::new();
     let engine = world.engine().await;
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
@@ -303,21 +303,21 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
 }
 
 #[tokio::test]
-async fn a_provider_that_panics_is_asked_again() {
+async fn a_provider_that_panics_is_probed_again() {
     let world = World::new();
-    let asked = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&asked);
+    let probes = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&probes);
     let asks = move |_: Case| {
         let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
-            assert!(!is_first, "this one is to be survived");
+            assert!(!is_first, "a panic for the test");
             Finding::Applied(Some(Outcome::value("7")))
         }
     };
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", asks)).await;
     lose(&engine).await;
     world.pass(secs(120)).await;
-    assert_eq!((asked.load(Ordering::SeqCst), world.record().await.state_name()), (2, StateName::Succeeded));
+    assert_eq!((probes.load(Ordering::SeqCst), world.record().await.state_name()), (2, StateName::Succeeded));
 }
 
 #[tokio::test]
@@ -328,20 +328,20 @@ async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
         let claimed = || intent_under(Policy::new(class), "k", "5");
         let doubt = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
         assert!(engine.run(claimed(), doubt).await.is_err());
-        let asked = intent_under(Policy::new(Class::External), "k", "5");
-        let told = engine.attend(&asked).await.expect("an answer").outcome;
+        let duplicate = intent_under(Policy::new(Class::External), "k", "5");
+        let result = engine.attend(&duplicate).await.expect("an answer").outcome;
         assert!(
-            matches!(told, RequestOutcome::Unknown { repeatable } if repeatable == expected),
-            "{class}: {told:?}"
+            matches!(result, RequestOutcome::Unknown { repeatable } if repeatable == expected),
+            "{class}: {result:?}"
         );
         world.skip(secs(24 * 3600)).await;
-        let told = engine.attend(&asked).await.expect("an answer").outcome;
-        assert!(matches!(told, RequestOutcome::Unknown { repeatable: false }), "{class}: {told:?}");
+        let result = engine.attend(&duplicate).await.expect("an answer").outcome;
+        assert!(matches!(result, RequestOutcome::Unknown { repeatable: false }), "{class}: {result:?}");
     }
 }
 
-/// What a record says of its doubt: how often somebody was asked, and when the next question is due.
-fn asked_of(record: &Record) -> (u32, Option<Time>) {
+/// The doubt in a record: the number of probes, and when the next one is due.
+fn probe_state(record: &Record) -> (u32, Option<Time>) {
     match *record.state() {
         State::Unknown { probes, next_probe_at, .. } => (probes, next_probe_at),
         ref other => panic!("{other:?} is not in doubt"),
@@ -349,7 +349,7 @@ fn asked_of(record: &Record) -> (u32, Option<Time>) {
 }
 
 #[tokio::test]
-async fn a_doubt_that_nobody_can_be_asked_about_is_set_aside_without_a_trace() {
+async fn a_doubt_without_reconciler_is_postponed_without_a_trace() {
     let world = World::new();
     let engine = world.engine().await;
     lose(&engine).await;
@@ -357,15 +357,15 @@ async fn a_doubt_that_nobody_can_be_asked_about_is_set_aside_without_a_trace() {
     world.pass(secs(11 * 60)).await;
     engine.sweep().await.expect("the store answers");
     let after = world.record().await;
-    let (probes, next) = asked_of(&after);
-    assert!(next > asked_of(&before).1, "out of the way of the next rounds: {next:?}");
-    assert_eq!(probes, 0, "nobody was asked");
-    assert_eq!(after.updated_at(), before.updated_at(), "nothing has happened to it");
+    let (probes, next) = probe_state(&after);
+    assert!(next > probe_state(&before).1, "later than the next rounds: {next:?}");
+    assert_eq!(probes, 0, "there was no probe");
+    assert_eq!(after.updated_at(), before.updated_at(), "the record has not changed");
     assert_eq!(after.history(), before.history());
 }
 
 #[tokio::test]
-async fn a_doubt_that_nobody_can_be_asked_about_is_no_lag() {
+async fn a_doubt_without_reconciler_is_not_sweep_lag() {
     let world = World::new();
     let engine = world.engine_with(|builder| {
         builder
@@ -380,21 +380,21 @@ async fn a_doubt_that_nobody_can_be_asked_about_is_no_lag() {
 }
 
 #[tokio::test]
-async fn every_question_is_counted_once_and_no_other_is() {
+async fn every_probe_is_counted_exactly_once() {
     let world = World::new();
-    let provider = Provider::that_says(Finding::NotFound);
+    let provider = Provider::answering(Finding::NotFound);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
     // The owner went silent: absence proves nothing before the quiet period is over.
     let claimed = engine.claim(&intent("k", "5")).await.expect("a claim");
     let Claimed::Leased(lease) = claimed else { panic!("it is free") };
     drop(lease);
     world.pass(secs(80)).await;
-    assert!(provider.asked() > 1, "the quiet period is not over: {}", provider.asked());
-    assert_eq!(asked_of(&world.record().await).0, provider.asked());
+    assert!(provider.probes() > 1, "the quiet period is not over: {}", provider.probes());
+    assert_eq!(probe_state(&world.record().await).0, provider.probes());
 }
 
 #[tokio::test]
-async fn an_owner_that_went_silent_is_reported_once_whoever_finds_out() {
+async fn a_silent_owner_is_reported_once() {
     for is_retried in [false, true] {
         let world = World::new();
         let engine = world.engine_with(|builder| {
@@ -407,8 +407,8 @@ async fn an_owner_that_went_silent_is_reported_once_whoever_finds_out() {
         drop(lease);
         world.skip(secs(120)).await;
         if is_retried {
-            let told = engine.run(intent("k", "5"), never).await;
-            assert!(matches!(told, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{told:?}");
+            let result = engine.run(intent("k", "5"), never).await;
+            assert!(matches!(result, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{result:?}");
         }
         engine.sweep().await.expect("the store answers");
         assert_eq!(world.times_seen("Lapsed"), 1, "retried: {is_retried}");
@@ -427,5 +427,5 @@ async fn who_resolved_a_doubt_is_reported() {
     engine.resolve(id, Verdict::Applied(None), "ann", "seen").await.expect("settled");
     assert!(world.saw("by: Operator") && !world.saw("by: Reconciler"));
     engine.resolve(id, Verdict::Applied(None), "ann", "seen").await.expect_err("it is settled");
-    assert_eq!(world.times_seen("Reconciled"), 1, "a refused word resolves nothing");
+    assert_eq!(world.times_seen("Reconciled"), 1, "a refused verdict resolves nothing");
 }

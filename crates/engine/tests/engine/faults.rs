@@ -1,4 +1,4 @@
-//! What the store loses, delays and refuses costs at most an honest answer.
+//! Lost, delayed and refused store calls lead at worst to an honest error.
 
 use super::world::{World, charge, forever, intent, intent_under, never, secs};
 use semel::core::policy::{Class, Policy};
@@ -8,7 +8,7 @@ use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// `fault` to the first call that asks `question`, and nothing to the others.
+/// Applies `fault` to the first call of kind `question`, and lets the others pass.
 fn once(question: Question, fault: fn() -> Fault) -> impl Fn(&Call) -> Fault + Send + Sync {
     let due = AtomicBool::new(true);
     move |call| {
@@ -26,7 +26,7 @@ async fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
 }
 
 #[tokio::test]
-async fn a_finish_whose_acknowledgement_was_lost_is_looked_for_and_found() {
+async fn a_finish_with_a_lost_acknowledgement_is_found() {
     let world = World::new();
     let engine = world.engine().await;
     world.fate(once(Question::Swap, || Fault::FailAfter));
@@ -36,14 +36,14 @@ async fn a_finish_whose_acknowledgement_was_lost_is_looked_for_and_found() {
 }
 
 #[tokio::test]
-async fn a_finish_that_arrives_after_its_own_repetition_is_still_the_same_finish() {
+async fn a_finish_that_arrives_after_its_repeat_is_recognised() {
     let world = World::new();
     let engine = world.engine().await;
     world.fate(once(Question::Swap, || Fault::Late));
     let done = engine.run(intent("k", "5"), charge).await.expect("a value");
     assert!(done.stored);
     let before = world.record().await;
-    world.store.deliver().await.expect("one is on its way").expect("an answer");
+    world.store.deliver().await.expect("one is in flight").expect("an answer");
     assert_eq!(world.record().await, before, "the late copy changes nothing");
 }
 
@@ -53,7 +53,7 @@ async fn a_claim_that_arrives_late_does_not_run_twice() {
     let engine = world.engine().await;
     world.fate(once(Question::Insert, || Fault::Late));
     assert_eq!(engine.run(intent("k", "5"), charge).await.expect("a fresh claim").value, 1);
-    world.store.deliver().await.expect("one is on its way").expect("an answer");
+    world.store.deliver().await.expect("one is in flight").expect("an answer");
     let again = engine.run(intent("k", "5"), never).await.expect("the outcome");
     assert_eq!((again.value, again.replayed), (1, true));
 }
@@ -72,7 +72,7 @@ async fn peer_bug_a_store_that_is_down_lets_work_run_unprotected() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later() {
+async fn an_unstored_outcome_is_returned_as_such_and_stored_later() {
     let world = World::new();
     let engine = world.engine().await;
     world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
@@ -86,9 +86,9 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
     let done = call.await.expect("no panic").expect("a value");
     assert_eq!((done.value, done.stored), (1, false));
     assert!(world.saw("Unstored"));
-    // A duplicate that asks meanwhile is not given what is not stored.
-    let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(twin, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{twin:?}");
+    // A duplicate that calls meanwhile does not get an unstored outcome.
+    let duplicate = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(duplicate, Err(RunError { reason: RunErrorReason::InProgress, .. })), "{duplicate:?}");
     world.fate(|_| Fault::Pass);
     world.pass(secs(3)).await;
     let again = engine.run(intent("k", "5"), never).await.expect("stored by now");
@@ -96,10 +96,10 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
 }
 
 #[tokio::test]
-async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
+async fn a_claim_slower_than_its_lease_is_released_unused() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("fit for use");
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("valid");
     let gate = Arc::new(Gate::new());
     let slow = Arc::clone(&gate);
     let due = AtomicBool::new(true);
@@ -112,20 +112,23 @@ async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
         async move { engine.run(intent_under(policy, "k", "5"), never).await }
     });
     world.pass(secs(4)).await;
-    // The answer comes when the lease is almost over by the store's clock, and over by the most cautious reading.
+    // The answer arrives when the lease is almost over by the store's clock, and over by the most cautious estimate.
     world.clock.advance(secs(2));
     gate.open();
     world.rest().await;
-    let told = call.await.expect("no panic");
+    let result = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Lapsed)), .. })),
-        "{told:?}"
+        matches!(
+            result,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Lapsed)), .. })
+        ),
+        "{result:?}"
     );
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
 #[tokio::test]
-async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
+async fn an_ambiguous_claim_is_released_as_soon_as_found() {
     let world = World::new();
     let engine = world.engine().await;
     let down = Arc::new(AtomicBool::new(true));
@@ -146,7 +149,7 @@ async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
 }
 
 #[tokio::test]
-async fn a_store_that_never_answers_is_given_up_on() {
+async fn a_store_that_never_answers_times_out() {
     let world = World::new();
     let engine = world.engine().await;
     let never_opened = Arc::new(Gate::new());
@@ -157,15 +160,15 @@ async fn a_store_that_never_answers_is_given_up_on() {
         async move { engine.run(intent("k", "5"), never).await }
     });
     world.pass(secs(25)).await;
-    let told = call.await.expect("no panic");
+    let result = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
-        "{told:?}"
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{result:?}"
     );
 }
 
 #[tokio::test]
-async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
+async fn one_unanswered_write_is_enough_to_give_up() {
     let world = World::new();
     let engine = world.engine_with(|builder| builder.settings(Settings::default())).await;
     let never_opened = Arc::new(Gate::new());
@@ -179,11 +182,11 @@ async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
         async move { engine.run(intent("k", "5"), never).await }
     });
     world.pass(secs(2)).await;
-    assert!(call.is_finished(), "what a request waits for may take 1 s, and one call was enough");
-    let told = call.await.expect("no panic");
+    assert!(call.is_finished(), "a call that a request waits for may take 1 s, and one call was enough");
+    let result = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
-        "{told:?}"
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{result:?}"
     );
 }
 
@@ -202,7 +205,7 @@ async fn an_outcome_that_is_late_is_stored_again_and_not_lost() {
         async move { engine.run(intent("k", "5"), charge).await }
     });
     world.pass(secs(3)).await;
-    assert!(call.is_finished(), "the lost call was given up after 1 s, and the next one was answered");
+    assert!(call.is_finished(), "the lost call timed out after 1 s, and the next one was answered");
     let done = call.await.expect("no panic").expect("a value");
     assert_eq!((done.value, done.stored, world.record().await.attempt()), (1, true, 1));
 }
@@ -236,7 +239,7 @@ async fn an_owner_that_cannot_renew_does_not_send() {
 }
 
 #[tokio::test]
-async fn the_engine_goes_on_when_its_caller_never_comes_back() {
+async fn the_engine_continues_without_its_caller() {
     let world = World::new();
     let engine = world.engine().await;
     let call = tokio::spawn({
@@ -255,10 +258,10 @@ async fn the_engine_goes_on_when_its_caller_never_comes_back() {
 }
 
 #[tokio::test]
-async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_nobody() {
+async fn a_claim_that_arrives_after_its_lease_is_released() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("fit for use");
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("valid");
     let gate = Arc::new(Gate::new());
     let (slow, due) = (Arc::clone(&gate), AtomicBool::new(true));
     world.fate(move |call| {
@@ -281,9 +284,8 @@ async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_no
 async fn a_duplicate_gets_the_stores_answer_after_the_owners_lease() {
     let world = World::new();
     let (stalled, other) = (world.engine().await, world.engine().await);
-    let policy = || {
-        Policy::new(Class::Downstream).with(|policy| policy.work_deadline = secs(3600)).expect("fit for use")
-    };
+    let policy =
+        || Policy::new(Class::Downstream).with(|policy| policy.work_deadline = secs(3600)).expect("valid");
     let running = tokio::spawn({
         let engine = stalled.clone();
         async move { engine.run(intent_under(policy(), "k", "5"), forever).await }
@@ -294,13 +296,13 @@ async fn a_duplicate_gets_the_stores_answer_after_the_owners_lease() {
     world.fate(|_| Fault::Pass);
     let taken_over = other.run(intent_under(policy(), "k", "5"), charge).await.expect("taken over");
     assert_eq!(taken_over.value, 2);
-    let twin = stalled.run(intent_under(policy(), "k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(&twin, Ok(done) if done.replayed && done.value == 2), "{twin:?}");
+    let duplicate = stalled.run(intent_under(policy(), "k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(&duplicate, Ok(done) if done.replayed && done.value == 2), "{duplicate:?}");
     running.abort();
 }
 
 #[tokio::test]
-async fn a_twin_is_told_of_an_outcome_whose_acknowledgement_its_owner_has_lost() {
+async fn a_duplicate_gets_an_outcome_its_owner_could_not_confirm() {
     let world = World::new();
     let engine = world.engine().await;
     let deaf = Arc::new(AtomicBool::new(true));
@@ -317,8 +319,8 @@ async fn a_twin_is_told_of_an_outcome_whose_acknowledgement_its_owner_has_lost()
     world.rest().await;
     assert!(!owner.is_finished(), "it does not know that its finish is stored");
     deaf.store(false, Ordering::SeqCst);
-    let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(&twin, Ok(done) if done.replayed && done.value == 1), "{twin:?}");
+    let duplicate = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(&duplicate, Ok(done) if done.replayed && done.value == 1), "{duplicate:?}");
     world.pass(secs(3)).await;
     let done = owner.await.expect("no panic").expect("its own outcome");
     assert!(done.stored && !done.replayed);

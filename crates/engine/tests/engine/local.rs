@@ -1,4 +1,4 @@
-//! Class `local`: the engine runs work outside of the effect's transaction, so it cannot keep that promise.
+//! Class `local`: the engine runs work outside the effect's transaction, so it cannot keep that promise.
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::classify::Ending;
@@ -14,16 +14,16 @@ fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
 }
 
-/// Every entry that starts an attempt, and the error that it refuses `intent` with.
+/// Every entry point that starts an attempt, and the error with which it refuses `intent`.
 async fn refusals(engine: &semel::Engine, intent: &Intent) -> Vec<Error> {
     let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) = engine.run(intent.clone(), never).await
     else {
-        panic!("run was taken")
+        panic!("run was accepted")
     };
     let work = |_| async { panic!("the work was run") };
-    let execute = engine.execute::<_, _, ()>(intent.clone(), work).await.expect_err("execute was taken");
-    let claim = engine.claim(intent).await.expect_err("claim was taken");
-    let attend = engine.attend(intent).await.expect_err("attend was taken");
+    let execute = engine.execute::<_, _, ()>(intent.clone(), work).await.expect_err("execute was accepted");
+    let claim = engine.claim(intent).await.expect_err("claim was accepted");
+    let attend = engine.attend(intent).await.expect_err("attend was accepted");
     vec![run, execute, claim, attend]
 }
 
@@ -43,9 +43,9 @@ async fn every_entry_refuses_class_local_and_names_the_alternatives() {
     assert!(page.items.is_empty(), "nothing was claimed: {page:?}");
 }
 
-/// The record of an intent that was claimed under class `local`, by anyone who may do that.
+/// The record of an intent claimed under class `local`, by code that may do that.
 async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin) {
-    // What an external claim of the same intent is called, and then as if it had been claimed under `local`.
+    // An external claim of the same intent, changed to class `local`.
     let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
     let id = lease.id();
     lease.give_back().await.expect("given back");
@@ -105,7 +105,9 @@ async fn work_without_effect_is_run_again_after_a_crash() {
     let world = World::new();
     let engine = world.engine().await;
     let looking_on = || intent("k", "5").without_effect();
-    let Claimed::Leased(lost) = engine.claim(&looking_on()).await.expect("claimed") else { panic!("told") };
+    let Claimed::Leased(lost) = engine.claim(&looking_on()).await.expect("claimed") else {
+        panic!("an answer")
+    };
     drop(lost);
     assert_eq!(world.record().await.state_name(), StateName::Processing);
     world.pass(secs(31)).await;
@@ -122,9 +124,9 @@ async fn an_ending_in_doubt_without_effect_leaves_nothing_unknown() {
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
-/// A history of the simulation found it: seed 486.
+/// Found by the simulation with seed 486.
 #[tokio::test]
-async fn a_twin_of_an_open_transaction_gets_what_another_node_committed() {
+async fn a_duplicate_gets_what_another_node_committed() {
     let world = World::new();
     let (here, there) = (world.engine().await, world.engine().await);
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("entered");
@@ -140,7 +142,7 @@ async fn a_twin_of_an_open_transaction_gets_what_another_node_committed() {
     assert!(matches!(written, Written::Done { .. }));
     drop(command.committed(attempt, writes));
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("an answer");
-    let Entered::Answered(answer) = entered else { panic!("it was to be run twice") };
+    let Entered::Answered(answer) = entered else { panic!("it would run twice") };
     assert!(matches!(answer.outcome, RequestOutcome::Replayed(_)), "{answer:?}");
     drop(still_open);
 }

@@ -1,6 +1,7 @@
-//! What the engine promises, on the memory store and a clock that tests turn.
+//! What the engine promises, on the memory store and a clock controlled by the tests.
 
 mod blocking;
+mod caller_operations;
 mod calls;
 mod clock;
 mod doubt;
@@ -8,11 +9,10 @@ mod ending;
 mod erase;
 mod faults;
 mod fence;
-mod keeping;
 mod local;
 mod once;
 mod outage;
-mod own;
 mod races;
+mod storage;
 mod waiting;
 mod world;

@@ -1,4 +1,4 @@
-//! Once: however many ask, and whatever the value.
+//! One run, however many calls there are and whatever the value.
 
 use super::world::{engine, intent};
 use semel::core::classify::Ending;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_tasks_on_one_key_are_one_run_and_ten_thousand_equal_answers() {
+async fn ten_thousand_tasks_on_one_key_run_once() {
     let engine = engine().await;
     let runs = Arc::new(AtomicU32::new(0));
     let tasks: Vec<_> = (0..10_000)
@@ -68,15 +68,15 @@ async fn raw_outcomes_come_back_byte_for_byte() {
         RequestOutcome::Ran(_)
     ));
     let never = |_| async { panic!("it has run before") };
-    let told = engine.execute::<_, _, ()>(intent("raw", "5"), never).await.expect("a replay").outcome;
-    let RequestOutcome::Replayed(replayed) = told else { panic!("expected a replay, got {told:?}") };
+    let answer = engine.execute::<_, _, ()>(intent("raw", "5"), never).await.expect("a replay").outcome;
+    let RequestOutcome::Replayed(replayed) = answer else { panic!("expected a replay, got {answer:?}") };
     assert_eq!(replayed.outcome, outcome);
     assert!(replayed.stored.expires_at.is_some());
     assert_eq!(replayed.outcome.body, Body::Kept(vec![0, 159, 146, 150, 255].into()));
 }
 
 #[tokio::test]
-async fn the_same_key_with_another_payload_is_refused_also_while_the_first_runs() {
+async fn a_key_with_another_payload_is_refused_while_running_too() {
     let engine = engine().await;
     let (go, gate) = tokio::sync::oneshot::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel::<()>();
@@ -100,7 +100,7 @@ async fn the_same_key_with_another_payload_is_refused_also_while_the_first_runs(
 }
 
 #[tokio::test]
-async fn what_took_no_effect_runs_again_and_what_was_refused_does_not() {
+async fn an_attempt_without_effect_runs_again_and_a_refused_one_not() {
     let engine = engine().await;
     let fail = |failed: Failed| move |_| async move { Err::<u32, _>(failed) };
     let busy = engine.run(intent("busy", "5"), fail(Failed::NotApplied("busy".into()))).await;
@@ -118,14 +118,14 @@ async fn what_took_no_effect_runs_again_and_what_was_refused_does_not() {
         matches!(again, Err(RunError { reason: RunErrorReason::Failed(Failed::Refused(why)), .. }) if why == "no such card")
     );
 
-    let doubtful = engine.run(intent("doubt", "5"), fail(Failed::InDoubt("no answer".into()))).await;
-    assert!(matches!(doubtful, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })));
+    let in_doubt = engine.run(intent("doubt", "5"), fail(Failed::InDoubt("no answer".into()))).await;
+    assert!(matches!(in_doubt, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })));
     let again = engine.run(intent("doubt", "5"), |_| async { Ok(7) }).await;
     assert!(matches!(again, Err(RunError { reason: RunErrorReason::Unknown, .. })));
 }
 
 #[tokio::test]
-async fn peer_bug_a_client_that_hangs_up_cancels_the_effect_or_releases_the_claim() {
+async fn peer_bug_a_client_that_hangs_up_cancels_the_effect() {
     let engine = engine().await;
     let (go, gate) = tokio::sync::oneshot::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel::<()>();
@@ -143,7 +143,7 @@ async fn peer_bug_a_client_that_hangs_up_cancels_the_effect_or_releases_the_clai
     begun.await.expect("begun");
     call.abort();
     assert!(call.await.expect_err("aborted").is_cancelled());
-    go.send(()).expect("the work is still there");
+    go.send(()).expect("the work still runs");
     let never = |_| async { panic!("it must not run a second time") };
     let done = engine.run::<String, _, _>(intent("hang-up", "5"), never).await.expect("its outcome");
     assert_eq!((done.value.as_str(), done.replayed), ("charged", true));

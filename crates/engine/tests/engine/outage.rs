@@ -1,4 +1,4 @@
-//! What follows an outage in which many claims were lost sight of.
+//! After an outage in which many claims had no answer.
 
 use super::world::{World, intent, never, secs};
 use semel::core::record::StateName;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 const LOST: usize = 200;
 
-/// How many calls are under way, and how many were at most.
+/// How many calls are running, and how many there were at most.
 #[derive(Default)]
-struct UnderWay {
+struct ConcurrentCalls {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-impl UnderWay {
+impl ConcurrentCalls {
     fn begin(&self) {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
@@ -30,7 +30,7 @@ impl UnderWay {
 }
 
 #[tokio::test]
-async fn claims_lost_in_an_outage_are_given_back_a_few_at_a_time() {
+async fn claims_lost_in_an_outage_are_released_gradually() {
     let world = World::new();
     let engine = world.engine().await;
     let looks = Arc::new(AtomicUsize::new(0));
@@ -49,26 +49,26 @@ async fn claims_lost_in_an_outage_are_given_back_a_few_at_a_time() {
     };
     let calls: Vec<_> = (0..LOST).map(call).collect();
     for call in calls {
-        let told = call.await.expect("no panic");
+        let result = call.await.expect("no panic");
         assert!(
-            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
-            "{told:?}"
+            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+            "{result:?}"
         );
     }
     world.rest().await;
-    assert_eq!(looks.load(Ordering::SeqCst), LOST, "nobody looks a second time in the same moment");
+    assert_eq!(looks.load(Ordering::SeqCst), LOST, "no second search at the same moment");
 
-    let under_way = Arc::new(UnderWay::default());
-    let (shown, clock) = (Arc::clone(&under_way), world.clock.clone());
+    let concurrent = Arc::new(ConcurrentCalls::default());
+    let (shown, clock) = (Arc::clone(&concurrent), world.clock.clone());
     world.fate(move |call: &Call| {
         if !matches!(call.question, Question::Get | Question::Swap) {
             return Fault::Pass;
         }
-        under_way.begin();
-        let (under_way, nap) = (Arc::clone(&under_way), clock.sleep(Duration::from_millis(20)));
+        concurrent.begin();
+        let (concurrent, pause) = (Arc::clone(&concurrent), clock.sleep(Duration::from_millis(20)));
         Fault::DelayAfter(Pause::until(async move {
-            nap.await;
-            under_way.end();
+            pause.await;
+            concurrent.end();
         }))
     });
     world.pass(secs(10)).await;
@@ -79,7 +79,7 @@ async fn claims_lost_in_an_outage_are_given_back_a_few_at_a_time() {
     assert!((2..=16).contains(&most), "{most} calls at once");
 }
 
-/// Inserts arrive and are not answered, and no reading is ever answered. Tells how many readings were asked for.
+/// Inserts arrive without an answer, and reads are never answered. Returns the number of reads.
 fn readings_hang(world: &World) -> Arc<AtomicUsize> {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
@@ -95,7 +95,7 @@ fn readings_hang(world: &World) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
+async fn searching_a_lost_claim_blocks_no_request_or_shutdown() {
     let world = World::new();
     let engine = world.engine().await;
     readings_hang(&world);
@@ -105,13 +105,13 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
         drop(body);
         never(attempt).await
     };
-    let told = engine.run(intent("k", "5"), work);
-    let (told, ()) = tokio::join!(told, world.pass(secs(11)));
+    let result = engine.run(intent("k", "5"), work);
+    let (result, ()) = tokio::join!(result, world.pass(secs(11)));
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
-        "{told:?}"
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{result:?}"
     );
-    assert!(request.upgrade().is_none(), "the work is dropped, and what it held");
+    assert!(request.upgrade().is_none(), "the work is dropped with everything in it");
 
     let hidden = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&hidden);
@@ -123,13 +123,13 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
         }
         _ => Fault::Pass,
     });
-    let (farewell, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
-    assert_eq!(farewell, semel::ShutdownReport::default(), "no attempt was under way");
-    assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has signed off");
+    let (report, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
+    assert_eq!(report, semel::ShutdownReport::default(), "no attempt was running");
+    assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has left");
 }
 
 #[tokio::test]
-async fn claims_lost_in_a_long_outage_are_given_back_once() {
+async fn claims_lost_in_a_long_outage_are_released_once() {
     let world = World::new();
     let engine = world.engine().await;
     readings_hang(&world);
@@ -157,7 +157,7 @@ async fn claims_lost_in_a_long_outage_are_given_back_once() {
     let so_far = looks.load(Ordering::SeqCst);
     world.pass(secs(300)).await;
     let heartbeats = 300 / 10 + 1;
-    assert!(looks.load(Ordering::SeqCst) <= so_far + heartbeats, "nobody looks any more");
+    assert!(looks.load(Ordering::SeqCst) <= so_far + heartbeats, "no more searches");
 }
 
 #[tokio::test]
@@ -166,18 +166,18 @@ async fn refused_writes_are_noticed_without_a_request_and_so_is_recovery() {
     let engine = world.engine().await;
     world.pass(secs(60)).await;
     assert_eq!(engine.refuses_writes(), None);
-    // Reads go on.
+    // Reads continue to work.
     world.fate(|call| if call.question.is_write() { Fault::FailBefore } else { Fault::Pass });
     world.pass(secs(20)).await;
     let refusing = engine.refuses_writes().expect("the heartbeat has failed");
     assert!(refusing.lasts >= secs(9) && refusing.kind == Kind::Unavailable, "{refusing:?}");
-    assert_eq!(world.times_seen("StoreRefuses"), 1, "one word for one cause");
+    assert_eq!(world.times_seen("StoreRefuses"), 1, "one report per cause");
     world.fate(|_| Fault::Pass);
     world.pass(secs(2)).await;
     assert_eq!(
         engine.refuses_writes(),
         None,
-        "the first write that succeeds, long before the next heartbeat is due"
+        "after the first successful write, long before the next heartbeat"
     );
     assert_eq!((world.times_seen("StoreRefuses"), world.times_seen("StoreWrites")), (1, 1));
 }

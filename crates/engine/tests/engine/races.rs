@@ -1,4 +1,4 @@
-//! Races between what the engine does on its own account and what callers, stores and other nodes do at the same time.
+//! Races between background tasks of the engine and callers, stores and other nodes.
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::outcome::Outcome;
@@ -13,7 +13,7 @@ use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What becomes of the first call that asks `question`; all others pass.
+/// Applies a fault to the first call of kind `question`; all others pass.
 fn first(
     question: Question,
     fault: impl Fn() -> Fault + Send + Sync,
@@ -24,7 +24,7 @@ fn first(
     }
 }
 
-/// On several threads: the answer and what the attempt's task does after it run at the same time.
+/// On several threads: the answer and the rest of the attempt's task run at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_may_be_repeated_as_soon_as_it_is_answered() {
     let world = World::new();
@@ -34,14 +34,14 @@ async fn a_command_may_be_repeated_as_soon_as_it_is_answered() {
         let in_vain = |_| async { Err::<u32, _>(Failed::NotApplied("the service is down".into())) };
         let refused = engine.run(intent(&key, "5").waiting(secs(0)), in_vain).await;
         assert!(refused.is_err(), "{refused:?}");
-        assert_eq!(engine.running(), 0, "it was answered before it had left, call {n}");
+        assert_eq!(engine.running(), 0, "it was answered before its run was removed, call {n}");
         let second = engine.run(intent(&key, "5").waiting(secs(0)), charge).await.expect("the next attempt");
         assert_eq!(second.value, 2);
     }
 }
 
 #[tokio::test]
-async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
+async fn a_clone_of_an_abandoned_attempt_cannot_start_it() {
     let world = World::new();
     let engine = world.engine().await;
     let gate = Arc::new(Gate::new());
@@ -58,8 +58,7 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
         escaped.await.expect("no panic");
         Ok::<u32, Failed>(1)
     };
-    let policy =
-        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(5)).expect("fit for use");
+    let policy = Policy::new(Class::External).with(|policy| policy.work_deadline = secs(5)).expect("valid");
     let call = tokio::spawn({
         let engine = engine.clone();
         async move { engine.run(intent_under(policy, "k", "5").reserved(), work).await }
@@ -67,20 +66,20 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
     world.pass(secs(6)).await;
     gate.open();
     world.pass(secs(1)).await;
-    let told = call.await.expect("no panic");
+    let result = call.await.expect("no panic");
     assert!(
         matches!(
-            told,
+            result,
             Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Overran)), .. })
         ),
-        "{told:?}"
+        "{result:?}"
     );
     assert_eq!(sent.load(Ordering::SeqCst), 0, "the attempt was over when its start was stored");
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
 #[tokio::test]
-async fn clients_that_retry_do_not_keep_a_doubt_from_being_settled() {
+async fn retries_do_not_keep_a_doubt_from_being_settled() {
     let world = World::new();
     let asked = Arc::new(AtomicU32::new(0));
     let (count, clock) = (Arc::clone(&asked), world.clock.clone());
@@ -103,11 +102,11 @@ async fn clients_that_retry_do_not_keep_a_doubt_from_being_settled() {
         world.pass(secs(1)).await;
     }
     assert_eq!(world.record().await.state_name(), StateName::Succeeded);
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "once is enough while the answer is on its way");
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "one probe at a time is enough");
 }
 
 #[tokio::test]
-async fn a_claim_is_recognised_although_it_arrived_after_its_own_repetition_was_sent() {
+async fn a_claim_that_arrives_after_its_repeat_is_recognised() {
     let world = World::new();
     let engine = world.engine().await;
     let gate = Arc::new(Gate::new());
@@ -122,14 +121,14 @@ async fn a_claim_is_recognised_although_it_arrived_after_its_own_repetition_was_
         async move { engine.run(intent("k", "5"), charge).await }
     });
     world.rest().await;
-    world.store.deliver().await.expect("the first is on its way").expect("an answer");
+    world.store.deliver().await.expect("the first is in flight").expect("an answer");
     gate.open();
     world.rest().await;
     assert_eq!(call.await.expect("no panic").expect("its own claim").value, 1);
 }
 
 #[tokio::test]
-async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() {
+async fn a_claim_that_nobody_waits_for_is_released() {
     let world = World::new();
     let engine = world.engine().await;
     let down = Arc::new(AtomicBool::new(true));
@@ -146,13 +145,13 @@ async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() 
     );
     down.store(false, Ordering::SeqCst);
     world.pass(secs(5)).await;
-    world.store.deliver().await.expect("it is on its way").expect("an answer");
+    world.store.deliver().await.expect("it is in flight").expect("an answer");
     world.pass(secs(5)).await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
+async fn a_store_that_cannot_count_or_find_blocks_nobody() {
     let world = World::new();
     let quotas = Quotas { records_in_total: Some(10), ..Quotas::default() };
     let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
@@ -175,10 +174,10 @@ async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
     });
     world.pass(secs(35)).await;
     for call in calls {
-        let told = call.await.expect("no panic");
+        let result = call.await.expect("no panic");
         assert!(
-            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })),
-            "{told:?}"
+            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })),
+            "{result:?}"
         );
     }
     assert!(matches!(looking.await.expect("no panic"), Err(OperatorError::Store(_))));
@@ -193,12 +192,15 @@ async fn a_node_that_has_left_stays_away_and_claims_nothing() {
     let settings = world.store.settings().await.expect("read");
     assert!(!settings.iter().any(|(name, _)| name.contains("node")), "{settings:?}");
     assert!(matches!(engine.claim(&intent("k", "5")).await, Err(Error::Closing)));
-    let told = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })), "{told:?}");
+    let result = engine.run(intent("k", "5"), never).await;
+    assert!(
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_claim_by_hand_whose_caller_goes_away_is_given_back() {
+async fn a_manual_claim_is_released_if_its_caller_disconnects() {
     let world = World::new();
     let engine = world.engine().await;
     let gate = Arc::new(Gate::new());
@@ -217,11 +219,11 @@ async fn a_claim_by_hand_whose_caller_goes_away_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_finish_by_hand_is_stored_although_its_caller_goes_away() {
+async fn a_manual_finish_is_stored_if_its_caller_disconnects() {
     let world = World::new();
     let engine = world.engine().await;
     let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
     let ending = semel::core::classify::Ending::Succeeded(Outcome::value("paid"));
@@ -235,7 +237,7 @@ async fn a_finish_by_hand_is_stored_although_its_caller_goes_away() {
 }
 
 #[tokio::test]
-async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
+async fn a_claim_after_the_shutdown_deadline_is_not_started() {
     let world = World::new();
     let engine = world.engine().await;
     let gate = Arc::new(Gate::new());
@@ -253,13 +255,13 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
     world.pass(secs(2)).await;
     gate.open();
     world.pass(secs(1)).await;
-    let told = call.await.expect("no panic");
+    let result = call.await.expect("no panic");
     assert!(
         matches!(
-            told,
+            result,
             Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. })
         ),
-        "{told:?}"
+        "{result:?}"
     );
     assert_eq!(closing.await.expect("no panic").unstored, 0);
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
@@ -273,7 +275,7 @@ async fn an_attempt_without_effect_keeps_an_earlier_doubt() {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     drop(engine.run(ask(), lost).await);
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
-    let told = engine.run(ask(), busy).await;
-    assert!(matches!(told, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{told:?}");
+    let result = engine.run(ask(), busy).await;
+    assert!(matches!(result, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{result:?}");
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }

@@ -1,4 +1,4 @@
-//! Twins wait for what runs, here or on another node, and never begin anything.
+//! Duplicates wait for a running attempt, on any node, and never start one.
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use futures_util::FutureExt;
@@ -16,44 +16,44 @@ use tokio::task::JoinHandle;
 
 type Running = JoinHandle<Result<semel::Done<u32>, RunError>>;
 
-/// An attempt that runs until it is told how to end.
+/// An attempt that runs until the test ends it.
 fn run(engine: &Engine, key: &'static str) -> (oneshot::Sender<Result<u32, Failed>>, Running) {
     let (end, ended) = oneshot::channel();
-    let work = |_: Attempt| async move { ended.await.expect("told") };
+    let work = |_: Attempt| async move { ended.await.expect("an answer") };
     let engine = engine.clone();
     (end, tokio::spawn(async move { engine.run(intent(key, "5"), work).await }))
 }
 
-fn twin(engine: &Engine, key: &'static str) -> Running {
+fn duplicate(engine: &Engine, key: &'static str) -> Running {
     let engine = engine.clone();
     tokio::spawn(async move { engine.run(intent(key, "5"), never).await })
 }
 
 #[tokio::test]
-async fn a_twin_in_the_same_process_is_woken_at_once() {
+async fn a_duplicate_in_the_same_process_is_woken_at_once() {
     let world = World::new();
     let engine = world.engine().await;
     let (end, first) = run(&engine, "k");
     world.rest().await;
-    let waiting = twin(&engine, "k");
+    let waiting = duplicate(&engine, "k");
     world.rest().await;
     let calls = world.store.calls();
     end.send(Ok(7)).expect("it waits");
-    // No time passes: nothing but being woken can end the wait.
+    // No time passes: only a wake-up can end the wait.
     world.rest().await;
     let done = waiting.await.expect("no panic").expect("the outcome");
     assert_eq!((done.value, done.replayed), (7, true));
     assert_eq!(first.await.expect("no panic").expect("a value").value, 7);
-    assert_eq!(world.store.calls(), calls + 1, "the finish, and no look of the twin's");
+    assert_eq!(world.store.calls(), calls + 1, "the finish, and no read by the duplicate");
 }
 
 #[tokio::test]
-async fn a_twin_on_another_node_finds_the_outcome_by_looking() {
+async fn a_duplicate_on_another_node_polls_for_the_outcome() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
     let (end, first) = run(&one, "k");
     world.rest().await;
-    let waiting = twin(&other, "k");
+    let waiting = duplicate(&other, "k");
     world.pass(secs(1)).await;
     assert!(!waiting.is_finished());
     end.send(Ok(7)).expect("it waits");
@@ -69,7 +69,7 @@ async fn a_wait_ends_in_time_wherever_the_attempt_runs() {
     let (one, other) = (world.engine().await, world.engine().await);
     let (_end, _first) = run(&one, "k");
     world.rest().await;
-    let (here, there) = (twin(&one, "k"), twin(&other, "k"));
+    let (here, there) = (duplicate(&one, "k"), duplicate(&other, "k"));
     world.pass(secs(1)).await;
     assert!(!here.is_finished() && !there.is_finished());
     world.pass(secs(1) + secs(1) / 2).await;
@@ -84,20 +84,20 @@ async fn a_wait_ends_in_time_wherever_the_attempt_runs() {
 }
 
 #[tokio::test]
-async fn a_waiter_gets_the_answer_of_an_attempt_that_took_no_effect_and_begins_none() {
+async fn a_waiter_gets_the_answer_of_an_attempt_without_effect() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
     let (end, first) = run(&one, "k");
     world.rest().await;
-    let (here, there) = (twin(&one, "k"), twin(&other, "k"));
+    let (here, there) = (duplicate(&one, "k"), duplicate(&other, "k"));
     world.rest().await;
     end.send(Err(Failed::NotApplied("busy".into()))).expect("it waits");
     world.pass(secs(1)).await;
     for waiting in [here, there] {
-        let told = waiting.await.expect("no panic");
+        let result = waiting.await.expect("no panic");
         assert!(
-            matches!(&told, Err(RunError { reason: RunErrorReason::Failed(Failed::NotApplied(why)), .. }) if why == "busy"),
-            "{told:?}"
+            matches!(&result, Err(RunError { reason: RunErrorReason::Failed(Failed::NotApplied(why)), .. }) if why == "busy"),
+            "{result:?}"
         );
     }
     drop(first.await);
@@ -105,14 +105,13 @@ async fn a_waiter_gets_the_answer_of_an_attempt_that_took_no_effect_and_begins_n
 }
 
 #[tokio::test]
-async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
+async fn a_waiter_does_not_take_over_from_a_dying_worker() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy =
-        || Policy::new(Class::Downstream).with(|policy| policy.lease = secs(1)).expect("fit for use");
+    let policy = || Policy::new(Class::Downstream).with(|policy| policy.lease = secs(1)).expect("valid");
     let Claimed::Leased(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed")
     else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     drop(dies);
     let waiting = tokio::spawn({
@@ -121,38 +120,38 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
         async move { engine.run(ask, never).await }
     });
     world.pass(secs(6)).await;
-    let told = waiting.await.expect("no panic");
+    let result = waiting.await.expect("no panic");
     assert!(
         matches!(
-            told,
+            result,
             Err(RunError { reason: RunErrorReason::Unknown, .. }
                 | RunError { reason: RunErrorReason::InProgress, .. })
         ),
-        "{told:?}"
+        "{result:?}"
     );
     let next = engine.run(intent_under(policy(), "k", "5"), charge).await.expect("the next request may");
     assert_eq!(next.value, 2);
 }
 
 #[tokio::test]
-async fn mismatch_is_told_to_twins_here_and_elsewhere_without_waiting() {
+async fn a_mismatch_is_reported_without_waiting_on_any_node() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
     let (_end, _first) = run(&one, "k");
     world.rest().await;
     for engine in [&one, &other] {
-        let told = engine.run(intent("k", "6"), never).await;
-        assert!(matches!(told, Err(RunError { reason: RunErrorReason::Mismatch, .. })), "{told:?}");
+        let result = engine.run(intent("k", "6"), never).await;
+        assert!(matches!(result, Err(RunError { reason: RunErrorReason::Mismatch, .. })), "{result:?}");
     }
 }
 
 #[tokio::test]
-async fn a_twin_of_an_attempt_that_ended_in_doubt_is_told_so() {
+async fn a_duplicate_of_an_uncertain_attempt_gets_unknown() {
     let world = World::new();
     let engine = world.engine().await;
     let (end, first) = run(&engine, "k");
     world.rest().await;
-    let waiting = twin(&engine, "k");
+    let waiting = duplicate(&engine, "k");
     world.rest().await;
     end.send(Err(Failed::InDoubt("no answer".into()))).expect("it waits");
     world.rest().await;
@@ -164,7 +163,7 @@ async fn a_twin_of_an_attempt_that_ended_in_doubt_is_told_so() {
 }
 
 #[tokio::test]
-async fn replays_come_from_memory_and_are_still_judged() {
+async fn replays_from_memory_are_still_judged() {
     let world = World::new();
     let engine = world.engine().await;
     engine.run(intent("k", "5"), charge).await.expect("a value");
@@ -187,7 +186,7 @@ async fn only_final_outcomes_are_kept_in_memory() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
     let Claimed::Leased(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     lease.finish(Ending::NotApplied(None)).await.expect("stored");
     assert_eq!(other.run(intent("k", "5"), charge).await.expect("the second attempt").value, 2);
@@ -196,11 +195,11 @@ async fn only_final_outcomes_are_kept_in_memory() {
 }
 
 #[tokio::test]
-async fn attending_returns_the_outcome_or_in_progress_and_begins_nothing() {
+async fn attending_returns_the_outcome_and_starts_nothing() {
     let world = World::new();
     let engine = world.engine().await;
     let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
-        panic!("nobody else is there")
+        panic!("no other owner")
     };
     let attend = |wait| {
         let (engine, intent) = (engine.clone(), intent("k", "5").waiting(wait));
@@ -219,7 +218,7 @@ async fn attending_returns_the_outcome_or_in_progress_and_begins_nothing() {
     assert_eq!(world.record().await.attempt(), 1);
 }
 
-/// A store that tells of changes, and is told right before it is first asked to: the record has just changed then.
+/// A store that notifies of changes; the record changes right before its first subscription.
 struct Notifying {
     inner: Arc<dyn Store>,
     end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -243,7 +242,7 @@ async fn a_change_between_the_first_look_and_the_subscription_is_noticed() {
     let world = World::new();
     let one = world.engine().await;
     let Claimed::Leased(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
-        panic!("nobody else has it")
+        panic!("no other owner")
     };
     let write = machine::finish(
         &lease.record(),
@@ -263,9 +262,9 @@ async fn a_change_between_the_first_look_and_the_subscription_is_noticed() {
         Arc::new(tokio::runtime::Handle::current()),
     );
     let other = other.build().await.expect("the store answers");
-    let waiting = twin(&other, "k");
-    // No time passes: a waiter that sleeps does not wake.
+    let waiting = duplicate(&other, "k");
+    // No time passes: a sleeping waiter does not wake.
     world.rest().await;
-    assert!(waiting.is_finished(), "it changed before anybody was told of changes");
+    assert!(waiting.is_finished(), "it changed before the first subscription");
     assert_eq!(waiting.await.expect("no panic").expect("the outcome").value, 7);
 }

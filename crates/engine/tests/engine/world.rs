@@ -1,4 +1,4 @@
-//! An engine on a memory store and a clock that tests turn, and intents to try on it.
+//! An engine on a memory store and a clock controlled by the tests, with intents to run.
 
 use semel::core::key::Key;
 use semel::core::policy::{Class, Policy};
@@ -17,12 +17,12 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// How long the engines under test go from one sweep to the next.
+/// The sweep interval of the engines under test.
 pub(crate) const SWEEP: Duration = secs(1);
 
 type Fate = Box<dyn Fn(&Call) -> Fault + Send + Sync>;
 
-/// A store with a network in front of it, a clock, and any number of engines on it.
+/// A store behind a faulty network, a clock, and any number of engines.
 pub(crate) struct World {
     pub(crate) clock: FakeClock,
     pub(crate) store: Arc<Faulty>,
@@ -50,7 +50,7 @@ impl World {
         Self { clock, store: Arc::new(Faulty::new(inner, plan)), fate, seen: Arc::default() }
     }
 
-    /// What becomes of every call from now on.
+    /// Sets the fault of every call from now on.
     pub(crate) fn fate(&self, fate: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
         *self.fate.lock().expect("no panic") = Box::new(fate);
     }
@@ -61,10 +61,10 @@ impl World {
 
     pub(crate) async fn engine_with(&self, with: impl FnOnce(Builder) -> Builder) -> Engine {
         let store: Arc<dyn Store> = self.store.clone();
-        // One clock for everybody: leases end when they end.
+        // One clock for all nodes: leases end without skew.
         let mut settings = Settings::default();
         settings.clock.skew = Duration::ZERO;
-        // What a request waits for is tried by itself; here a late store is late for all.
+        // Requests retry these calls by themselves; here a slow store is slow for all.
         settings.request_timeout = settings.store_timeout;
         let builder = Engine::builder(store).settings(settings).observer(Seen(Arc::clone(&self.seen))).on(
             Arc::new(self.clock.clone()),
@@ -74,14 +74,14 @@ impl World {
         with(builder).build().await.expect("the store answers")
     }
 
-    /// Lets every task that can run come to rest.
+    /// Waits until every task is idle.
     pub(crate) async fn rest(&self) {
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets `span` pass, and everybody who sleeps wake in time.
+    /// Lets `span` pass, and wakes every sleeper in time.
     pub(crate) async fn pass(&self, span: Duration) {
         let mut left = span;
         loop {
@@ -95,19 +95,19 @@ impl World {
         }
     }
 
-    /// Lets a long span pass in which nothing is to be observed but its end.
+    /// Lets a long time pass in one step.
     pub(crate) async fn skip(&self, span: Duration) {
         self.rest().await;
         self.clock.advance(span);
         self.pass(2 * SWEEP).await;
     }
 
-    /// Whether an event was seen whose text contains `text`.
+    /// Whether there was an event whose text contains `text`.
     pub(crate) fn saw(&self, text: &str) -> bool {
         self.seen.lock().expect("no panic").iter().any(|event| event.contains(text))
     }
 
-    /// How many events were seen whose text contains `text`.
+    /// How many events there were whose text contains `text`.
     pub(crate) fn times_seen(&self, text: &str) -> usize {
         self.seen.lock().expect("no panic").iter().filter(|event| event.contains(text)).count()
     }
@@ -140,9 +140,9 @@ pub(crate) async fn charge(attempt: Attempt) -> Result<u32, Failed> {
     Ok(attempt.number())
 }
 
-/// Work that must not be run.
+/// Work that must not run.
 pub(crate) async fn never(attempt: Attempt) -> Result<u32, Failed> {
-    panic!("attempt {} was made", attempt.number())
+    panic!("attempt {} ran", attempt.number())
 }
 
 /// Work that never ends.

@@ -1,4 +1,4 @@
-//! A store between which and its nodes answers get lost, and other nodes get in between.
+//! A store whose answers get lost, and between whose calls other nodes run.
 
 use crate::world::{Dice, Hands, TERMS};
 use bytes::Bytes;
@@ -13,8 +13,8 @@ use semel::core::time::Time;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Before and after every answer somebody else gets a turn. Of a hundred writes, `lost` get no answer; every other of
-/// those was not applied. What was under way for too long is not applied.
+/// Another node gets a turn before and after every answer. Of a hundred writes, `lost` get no answer; every second of
+/// those is not applied. A write that took too long is not applied.
 pub(crate) struct Faulty {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) clock: Hands,
@@ -29,7 +29,7 @@ enum Fate {
     Refused,
 }
 
-/// Lets somebody else go first.
+/// Lets another node go first.
 pub(crate) async fn give_way() {
     let mut has_waited = false;
     std::future::poll_fn(move |context| {
@@ -76,7 +76,7 @@ impl Faulty {
             give_way().await;
             let result = match self.fate() {
                 Fate::Fine | Fate::AnswerLost => read.await,
-                Fate::RequestLost | Fate::Refused => Err(Error::new(Kind::Unavailable, "a test's question")),
+                Fate::RequestLost | Fate::Refused => Err(Error::new(Kind::Unavailable, "a test's call")),
             };
             give_way().await;
             result

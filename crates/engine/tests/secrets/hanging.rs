@@ -1,4 +1,4 @@
-//! A store that does not answer costs an operator so much time and no more.
+//! A store that does not answer delays an operator only for a limited time.
 
 use crate::world::TERMS;
 use semel::core::id::CommandId;
@@ -11,7 +11,7 @@ use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A store that never answers one of the questions.
+/// A store that never answers one kind of call.
 struct Hanging {
     clock: FakeClock,
     store: Arc<Faulty>,
@@ -36,8 +36,12 @@ impl Hanging {
         Bounded::new(&*self.store, &self.clock, Duration::from_secs(10))
     }
 
-    /// What comes of `step` while `question` is not answered.
-    async fn told<T>(&self, question: Question, step: impl Future<Output = Result<T, Error>>) -> Kind {
+    /// The error of `step` while `question` is not answered.
+    async fn kind_of_error<T>(
+        &self,
+        question: Question,
+        step: impl Future<Output = Result<T, Error>>,
+    ) -> Kind {
         *self.question.lock().expect("no panic") = Some(question);
         let hours = async {
             for _ in 0..3_600 {
@@ -45,38 +49,40 @@ impl Hanging {
                 self.clock.advance(Duration::from_secs(1));
             }
         };
-        let told = tokio::select! {
+        let result = tokio::select! {
             biased;
-            told = step => told,
-            () = hours => panic!("{question:?} is still waited for after an hour"),
+            result = step => result,
+            () = hours => panic!("{question:?} does not time out within an hour"),
         };
         *self.question.lock().expect("no panic") = None;
-        match told {
+        match result {
             Err(Error::Store(error)) => error.kind(),
             Err(other) => panic!("{question:?}: {other}"),
-            Ok(_) => panic!("{question:?} was not asked"),
+            Ok(_) => panic!("{question:?} was not called"),
         }
     }
 }
 
 #[tokio::test]
-async fn no_step_of_a_rotation_waits_for_ever_for_a_store_that_hangs() {
+async fn no_rotation_step_waits_forever_for_a_hanging_store() {
     let hanging = Hanging::new();
     let store = hanging.bounded();
     let (kept, clock): (Arc<dyn Store>, _) = (hanging.store.clone(), Arc::new(hanging.clock.clone()));
     let node = secrets::open(kept, Configured::default(), clock, &SystemRandom, "a", TERMS).await;
     node.expect("opened").leave().await.expect("signed off");
 
-    let told = hanging.told(Question::Settings, rotation::announce(store, Next::Generated, &SystemRandom));
-    assert_eq!(told.await, Kind::Unavailable);
-    let told = hanging.told(Question::Set, rotation::announce(store, Next::Generated, &SystemRandom));
-    assert_eq!(told.await, Kind::Ambiguous, "it may be announced all the same");
+    let kind =
+        hanging.kind_of_error(Question::Settings, rotation::announce(store, Next::Generated, &SystemRandom));
+    assert_eq!(kind.await, Kind::Unavailable);
+    let kind =
+        hanging.kind_of_error(Question::Set, rotation::announce(store, Next::Generated, &SystemRandom));
+    assert_eq!(kind.await, Kind::Ambiguous, "it may have been announced");
     rotation::announce(store, Next::Generated, &SystemRandom).await.expect("announced");
-    assert_eq!(hanging.told(Question::Set, rotation::withdraw(store)).await, Kind::Ambiguous);
-    assert_eq!(hanging.told(Question::Count, rotation::progress(store)).await, Kind::Unavailable);
+    assert_eq!(hanging.kind_of_error(Question::Set, rotation::withdraw(store)).await, Kind::Ambiguous);
+    assert_eq!(hanging.kind_of_error(Question::Count, rotation::progress(store)).await, Kind::Unavailable);
     assert_eq!(rotation::advance(store).await.expect("advanced"), Phase::Moving);
-    assert_eq!(hanging.told(Question::Page, rotation::progress(store)).await, Kind::Unavailable);
-    assert_eq!(hanging.told(Question::Page, rotation::advance(store)).await, Kind::Unavailable);
+    assert_eq!(hanging.kind_of_error(Question::Page, rotation::progress(store)).await, Kind::Unavailable);
+    assert_eq!(hanging.kind_of_error(Question::Page, rotation::advance(store)).await, Kind::Unavailable);
     for number in 0..100 {
         let id = CommandId::from_bytes([number; 32]);
         assert!(matches!(
@@ -85,10 +91,10 @@ async fn no_step_of_a_rotation_waits_for_ever_for_a_store_that_hangs() {
         ));
     }
     assert_eq!(rotation::advance(store).await.expect("advanced"), Phase::Settled);
-    assert_eq!(hanging.told(Question::Markers, rotation::finish(store)).await, Kind::Unavailable);
-    assert_eq!(hanging.told(Question::RemoveMarker, rotation::finish(store)).await, Kind::Ambiguous);
-    // And nothing of all this is in the way afterwards.
+    assert_eq!(hanging.kind_of_error(Question::Markers, rotation::finish(store)).await, Kind::Unavailable);
+    assert_eq!(hanging.kind_of_error(Question::RemoveMarker, rotation::finish(store)).await, Kind::Ambiguous);
+    // Afterwards everything works as before.
     rotation::finish(store).await.expect("finished");
-    let progress = rotation::progress(store).await.expect("told");
+    let progress = rotation::progress(store).await.expect("an answer");
     assert_eq!((progress.phase, progress.markers, progress.generation), (Phase::Steady, 0, 1));
 }

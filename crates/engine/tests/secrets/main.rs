@@ -1,10 +1,10 @@
-//! The hashing secret that nodes share, as promises.
+//! What the shared hashing secret promises.
 
 mod faulty;
 mod hanging;
-mod keeping_up;
 mod moving;
 mod opening;
 mod racing;
 mod rotating;
+mod views;
 mod world;

@@ -1,4 +1,4 @@
-//! Where a command is looked for while its secret is being replaced.
+//! Where a command is searched while its secret is being replaced.
 
 use crate::faulty::Faulty;
 use crate::world::{TERMS, World, locate, payment, run};
@@ -21,7 +21,7 @@ async fn view_in(world: &World, node: &Secrets, phase: Phase) -> View {
     node.view().expect("fresh")
 }
 
-/// Inserts a record under the old id, finished where `is_done`.
+/// Inserts a record under the old ID, finished if `is_done`.
 async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
     let command = payment(view, number).old.expect("a rotation");
     let token = Token::from_random(9);
@@ -43,7 +43,7 @@ async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
 }
 
 #[test]
-fn outside_of_a_rotation_the_store_is_not_asked() {
+fn outside_a_rotation_no_store_call_is_made() {
     run(async {
         let world = World::new();
         let node = world.node("one").await;
@@ -57,7 +57,8 @@ fn outside_of_a_rotation_the_store_is_not_asked() {
         let commands = payment(&view, 1);
         assert!(commands.old.is_none());
         for _ in 0..50 {
-            let located = locate(&silent, &view, &world.clock, &commands).await.expect("without a question");
+            let located =
+                locate(&silent, &view, &world.clock, &commands).await.expect("without a store call");
             assert!(located.reading.is_none() && located.permits(&Expect::Absent));
             assert_eq!(located.command.id, commands.current.id);
         }
@@ -65,7 +66,7 @@ fn outside_of_a_rotation_the_store_is_not_asked() {
 }
 
 #[test]
-fn while_announced_commands_are_claimed_under_the_old_secret_and_markers_followed() {
+fn an_announced_rotation_claims_under_the_old_secret() {
     run(async {
         let world = World::new();
         let node = world.node("one").await;
@@ -77,7 +78,7 @@ fn while_announced_commands_are_claimed_under_the_old_secret_and_markers_followe
         assert_eq!(located.command.id, old.id);
         assert!(located.permits(&Expect::Absent));
         assert!(matches!(
-            world.store.write(old.id, Change::InsertMarker).await.expect("another node is ahead"),
+            world.store.write(old.id, Change::InsertMarker).await.expect("another node is a step ahead"),
             Written::Done { .. }
         ));
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
@@ -86,7 +87,7 @@ fn while_announced_commands_are_claimed_under_the_old_secret_and_markers_followe
 }
 
 #[test]
-fn while_moving_a_marker_is_planted_first_and_records_are_found_where_they_are() {
+fn a_move_plants_a_marker_and_finds_old_records() {
     run(async {
         let world = World::new();
         let node = world.node("one").await;
@@ -107,7 +108,7 @@ fn while_moving_a_marker_is_planted_first_and_records_are_found_where_they_are()
 }
 
 #[test]
-fn while_moving_what_is_past_its_time_makes_room_for_a_marker() {
+fn a_marker_may_replace_an_expired_record() {
     run(async {
         let world = World::new();
         let node = world.node("one").await;
@@ -120,7 +121,7 @@ fn while_moving_what_is_past_its_time_makes_room_for_a_marker() {
         let located = locate(&*world.store, &view, &world.clock, &gone).await.expect("located");
         assert_eq!(located.command.generation, 1);
         let located = locate(&*world.store, &view, &world.clock, &stuck).await.expect("located");
-        assert_eq!(located.command.generation, 0, "what is in doubt stays");
+        assert_eq!(located.command.generation, 0, "an uncertain record stays");
     });
 }
 
@@ -139,7 +140,7 @@ fn a_marker_whose_answer_was_lost_is_found_again() {
                     assert_eq!(located.command.generation, 1);
                     let old = commands.old.as_ref().expect("a rotation");
                     let reading = world.store.get(old.id).await.expect("read");
-                    assert_eq!(reading.found(), Found::Moved, "seed {seed}: nothing stands under the old id");
+                    assert_eq!(reading.found(), Found::Moved, "seed {seed}: no entry under the old ID");
                     return;
                 }
             }

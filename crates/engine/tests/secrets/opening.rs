@@ -1,4 +1,4 @@
-//! How nodes come to share one secret.
+//! How nodes get the same secret.
 
 use crate::faulty::Faulty;
 use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
@@ -15,7 +15,7 @@ fn configured(secret: &[u8]) -> Configured<'_> {
 }
 
 #[test]
-fn a_store_is_given_a_secret_once_and_every_node_uses_it() {
+fn a_store_gets_one_secret_that_every_node_uses() {
     run(async {
         let world = World::new();
         let (first, second) = (world.node("first").await, world.node("second").await);
@@ -26,11 +26,11 @@ fn a_store_is_given_a_secret_once_and_every_node_uses_it() {
 }
 
 #[test]
-fn of_a_configured_secret_the_store_learns_the_id_and_nothing_else() {
+fn the_store_learns_only_the_id_of_a_configured_secret() {
     run(async {
         let world = World::new();
         let node = world.open("first", configured(OLD)).await.expect("an empty store learns its first");
-        let secret = Secret::from_bytes(OLD).expect("a fair secret");
+        let secret = Secret::from_bytes(OLD).expect("a valid secret");
         assert_eq!(node.view().expect("fresh").current.secret.id(), secret.id());
         let stored = world.setting("secrets").await.expect("stored");
         assert!(stored.contains(&secret.id().to_string()));
@@ -63,19 +63,19 @@ fn a_secret_other_than_those_the_store_knows_is_refused() {
 }
 
 #[test]
-fn one_to_rotate_to_may_be_new_to_the_store() {
+fn the_next_secret_may_be_new_to_the_store() {
     run(async {
         let world = World::new();
         world.open("first", configured(OLD)).await.expect("learnt");
         let both = Configured { secret: Some(OLD), rotate_to: Some(NEW) };
-        world.open("second", both).await.expect("rotation was asked for");
+        world.open("second", both).await.expect("a rotation was requested");
         let neither = Configured { secret: Some(NEW), rotate_to: Some(&[3; 32]) };
         assert!(matches!(world.open("third", neither).await, Err(Error::Unknown { .. })));
     });
 }
 
 #[test]
-fn a_short_secret_and_unfair_terms_are_refused() {
+fn a_short_secret_and_invalid_settings_are_refused() {
     run(async {
         let world = World::new();
         assert!(matches!(world.open("first", configured(&[1; 31])).await, Err(Error::TooShort(_))));
@@ -100,33 +100,33 @@ fn a_short_secret_and_unfair_terms_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_never_replaced() {
+fn an_unreadable_setting_is_never_replaced() {
     run(async {
-        for (stands, is_newer) in [("{\"format\":2,\"x\":1}", true), ("{\"format\":1}", false), ("", false)] {
+        for (stored, is_newer) in [("{\"format\":2,\"x\":1}", true), ("{\"format\":1}", false), ("", false)] {
             let world = World::new();
             assert_eq!(
-                world.store.set("secrets", None, Some(stands.as_bytes())).await.expect("set"),
+                world.store.set("secrets", None, Some(stored.as_bytes())).await.expect("set"),
                 Setting::Done
             );
             let refused = world.open("first", Configured::default()).await.expect_err("refused");
             assert_eq!(matches!(refused, Error::Newer(2)), is_newer, "{refused:?}");
             assert_eq!(matches!(refused, Error::Damaged(_)), !is_newer, "{refused:?}");
-            assert_eq!(world.setting("secrets").await.as_deref(), Some(stands));
+            assert_eq!(world.setting("secrets").await.as_deref(), Some(stored));
         }
     });
 }
 
 #[test]
-fn a_stored_secret_that_is_not_what_its_id_says_is_damage() {
+fn a_stored_secret_that_contradicts_its_id_is_damage() {
     run(async {
         let world = World::new();
         world.node("first").await;
-        let stands = world.setting("secrets").await.expect("stored");
-        let at = stands.find("bytes\":\"").expect("the bytes") + 8;
-        let mut changed = stands.clone().into_bytes();
+        let stored = world.setting("secrets").await.expect("stored");
+        let at = stored.find("bytes\":\"").expect("the bytes") + 8;
+        let mut changed = stored.clone().into_bytes();
         changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
         assert_eq!(
-            world.store.set("secrets", Some(stands.as_bytes()), Some(&changed)).await.expect("set"),
+            world.store.set("secrets", Some(stored.as_bytes()), Some(&changed)).await.expect("set"),
             Setting::Done
         );
         assert!(matches!(world.open("second", Configured::default()).await, Err(Error::Damaged(_))));
@@ -135,22 +135,22 @@ fn a_stored_secret_that_is_not_what_its_id_says_is_damage() {
 
 /// A new secret would make every key of these records new.
 #[test]
-fn a_store_that_lost_its_secret_and_not_its_records_is_refused() {
+fn a_store_with_records_but_no_secret_is_refused() {
     run(async {
         for planted in [Planted::Record, Planted::Marker] {
             let world = World::new();
             let node = world.node("first").await;
             planted.plant(&world, &node.view().expect("fresh")).await;
-            let stands = world.setting("secrets").await.expect("stored");
-            let remove = world.store.set("secrets", Some(stands.as_bytes()), None);
+            let stored = world.setting("secrets").await.expect("stored");
+            let remove = world.store.set("secrets", Some(stored.as_bytes()), None);
             assert_eq!(remove.await.expect("an answer"), Setting::Done);
             for configured in [Configured::default(), configured(OLD)] {
                 let refused = world.open("second", configured).await.expect_err("refused");
                 assert!(matches!(refused, Error::Lost), "{planted:?}: {refused:?}");
             }
-            assert_eq!(world.setting("secrets").await, None, "and is given no other");
-            // As soon as the setting is restored, all is well.
-            let restore = world.store.set("secrets", None, Some(stands.as_bytes()));
+            assert_eq!(world.setting("secrets").await, None, "and gets no other");
+            // It works again as soon as the setting is restored.
+            let restore = world.store.set("secrets", None, Some(stored.as_bytes()));
             assert_eq!(restore.await.expect("an answer"), Setting::Done);
             world.node("second").await;
         }
@@ -180,7 +180,7 @@ impl Planted {
     }
 }
 
-/// Many nodes open an empty store at once while answers get lost: all that come through share one secret.
+/// Many nodes open an empty store at once while answers are lost: all that succeed share one secret.
 #[test]
 fn no_race_and_no_lost_answer_makes_two_secrets() {
     let mut opened_in_all = 0;
@@ -213,5 +213,5 @@ fn no_race_and_no_lost_answer_makes_two_secrets() {
         assert!(ids.iter().all(|id| *id == ids[0]), "seed {seed}");
         opened_in_all += ids.len();
     }
-    assert!(opened_in_all > 800, "only {opened_in_all} of 1600 nodes came through");
+    assert!(opened_in_all > 800, "only {opened_in_all} of 1600 nodes succeeded");
 }

@@ -1,4 +1,4 @@
-//! Claims race through whole rotations, under every kind of delay: one effect per key for as long as it is remembered.
+//! Claims race with whole rotations under random delays: one effect per key within its retention.
 
 use crate::faulty::{Faulty, give_way};
 use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, locate, payment};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 type Job<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Tasks of which one at a time gets on, whichever the dice say; now and then one of them pauses for long.
+/// Tasks of which one at a time runs, chosen at random; sometimes one of them pauses for long.
 pub(crate) struct Crowd {
     dice: Dice,
     /// Each with the step until which it pauses.
@@ -40,7 +40,7 @@ impl Crowd {
     pub(crate) fn run(mut self, mut tick: impl FnMut()) {
         let mut context = Context::from_waker(Waker::noop());
         for step in 0_u64.. {
-            assert!(step < 3_000_000, "{} tasks get nowhere", self.tasks.len());
+            assert!(step < 3_000_000, "{} tasks make no progress", self.tasks.len());
             if self.tasks.is_empty() {
                 return;
             }
@@ -59,15 +59,15 @@ impl Crowd {
     }
 }
 
-/// What a worker leaves out, to show that it is needed.
+/// A check that a worker omits, to show that it is needed.
 #[derive(Clone, Copy, PartialEq)]
 enum Slip {
     None,
-    /// Claims by a view that may be too old.
+    /// Claims by an outdated view.
     ViewNotChecked,
 }
 
-/// Everything that happened, by payment.
+/// All events, by payment.
 #[derive(Default)]
 struct Ledger {
     effects: RefCell<BTreeMap<u64, Vec<Duration>>>,
@@ -92,7 +92,7 @@ struct Worker {
     dice: Dice,
     ledger: Rc<Ledger>,
     slip: Slip,
-    /// One turn in so many brings a request. If they are few, a rotation is quick to find nothing left.
+    /// One turn in so many is a request. With few requests, a rotation soon finds no records left.
     calm: u64,
 }
 
@@ -131,7 +131,7 @@ impl Worker {
     }
 
     async fn claim(&self, view: &View, id: core::id::CommandId, write: &Write) -> Claim {
-        // A worker may pause anywhere; here it hurts most.
+        // A worker may pause anywhere; here it is most dangerous.
         give_way().await;
         let written = if write.expect == Expect::Absent {
             if view.check(self.clock.uptime()).is_err() && self.slip != Slip::ViewNotChecked {
@@ -153,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// The effect, and its outcome stored.
+    /// Causes the effect and stores its outcome.
     async fn act(&self, number: u64, id: core::id::CommandId, write: &Write) {
         self.ledger.book(number, self.clock.uptime());
         let store = &self.store.inner;
@@ -176,7 +176,7 @@ enum Claim {
     Failed,
 }
 
-/// Removes what is past its time.
+/// Removes expired records.
 async fn sweep(store: &dyn Store) {
     let page = store.page(&Filter::default(), None, 500).await.expect("read");
     for item in page.items {
@@ -188,7 +188,7 @@ async fn sweep(store: &dyn Store) {
     }
 }
 
-/// Goes through a rotation from its announcement to its end, however often it is told to wait.
+/// Runs a rotation from its announcement to its end, retrying steps that are too early.
 async fn rotate(store: &dyn Store, dice: &Dice) {
     let store = bounded(store);
     loop {
@@ -238,7 +238,7 @@ fn race(seed: u64, slip: Slip) -> (bool, usize) {
     });
     let ended = Rc::clone(&done);
     crowd.add(async move {
-        // The first node has to come first: there is nothing to rotate before.
+        // The first node has to start first: before, there is nothing to rotate.
         while store.inner.settings().await.expect("read").len() < 2 {
             give_way().await;
         }
@@ -253,7 +253,7 @@ fn race(seed: u64, slip: Slip) -> (bool, usize) {
     (ledger.twice.get(), count)
 }
 
-/// One node: two workers and anyone who refreshes its view, each at its own pace.
+/// One node: two workers and a task that refreshes its view, each at its own pace.
 async fn serve(worker: Worker, done: &Cell<bool>) {
     let mut refreshed_at = worker.clock.uptime();
     let mut requests: Vec<Job<'_>> = Vec::new();
@@ -273,7 +273,7 @@ async fn serve(worker: Worker, done: &Cell<bool>) {
         if requests.len() < 2 && worker.dice.below(worker.calm) == 0 {
             requests.push(Box::pin(worker.request(worker.dice.below(if worker.calm == 1 { 6 } else { 1 }))));
         }
-        // A request may pause by itself, while the rest of its node goes on.
+        // A request may pause by itself while the rest of its node continues.
         if pause == 0 {
             requests.retain_mut(|request| request.as_mut().poll(&mut context).is_pending());
             pause = if worker.dice.below(100) == 0 { worker.dice.below(600) } else { 0 };
@@ -296,5 +296,5 @@ fn through_whole_rotations_every_payment_happens_once() {
 
 #[test]
 fn a_worker_that_does_not_check_its_view_pays_twice() {
-    assert!((0..200).any(|seed| race(seed, Slip::ViewNotChecked).0), "the check could be left out");
+    assert!((0..200).any(|seed| race(seed, Slip::ViewNotChecked).0), "the check is not needed");
 }

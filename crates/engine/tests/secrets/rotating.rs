@@ -1,4 +1,4 @@
-//! A rotation, step by step: each is refused while it would be too early.
+//! A rotation, step by step: each step is refused while it is too early.
 
 use crate::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
 use semel::Clock as _;
@@ -21,7 +21,7 @@ fn stage(node: &Secrets) -> Option<Stage> {
     node.view().expect("fresh").outgoing.map(|outgoing| outgoing.stage)
 }
 
-/// Puts a record under whatever secret `node` claims by.
+/// Inserts a record under the secret that `node` claims with.
 async fn claim(world: &World, node: &Secrets, number: u64) {
     let view = node.view().expect("fresh");
     let commands = payment(&view, number);
@@ -36,7 +36,7 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
     ));
 }
 
-/// Removes every record, as a sweeper would in the end.
+/// Removes every record, as a sweeper eventually would.
 async fn forget(world: &World) {
     let page = world.store.page(&Filter::default(), None, 100).await.expect("read");
     for item in page.items {
@@ -49,7 +49,7 @@ async fn forget(world: &World) {
 }
 
 #[test]
-fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
+fn a_finished_rotation_leaves_only_the_new_secret() {
     run(async {
         let world = World::new();
         let (one, two) = (world.node("one").await, world.node("two").await);
@@ -65,7 +65,7 @@ fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
         world.settle(both).await;
         assert_eq!(stage(&one), Some(Stage::Moving));
         claim(&world, &one, 3).await;
-        let progress = rotation::progress(world.bounded()).await.expect("told");
+        let progress = rotation::progress(world.bounded()).await.expect("an answer");
         assert_eq!((progress.records_left, progress.markers, progress.generation), (2, 1, 0));
 
         let refused = rotation::advance(world.bounded()).await;
@@ -83,17 +83,17 @@ fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
         assert!(!stored.contains(&before.to_string()), "the old secret is dropped");
 
         rotation::finish(world.bounded()).await.expect("finished");
-        let progress = rotation::progress(world.bounded()).await.expect("told");
+        let progress = rotation::progress(world.bounded()).await.expect("an answer");
         assert_eq!((progress.phase, progress.markers, progress.generation), (Phase::Steady, 0, 1));
         let page = world.store.page(&Filter::default(), None, 9).await.expect("read");
         let generations: Vec<_> =
             page.items.iter().filter_map(|item| item.record()).map(Record::generation).collect();
-        assert_eq!(generations, [1], "what was claimed under the new secret says so");
+        assert_eq!(generations, [1], "records of the new secret have its generation");
     });
 }
 
 #[test]
-fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
+fn every_node_confirms_a_step_before_the_next() {
     run(async {
         let world = World::new();
         let (quick, slow) = (world.node("quick").await, world.node("slow").await);
@@ -104,14 +104,14 @@ fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
         };
         assert_eq!(waits().await.len(), 2);
         quick.refresh().await.expect("refreshed");
-        assert_eq!(waits().await.len(), 2, "taken up, but what was handed out before is still good");
+        assert_eq!(waits().await.len(), 2, "adopted, but older views are still valid");
         world.pass(TERMS.good_for, &[&quick]).await;
         slow.refresh().await.expect("refreshed");
         world.pass(TERMS.in_flight.saturating_sub(TERMS.refresh_every), &[&quick, &slow]).await;
-        assert_eq!(waits().await.len(), 2, "and what it led to may still be under way");
+        assert_eq!(waits().await.len(), 2, "and its claims may still be running");
         world.pass(TERMS.refresh_every * 2, &[&quick, &slow]).await;
         assert_eq!(waits().await, ["slow"]);
-        let nodes = rotation::progress(world.bounded()).await.expect("told").nodes;
+        let nodes = rotation::progress(world.bounded()).await.expect("an answer").nodes;
         assert!(nodes.contains(&Node { name: "quick".to_owned(), confirmed: true }));
         assert!(nodes.contains(&Node { name: "slow".to_owned(), confirmed: false }));
         world.pass(TERMS.good_for, &[&quick, &slow]).await;
@@ -120,13 +120,13 @@ fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
 }
 
 #[test]
-fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
+fn a_rotation_neither_awaits_nor_readmits_dead_nodes() {
     run(async {
         let world = World::new();
         let (alive, paused) = (world.node("alive").await, world.node("paused").await);
         announce(&world).await;
         world.pass(TERMS.refresh_every, &[&alive, &paused]).await;
-        // It has looked where a command is to be claimed, and is about to claim it under the old secret.
+        // It has located a command, and is about to claim it under the old secret.
         let view = paused.view().expect("fresh");
         let commands = payment(&view, 7);
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
@@ -138,7 +138,7 @@ fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
         assert_eq!(advance(&world).await, Phase::Settled);
         world.pass(TERMS.refresh_every, &[&alive]).await;
         claim(&world, &alive, 7).await;
-        // Nothing is in its way in the store; its own clock does.
+        // The store does not stop it; its own clock does.
         let under_old = world.store.get(located.command.id).await.expect("read");
         assert_eq!(under_old.found(), Found::Nothing);
         assert!(matches!(view.check(world.clock.uptime()), Err(Error::Stale)));
@@ -150,7 +150,7 @@ fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
 }
 
 #[test]
-fn a_record_removed_during_lookup_is_not_replaced_under_its_old_id() {
+fn a_record_removed_during_lookup_is_not_recreated() {
     run(async {
         let world = World::new();
         let (one, two) = (world.node("one").await, world.node("two").await);
@@ -159,28 +159,28 @@ fn a_record_removed_during_lookup_is_not_replaced_under_its_old_id() {
         world.settle(&[&one, &two]).await;
         advance(&world).await;
         world.settle(&[&one, &two]).await;
-        // One has found a record under the old id, and would make the next attempt at it.
+        // One node found a record under the old ID, and is about to make the next attempt.
         let view = one.view().expect("fresh");
         let commands = payment(&view, 7);
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
         assert!(located.command.generation == 0 && located.reading.is_some());
-        // It goes; nothing is left there, and another node runs the command under the new secret.
+        // The record is removed, and another node runs the command under the new secret.
         forget(&world).await;
         assert_eq!(advance(&world).await, Phase::Settled);
         two.refresh().await.expect("refreshed");
         claim(&world, &two, 7).await;
-        // By the clock one may still claim, and where the record stood nothing does. It may not put one there.
+        // By the clock the first may still claim, and its record is gone. It may not insert a new one.
         assert!(view.check(world.clock.uptime()).is_ok());
         let under_old = world.store.get(located.command.id).await.expect("read");
         assert_eq!(under_old.found(), Found::Nothing);
         assert!(!located.permits(&Expect::Absent));
         let again = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
-        assert_eq!(again.command.generation, 1, "where the other node's record is");
+        assert_eq!(again.command.generation, 1, "at the other node's record");
     });
 }
 
 #[test]
-fn a_node_without_the_next_secret_delays_the_rotation_and_keeps_working() {
+fn a_node_without_the_next_secret_delays_the_rotation() {
     run(async {
         let world = World::new();
         let old = Configured { secret: Some(OLD), rotate_to: None };
@@ -191,7 +191,7 @@ fn a_node_without_the_next_secret_delays_the_rotation_and_keeps_working() {
         world.settle(&[&with, &without]).await;
         let id = Secret::from_bytes(NEW).expect("fair").id().to_string();
         assert_eq!((with.trouble(), without.trouble()), (None, Some(id.clone())));
-        assert_eq!(without.view().expect("it works on").current.generation, 0);
+        assert_eq!(without.view().expect("it continues to work").current.generation, 0);
         let refused = rotation::advance(world.bounded()).await;
         assert!(matches!(&refused, Err(Error::NodesBehind(names)) if *names == ["without"]), "{refused:?}");
         let joins = world.open("joins", old).await;
@@ -208,14 +208,14 @@ fn a_node_without_the_next_secret_delays_the_rotation_and_keeps_working() {
         rotation::finish(world.bounded()).await.expect("finished");
         let stored = world.setting("secrets").await.expect("stored");
         assert!(stored.contains(&id) && !stored.contains("bytes"), "{stored}");
-        world.open("as before", both).await.expect("the rotation that was asked for is over");
+        world.open("as before", both).await.expect("the requested rotation is over");
         world.open("cleaned up", Configured { secret: Some(NEW), rotate_to: None }).await.expect("opened");
         assert!(matches!(world.open("left behind", old).await, Err(Error::Unknown { .. })));
     });
 }
 
 #[test]
-fn what_was_announced_can_be_taken_back_until_commands_move() {
+fn an_announced_rotation_can_be_cancelled_until_commands_move() {
     run(async {
         let world = World::new();
         let node = world.node("one").await;
@@ -236,7 +236,7 @@ fn what_was_announced_can_be_taken_back_until_commands_move() {
 }
 
 #[test]
-fn steps_come_in_their_order_only() {
+fn steps_are_taken_only_in_order() {
     run(async {
         let world = World::new();
         let store = world.bounded();
@@ -260,7 +260,7 @@ fn steps_come_in_their_order_only() {
             matches!(rotation::finish(store).await, Err(Error::NodesBehind(_))),
             "it may still plant markers"
         );
-        assert_eq!(rotation::progress(store).await.expect("told").markers, 1);
+        assert_eq!(rotation::progress(store).await.expect("an answer").markers, 1);
         assert!(matches!(rotation::advance(store).await, Err(Error::NodesBehind(_))));
         world.settle(&[&node]).await;
         assert!(matches!(rotation::advance(store).await, Err(Error::Phase(Phase::Settled))));

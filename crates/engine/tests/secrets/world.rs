@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Stands still until it is turned; a nap turns it. Clones are the same clock.
+/// A clock that stands still until a test or a sleep advances it. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Hands(Arc<Mutex<Duration>>);
 
@@ -40,7 +40,7 @@ impl Clock for Hands {
     }
 }
 
-/// Different bits on every draw, the same on every run. Clones draw from the same.
+/// Different bits on every draw, the same on every run. Clones share the sequence.
 #[derive(Clone)]
 pub(crate) struct Dice(Arc<AtomicU64>);
 
@@ -93,7 +93,7 @@ impl World {
         Self { clock, dice: Dice::seeded(seed), store }
     }
 
-    /// A node by this name, with no secret configured.
+    /// A node with this name, without a configured secret.
     pub(crate) async fn node(&self, name: &str) -> Arc<Secrets> {
         self.open(name, Configured::default()).await.expect("opened")
     }
@@ -103,7 +103,7 @@ impl World {
         secrets::open(store, configured, clock, &self.dice, name, TERMS).await
     }
 
-    /// The store, as operators ask it.
+    /// The store, as operators call it.
     pub(crate) fn bounded(&self) -> Bounded<'_> {
         bounded(&*self.store)
     }
@@ -114,7 +114,7 @@ impl World {
         found.map(|(_, value)| String::from_utf8(value.to_vec()).expect("text"))
     }
 
-    /// Lets time pass, with `nodes` alive.
+    /// Lets time pass while `nodes` are alive.
     pub(crate) async fn pass(&self, span: Duration, nodes: &[&Secrets]) {
         let turns = span.as_secs().div_ceil(TERMS.refresh_every.as_secs());
         for _ in 0..turns {
@@ -125,13 +125,13 @@ impl World {
         }
     }
 
-    /// Lets as much time pass as it takes `nodes` to confirm whatever there is to confirm.
+    /// Lets enough time pass for `nodes` to confirm everything.
     pub(crate) async fn settle(&self, nodes: &[&Secrets]) {
         self.pass(TERMS.lapse() + TERMS.refresh_every * 2, nodes).await;
     }
 }
 
-/// A store that everybody has the patience for: this clock stands still.
+/// A store without timeouts: this clock stands still.
 pub(crate) fn bounded(store: &dyn Store) -> Bounded<'_> {
     struct Still;
 
@@ -157,10 +157,10 @@ pub(crate) fn bounded(store: &dyn Store) -> Bounded<'_> {
 /// A payload.
 pub(crate) static PAYLOAD: Fingerprint = Fingerprint::from_bytes([5; 32]);
 
-/// The payment with this number, as a view names it.
+/// The payment with this number, with the IDs of a view.
 pub(crate) fn payment(view: &View, number: u64) -> Commands<'static> {
     let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/payments"));
-    let key = Key::from_source(&format!("payment-{number}")).expect("a fair key");
+    let key = Key::from_source(&format!("payment-{number}")).expect("a valid key");
     let minute = Duration::from_mins(1);
     let policy = Policy::new(Class::External)
         .with(|policy| {
@@ -169,26 +169,26 @@ pub(crate) fn payment(view: &View, number: u64) -> Commands<'static> {
             policy.lease = Duration::from_secs(30);
             policy.work_deadline = Duration::from_secs(5);
         })
-        .expect("fit for use");
+        .expect("valid");
     view.commands(&scope, &key, policy.into(), &PAYLOAD).expect("it can be fingerprinted")
 }
 
-/// For how long a payment is remembered.
+/// How long a payment is remembered.
 pub(crate) const REMEMBERED: Duration = Duration::from_mins(2);
 
-/// Runs a future that waits for nothing but itself.
+/// Runs a future that never waits for anything outside itself.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(future)
 }
 
-/// The id of the secret in use, by what it makes of a command.
+/// Whether both nodes use the same secret.
 pub(crate) fn names_alike(one: &Secrets, other: &Secrets) -> bool {
     let id = |node: &Secrets| node.view().expect("fresh").current.secret.id();
     id(one) == id(other)
 }
 
-/// [`secrets::locate`] for a node that believes the store's clock.
+/// [`secrets::locate`] for a node that trusts the store's clock.
 pub(crate) async fn locate<'c, 'a>(
     store: &dyn Store,
     view: &View,

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written_and_nothing_else_is_off() {
+    fn an_address_is_read_exactly_as_written() {
         for text in ["off", "127.0.0.1:9090", "[::]:80"] {
             assert_eq!(text.parse::<Address>().expect("an address").to_string(), text);
         }

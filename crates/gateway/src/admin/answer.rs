@@ -1,8 +1,10 @@
 //! Stored responses in JSON: those that workers and operators send, and those that are shown. Headers that would make
 //! a replay wrong about its length are dropped.
 
-use super::input::whole;
+use super::input::whole_number;
 use super::problem::Problem;
+use super::response_limits::{Giver, ResponseLimits};
+use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::archive::base64;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
@@ -20,11 +22,12 @@ pub(super) struct GivenResponse {
     #[serde(deserialize_with = "status")]
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
-    /// Headers in order, each as name and value. Headers of a single delivery are not stored.
+    /// Headers in order, each as name and value: at most 256, and together at most as long as the upstream's may be. Headers
+    /// of a single delivery are not stored.
     #[serde(default)]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
-    headers: Option<Vec<(String, String)>>,
-    /// The body, if it is text.
+    headers: Option<Vec<GivenHeader>>,
+    /// The body, if it is text. At most as long as the operation's longest stored response.
     body: Option<String>,
     /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64")]
@@ -56,8 +59,23 @@ pub(super) fn one_of(
 }
 
 fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
-    let status = whole(deserializer)?.and_then(|status| status.try_into().ok());
+    let status = whole_number(deserializer)?.and_then(|status| status.try_into().ok());
     status.ok_or_else(|| D::Error::custom("not a status"))
+}
+
+/// A header, as it was sent. A list of another length has to be read as a whole: a reader of pairs would stop inside it, and
+/// call the rest a mistake in the JSON.
+#[derive(Deserialize)]
+#[serde(try_from = "Vec<String>")]
+struct GivenHeader(String, String);
+
+impl TryFrom<Vec<String>> for GivenHeader {
+    type Error = &'static str;
+
+    fn try_from(texts: Vec<String>) -> Result<Self, Self::Error> {
+        let [name, value] = <[String; 2]>::try_from(texts).map_err(|_| "not a pair of name and value")?;
+        Ok(Self(name, value))
+    }
 }
 
 /// A header: its name, then its value.
@@ -72,8 +90,9 @@ impl GivenResponse {
         self.status >= 400
     }
 
-    /// The part that is stored.
-    pub(super) fn into_outcome(self) -> Result<Outcome, Problem> {
+    /// The part that is stored. An operator's response that no client could read, or that would not be replayed as it is, is
+    /// refused. A worker's response that is too long is stored without body and headers: its effect has happened.
+    pub(super) fn into_outcome(self, giver: Giver, limits: ResponseLimits) -> Result<Outcome, Problem> {
         if !(200..600).contains(&self.status) {
             return Err(Problem::invalid("The status of the response must be from 200 to 599."));
         }
@@ -88,8 +107,16 @@ impl GivenResponse {
             }
             (None, None) => Vec::new(),
         };
+        let too_long = |problem| match giver {
+            Giver::Operator => Err(problem),
+            Giver::Worker => Ok(Outcome::not_retained(Status::Http(self.status))),
+        };
+        let given = self.headers.unwrap_or_default();
+        if let Err(problem) = limits.check_count(given.len()) {
+            return too_long(problem);
+        }
         let mut headers = HeaderMap::new();
-        for (name, value) in self.headers.unwrap_or_default() {
+        for GivenHeader(name, value) in given {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
             let (Ok(name), Ok(value)) = (name, value) else {
@@ -99,9 +126,30 @@ impl GivenResponse {
                 .try_append(name, value)
                 .map_err(|_| Problem::invalid("The response has too many headers."))?;
         }
+        if let Err(problem) = limits.check(&headers, body.len()) {
+            return too_long(problem);
+        }
+        if giver == Giver::Operator {
+            check_is_replayed(self.status, &headers, &body)?;
+        }
         let kept = Kept::default().of(&headers, body.len(), false);
         Ok(Outcome::http(self.status, kept, body))
     }
+}
+
+/// Refuses what would be dropped although an operator entered it on purpose.
+fn check_is_replayed(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+    if headers.contains_key(SET_COOKIE) {
+        return Err(Problem::invalid(
+            "The response has a Set-Cookie header, which would not be replayed: a cookie belongs to one session. Leave it out.",
+        ));
+    }
+    if matches!(status, 204 | 304) && !body.is_empty() {
+        return Err(Problem::invalid(format!(
+            "A response of status {status} has no body in HTTP, so no retry would get it. Leave the body out, or enter another status."
+        )));
+    }
+    Ok(())
 }
 
 /// A stored response.
@@ -113,8 +161,11 @@ pub(super) struct StoredResponse {
     /// The status; a value has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u32>,
-    /// Whether its bytes were stored.
+    /// Whether its bytes were stored, and can be read here.
     retained: bool,
+    /// Its bytes are stored sealed, and no key here opens them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unopened: bool,
     /// Headers in order, each as name and value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
@@ -137,7 +188,7 @@ pub(super) struct StoredResponse {
 
 impl StoredResponse {
     /// The whole response, for those who may see it.
-    pub(super) fn whole(outcome: &Outcome) -> Self {
+    pub(super) fn with_body(outcome: &Outcome) -> Self {
         let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
         let mut stored = Self { headers: Some(pairs(&outcome.headers)), trailers, ..Self::outside(outcome) };
         if let Body::Kept(bytes) = &outcome.body {
@@ -161,7 +212,13 @@ impl StoredResponse {
         let retained = outcome.body != Body::NotRetained;
         let (headers, body, trailers) = (None, None, None);
         let (body_base64, body_base64_old) = (None, None);
-        Self { protocol, status, retained, headers, body, body_base64, body_base64_old, trailers }
+        let unopened = false;
+        Self { protocol, status, retained, unopened, headers, body, body_base64, body_base64_old, trailers }
+    }
+
+    /// Says that it is stored sealed, and cannot be opened here.
+    pub(super) fn unopened(self, unopened: bool) -> Self {
+        Self { unopened, ..self }
     }
 }
 
@@ -176,11 +233,61 @@ mod tests {
     use super::*;
 
     fn given(text: &str) -> Result<Outcome, Problem> {
-        serde_json::from_str::<GivenResponse>(text).expect("a response").into_outcome()
+        let response = serde_json::from_str::<GivenResponse>(text).expect("a response");
+        response.into_outcome(Giver::Worker, ResponseLimits::default())
+    }
+
+    fn entered(text: &str, limits: ResponseLimits) -> Result<Outcome, String> {
+        let response = serde_json::from_str::<GivenResponse>(text).expect("a response");
+        response.into_outcome(Giver::Operator, limits).map_err(|problem| format!("{problem:?}"))
     }
 
     #[test]
-    fn an_answer_is_kept_byte_for_byte_without_what_belongs_to_one_delivery() {
+    fn what_no_client_could_read_is_refused_with_the_limit() {
+        let limits = ResponseLimits { head_bytes_max: 20, headers_max: 2, body_bytes_max: 5 };
+        let pair = r#"["a", "12345"]"#;
+        let response = |headers: &[&str], body: &str| {
+            format!(r#"{{"status": 200, "headers": [{}], "body": "{body}"}}"#, headers.join(", "))
+        };
+        assert!(entered(&response(&[pair, pair], "12345"), limits).is_ok());
+        for (headers, body, named) in [
+            (&[pair, pair, pair][..], "", "3 headers; at most 2"),
+            (&[pair, r#"["a", "123456"]"#], "", "have 21 bytes; at most 20"),
+            (&[], "123456", "has 6 bytes; at most 5"),
+        ] {
+            let refusal = entered(&response(headers, body), limits).expect_err("too long");
+            assert!(refusal.contains(named), "{refusal}");
+            let response =
+                serde_json::from_str::<GivenResponse>(&response(headers, body)).expect("a response");
+            let stored = response.into_outcome(Giver::Worker, limits).expect("stored without it");
+            assert_eq!(stored, Outcome::not_retained(Status::Http(200)), "{named}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_dropped_silently_is_refused() {
+        let entered = |text: &str| entered(text, ResponseLimits::default());
+        let refusal =
+            entered(r#"{"status": 200, "headers": [["set-cookie", "s=1"]]}"#).expect_err("a cookie");
+        assert!(refusal.contains("not be replayed"), "{refusal}");
+        for status in [204, 304] {
+            let refusal = entered(&format!(r#"{{"status": {status}, "body": "x"}}"#)).expect_err("a body");
+            assert!(refusal.contains(&format!("{status} has no body")), "{refusal}");
+            assert!(entered(&format!(r#"{{"status": {status}, "body": ""}}"#)).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_header_is_a_pair() {
+        for bad in [r#"[["a", "b", "c"]]"#, r#"[["a"]]"#, "[[]]"] {
+            let text = format!(r#"{{"status": 200, "headers": {bad}}}"#);
+            let error = serde_json::from_str::<GivenResponse>(&text).err().expect("refused");
+            assert!(error.is_data() && error.to_string().contains("not a pair"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_response_is_stored_without_its_delivery_headers() {
         let outcome = given(
             r#"{"status": 201, "headers": [["Link", "</a>"], ["Set-Cookie", "s=1"], ["link", "</b>"],
                 ["Content-Length", "999"], ["Transfer-Encoding", "chunked"], ["Operation-Id", "x"]], "bodyBase64": "//4A"}"#,

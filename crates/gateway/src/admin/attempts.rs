@@ -6,13 +6,14 @@
 use super::Shared;
 use super::answer::GivenResponse;
 use super::claim_owner;
-use super::claims::lost;
 use super::digits;
 use super::gate::Principal;
 use super::input::{Id, Json};
+use super::lost::{lost, not_stored};
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
+use super::response_limits::{Giver, ResponseLimits};
 use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
@@ -129,12 +130,8 @@ fn claimed(operation: &str) -> &str {
 #[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = AttemptStatus),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "It cannot be read", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn show(
@@ -142,11 +139,11 @@ pub(super) async fn show(
     Extension(who): Extension<Principal>,
     Id(id): Id,
 ) -> Result<Response, Problem> {
-    let looked = look_up(&shared, id).await?;
-    if !claim_owner::is_visible(&shared, &who, &looked.record) {
+    let found_record = look_up(&shared, id).await?;
+    if !claim_owner::is_visible(&shared, &who, &found_record.record) {
         return Err(Problem::no_such_operation());
     }
-    Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)))
+    Ok(json(StatusCode::OK, &AttemptStatus::of(&found_record.record)))
 }
 
 /// Extends the lease from now; with `begin`, also records that the effect of a reserved attempt is about to begin.
@@ -155,15 +152,8 @@ pub(super) async fn show(
 #[utoipa::path(post, path = "/v1/claims/{id}/renew", operation_id = "renewClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = RenewRequest, responses(
     (status = 200, description = "Still yours", body = AttemptStatus),
-    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "No longer yours, or over", body = Document, content_type = "application/problem+json"),
-    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer: begin nothing", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn renew(
@@ -174,8 +164,8 @@ pub(super) async fn renew(
 ) -> Result<Response, Problem> {
     let token = token(&renewal.token)?;
     let begin = renewal.begin.unwrap_or(false);
-    let (looked, mut lease) = leased(&shared, &who, id, token).await?;
-    let written = if begin && looked.record.state_name() == StateName::Claimed {
+    let (found_record, mut lease) = leased(&shared, &who, id, token).await?;
+    let written = if begin && found_record.record.state_name() == StateName::Claimed {
         lease.start().await
     } else {
         lease.renew().await
@@ -186,19 +176,20 @@ pub(super) async fn renew(
         Err(LeaseError::ClockNotTrusted) => return Err(clock_not_trusted(id)),
         // A duplicate of this request may have taken the same step just before.
         Err(LeaseError::Lost) => {
-            lease = leased(&shared, &who, id, token).await?.1;
+            let found_record;
+            (found_record, lease) = leased(&shared, &who, id, token).await?;
             let renewed = lease.renew().await;
             renewed.map_err(|error| match error {
                 LeaseError::Store(error) => Problem::store(&error),
                 LeaseError::ClockNotTrusted => clock_not_trusted(id),
-                LeaseError::Lost => lost(id, Some(&looked)),
+                LeaseError::Lost => lost(&found_record.record, token),
             })?;
         }
     }
     let record = lease.record();
     let is_under_way = !begin || record.state_name() == StateName::Processing;
     if record.lease_until().is_none() || !is_under_way {
-        return Err(lost(id, Some(&looked)));
+        return Err(lost(&record, token));
     }
     Ok(json(StatusCode::OK, &AttemptStatus::of(&record)))
 }
@@ -207,30 +198,26 @@ pub(super) async fn renew(
 #[utoipa::path(post, path = "/v1/claims/{id}/outcome", operation_id = "endClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = OutcomeRequest, responses(
     (status = 200, description = "Stored; the attempt as it stands", body = AttemptStatus),
-    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "No longer yours, or settled otherwise", body = Document, content_type = "application/problem+json"),
-    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "Not stored yet, or the store did not answer: send it again", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn outcome(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
     Id(id): Id,
-    Json(came, _memory): Json<OutcomeRequest>,
+    Json(request, _memory): Json<OutcomeRequest>,
 ) -> Result<Response, Problem> {
-    let token = token(&came.token)?;
-    let ending = ending(came.outcome, came.response)?;
-    let (looked, lease) = leased(&shared, &who, id, token).await?;
-    if says_so(&shared, &looked, token, &ending) {
-        return Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)));
+    let token = token(&request.token)?;
+    let ending = ending(request.outcome, request.response)?;
+    let found_record = look_up(&shared, id).await?;
+    let Some(lease) = lease_on(&shared, &who, &found_record, token)? else {
+        return Err(superseded(&shared, &found_record, &ending));
+    };
+    if has_recorded(&shared, &found_record, token, &ending) {
+        return Ok(json(StatusCode::OK, &AttemptStatus::of(&found_record.record)));
     }
-    if looked.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
+    if found_record.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
         // It was begun without a report. That is recorded now, while the record still belongs to this attempt.
         if let Err(LeaseError::Store(error)) = lease.start().await {
             return Err(Problem::store(&error));
@@ -242,40 +229,50 @@ pub(super) async fn outcome(
         return Err(Problem::new(Situation::NotStoredYet, detail).after(ASK_AGAIN).about(id, None));
     };
     if let Ok(stored) = finished {
-        return Ok(json(StatusCode::OK, &AttemptStatus::ended(&looked.record, stored)));
+        return Ok(json(StatusCode::OK, &AttemptStatus::ended(&found_record.record, stored)));
     }
-    let looked = look_up(&shared, id).await?;
-    if says_so(&shared, &looked, token, &ending) {
-        return Ok(json(StatusCode::OK, &AttemptStatus::of(&looked.record)));
+    let found_record = look_up(&shared, id).await?;
+    if has_recorded(&shared, &found_record, token, &ending) {
+        return Ok(json(StatusCode::OK, &AttemptStatus::of(&found_record.record)));
     }
-    Err(if looked.record.token() == token { already_finished(id, &looked) } else { lost(id, Some(&looked)) })
+    Err(if found_record.record.token() == token {
+        already_finished(id, &found_record)
+    } else {
+        not_stored(&found_record.record, &ending)
+    })
 }
 
-fn ending(how: AttemptResult, response: Option<GivenResponse>) -> Result<Ending, Problem> {
-    match (how, response) {
+/// The report of a worker whose attempt another one followed.
+fn superseded(shared: &Shared, found_record: &FoundRecord, ending: &Ending) -> Problem {
+    shared.engine.report_superseded(found_record, ending);
+    not_stored(&found_record.record, ending)
+}
+
+fn ending(result: AttemptResult, response: Option<GivenResponse>) -> Result<Ending, Problem> {
+    let stored = |response: GivenResponse| response.into_outcome(Giver::Worker, ResponseLimits::default());
+    match (result, response) {
         (AttemptResult::Succeeded, None) => Ok(Ending::Succeeded(Outcome::http::<&str, &str>(204, [], ""))),
-        (AttemptResult::Succeeded, Some(response)) => Ok(Ending::Succeeded(response.into_outcome()?)),
+        (AttemptResult::Succeeded, Some(response)) => Ok(Ending::Succeeded(stored(response)?)),
         (AttemptResult::Failed, Some(response)) if response.is_refusal() => {
-            Ok(Ending::FailedReplayable(response.into_outcome()?))
+            Ok(Ending::FailedReplayable(stored(response)?))
         }
         (AttemptResult::Failed, _) => Err(Problem::invalid(
             "failed needs a response with a status of 400 or more: it is what every retry gets.",
         )),
-        (AttemptResult::NotApplied, response) => {
-            Ok(Ending::NotApplied(response.map(GivenResponse::into_outcome).transpose()?))
-        }
+        (AttemptResult::NotApplied, response) => Ok(Ending::NotApplied(response.map(stored).transpose()?)),
         (AttemptResult::Unknown, None) => Ok(Ending::InDoubt),
         (AttemptResult::Unknown, Some(_)) => Err(Problem::invalid("unknown takes no response.")),
     }
 }
 
 /// Whether the record already contains `ending`, for the same attempt.
-fn says_so(shared: &Shared, looked: &FoundRecord, token: Token, ending: &Ending) -> bool {
-    let record = &looked.record;
+fn has_recorded(shared: &Shared, found_record: &FoundRecord, token: Token, ending: &Ending) -> bool {
+    let record = &found_record.record;
     if record.token() != token {
         return false;
     }
-    let kept = |known: &Outcome| shared.engine.outcome(looked).is_some_and(|kept| is_same(&kept, known));
+    let kept =
+        |known: &Outcome| shared.engine.outcome(found_record).is_some_and(|kept| is_same(&kept, known));
     match (ending, record.state()) {
         (Ending::Succeeded(known), RecordState::Succeeded { .. })
         | (Ending::FailedReplayable(known), RecordState::FailedReplayable { .. }) => kept(known),
@@ -300,10 +297,10 @@ fn clock_not_trusted(id: OperationId) -> Problem {
 }
 
 /// The attempt already has another outcome.
-fn already_finished(id: OperationId, looked: &FoundRecord) -> Problem {
+fn already_finished(id: OperationId, found_record: &FoundRecord) -> Problem {
     let detail = "The attempt already has another outcome: from an operator, from an earlier report, or \
         because its time ran out. That outcome was left unchanged; somebody should check it.";
-    Problem::new(Situation::Refused, detail).about(id, Some(looked.record.state_name()))
+    Problem::new(Situation::Refused, detail).about(id, Some(found_record.record.state_name()))
 }
 
 async fn look_up(shared: &Shared, id: OperationId) -> Result<FoundRecord, Problem> {
@@ -317,12 +314,24 @@ async fn leased(
     id: OperationId,
     token: Token,
 ) -> Result<(FoundRecord, Lease), Problem> {
-    let looked = look_up(shared, id).await?;
-    let lease = shared.engine.lease_of(&looked, token);
-    let is_visible = claim_owner::is_visible(shared, who, &looked.record);
-    match lease {
-        Some(lease) if claim_owner::may_continue(shared, who, &looked.record) => Ok((looked, lease)),
-        None if is_visible => Err(lost(id, Some(&looked))),
+    let found_record = look_up(shared, id).await?;
+    match lease_on(shared, who, &found_record, token)? {
+        Some(lease) => Ok((found_record, lease)),
+        None => Err(lost(&found_record.record, token)),
+    }
+}
+
+/// The lease, or `None` if the current attempt of a claim that `who` can see has another token.
+fn lease_on(
+    shared: &Shared,
+    who: &Principal,
+    found_record: &FoundRecord,
+    token: Token,
+) -> Result<Option<Lease>, Problem> {
+    let record = &found_record.record;
+    match shared.engine.lease_of(found_record, token) {
+        Some(lease) if claim_owner::may_continue(shared, who, record) => Ok(Some(lease)),
+        None if claim_owner::is_visible(shared, who, record) => Ok(None),
         _ => Err(Problem::no_such_operation()),
     }
 }

@@ -4,17 +4,17 @@ use super::Shared;
 use super::answer::{StoredResponse, one_of};
 use super::digits;
 use super::gate::Principal;
-use super::input::{Json, whole};
+use super::input::{Json, whole_number};
 use super::output::json;
 use super::problem::{Document, Problem};
 use super::view::ApiState;
+use crate::printable::is_all_printable;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use semel::archive::{base64, rfc3339};
 use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
-use semel::core::id::OperationId;
 use semel::core::key::Key;
 use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
@@ -76,16 +76,16 @@ pub(super) enum Mode {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = Claim)]
 pub(super) struct ClaimRequest {
-    /// The operation. The same key under another operation is another command.
+    /// The operation, without control and format characters. The same key under another operation is another command.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     operation: String,
     /// The key of this command, the same on every retry.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     key: String,
-    /// The caller. Claims without a caller share their keys.
+    /// The caller, without control and format characters. Claims without a caller share their keys.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     caller: Option<String>,
-    /// The tenant.
+    /// The tenant, without control and format characters.
     #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     tenant: Option<String>,
     /// The worker's own hash of everything that makes two commands the same.
@@ -114,25 +114,25 @@ pub(super) struct ClaimRequest {
     /// How the attempt begins; `processing` by default.
     mode: Option<Mode>,
     /// How long the claim is valid without renewal.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schema(minimum = 500, maximum = 3_600_000)]
     lease_ms: Option<u64>,
     /// How long the effect can still be in flight after it was sent. Until the lease and this time are over, "it did
     /// not happen" does not count.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     work_deadline_ms: Option<u64>,
     /// How long the outcome is replayed.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     ttl_ms: Option<u64>,
     /// How long the system of a `downstream` effect remembers an ID.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     dedup_window_ms: Option<u64>,
     /// How long to wait for the outcome of a running attempt. While 512 other claims wait, and for a body of more than 256 KiB, the
     /// answer comes at once.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default, deserialize_with = "whole_number")]
     #[schema(minimum = 0, maximum = 60_000)]
     wait_ms: Option<u64>,
 }
@@ -183,14 +183,8 @@ pub(super) struct ReplayedClaim {
 #[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = ClaimRequest, responses(
     (status = 200, description = "It was done before", body = ReplayedClaim),
     (status = 201, description = "The attempt is yours", body = ClaimResponse),
-    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "In progress (Retry-After), outcome unknown, or attempts used up", body = Document, content_type = "application/problem+json"),
     (status = 410, description = "It has had its outcome, which expired or was erased", body = Document, content_type = "application/problem+json"),
-    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
     (status = 422, description = "The key belongs to another payload", body = Document, content_type = "application/problem+json"),
     (status = 429, description = "Too often, or too many new keys", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer: nothing may be begun", body = Document, content_type = "application/problem+json"),
@@ -198,12 +192,12 @@ pub(super) struct ReplayedClaim {
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
-    Json(wanted, memory): Json<ClaimRequest>,
+    Json(request, memory): Json<ClaimRequest>,
 ) -> Result<Response, Problem> {
-    let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
-    let policy = terms(&shared.options.claims, &wanted)?;
-    let operation = Operation::route(CLAIM, wanted.operation.clone()).to_string();
-    let mut intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
+    let wait = span("waitMs", request.wait_ms, (Duration::ZERO, WAIT_MAX))?;
+    let policy = terms(&shared.options.claims, &request)?;
+    let operation = Operation::route(CLAIM, request.operation.clone()).to_string();
+    let mut intent = intent(request, policy)?.waiting(wait.unwrap_or_default());
     if !shared.options.tokens.is_empty() {
         intent = intent.claimed_by(who.name);
     }
@@ -250,7 +244,7 @@ fn respond(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
                 operation_id: id.to_string(),
                 state: replayed.stored.state.into(),
                 expires_at: replayed.stored.expires_at.map(rfc3339::text),
-                response: StoredResponse::whole(&replayed.outcome),
+                response: StoredResponse::with_body(&replayed.outcome),
             };
             return Ok(json(StatusCode::OK, &document));
         }
@@ -327,34 +321,35 @@ fn unfingerprintable(error: &fingerprint::Error) -> semel_http::Problem {
     semel_http::Problem::new(code, detail)
 }
 
-fn intent(wanted: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
-    named("operation", &wanted.operation)?;
+fn intent(request: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
+    named("operation", &request.operation)?;
     // Such records raise no alarm.
-    if semel_http::is_shadow(&wanted.operation) {
+    if semel_http::is_shadow(&request.operation) {
         return Err(Problem::invalid(
             "operation starts like the records of shadow mode; choose another name.",
         ));
     }
-    let key = Key::from_source(&wanted.key).map_err(|error| {
+    let key = Key::from_source(&request.key).map_err(|error| {
         Problem::from(semel_http::Problem::new(Code::Invalid, format!("Nothing was claimed. {error}")))
     })?;
-    let caller = match wanted.caller {
+    let caller = match request.caller {
         Some(caller) => {
             named("caller", &caller)?;
             Identity::header(caller).into()
         }
         None => Caller::Anonymous,
     };
-    let scope = Scope::new(caller, Operation::route(CLAIM, wanted.operation));
-    let scope = match wanted.tenant {
+    let scope = Scope::new(caller, Operation::route(CLAIM, request.operation));
+    let scope = match request.tenant {
         Some(tenant) => {
             named("tenant", &tenant)?;
             scope.in_tenant(tenant)
         }
         None => scope,
     };
-    let bytes = one_of("payloadBase64", wanted.payload_base64, "payload_base64", wanted.payload_base64_old)?;
-    let intent = match (wanted.fingerprint, wanted.payload, bytes) {
+    let bytes =
+        one_of("payloadBase64", request.payload_base64, "payload_base64", request.payload_base64_old)?;
+    let intent = match (request.fingerprint, request.payload, bytes) {
         (Some(hash), None, None) => {
             let hash = digits::bytes(&hash);
             let hash = hash.ok_or_else(|| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
@@ -376,36 +371,38 @@ fn intent(wanted: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
             return Err(Problem::invalid(detail));
         }
     };
-    Ok(match wanted.mode.unwrap_or_default() {
+    Ok(match request.mode.unwrap_or_default() {
         Mode::Processing => intent,
         Mode::Reserved => intent.reserved(),
     })
 }
 
-fn named(what: &str, name: &str) -> Result<(), Problem> {
-    let fits = (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+fn named(subject: &str, name: &str) -> Result<(), Problem> {
+    let fits = (1..=NAME_MAX).contains(&name.chars().count()) && is_all_printable(name);
     let detail = || {
-        Problem::invalid(format!("{what} must have 1 to {NAME_MAX} characters, and no control characters."))
+        Problem::invalid(format!(
+            "{subject} must have 1 to {NAME_MAX} characters, and no control or format characters."
+        ))
     };
     if fits { Ok(()) } else { Err(detail()) }
 }
 
 /// The terms of a claim: its own, and the address's for the rest.
-fn terms(defaults: &Policy, wanted: &ClaimRequest) -> Result<Policy, Problem> {
+fn terms(defaults: &Policy, request: &ClaimRequest) -> Result<Policy, Problem> {
     let any = (Duration::from_millis(1), SPAN_MAX);
     let mut policy = PolicySettings::from(defaults.clone());
-    if let Some(name) = &wanted.class {
+    if let Some(name) = &request.class {
         policy.class = class(name)?;
     }
-    if let Some(lease) = span("leaseMs", wanted.lease_ms, LEASE)? {
+    if let Some(lease) = span("leaseMs", request.lease_ms, LEASE)? {
         policy.lease = lease;
         // Nobody chose a value that is too short for the lease, so it is adjusted.
         policy.denied_ttl = policy.denied_ttl.max(lease * 2);
     }
     let spans = [
-        ("workDeadlineMs", wanted.work_deadline_ms, &mut policy.work_deadline),
-        ("ttlMs", wanted.ttl_ms, &mut policy.ttl),
-        ("dedupWindowMs", wanted.dedup_window_ms, &mut policy.dedup_window),
+        ("workDeadlineMs", request.work_deadline_ms, &mut policy.work_deadline),
+        ("ttlMs", request.ttl_ms, &mut policy.ttl),
+        ("dedupWindowMs", request.dedup_window_ms, &mut policy.dedup_window),
     ];
     for (name, given, kept) in spans {
         if let Some(given) = span(name, given, any)? {
@@ -427,7 +424,7 @@ fn class(name: &str) -> Result<policy::Class, Problem> {
              own: nothing was claimed. Use external, or downstream where the effect happens in a system that deduplicates by \
              the operation ID.",
         )),
-        Err(_) => Err(Problem::invalid("class must be downstream or external.")),
+        Err(_) => Err(Problem::unfit("class", name, "expected `downstream` or `external`")),
     }
 }
 
@@ -440,14 +437,7 @@ fn span(
     if span.is_none_or(|span| (min..=max).contains(&span)) {
         return Ok(span);
     }
-    let detail = format!("{name} must be from {} to {}.", min.as_millis(), max.as_millis());
-    Err(Problem::invalid(detail))
-}
-
-/// The attempt does not belong to the token.
-pub(super) fn lost(id: OperationId, looked: Option<&semel::FoundRecord>) -> Problem {
-    let detail = "The record is no longer this token's attempt: its lease died and another attempt followed, or the token is \
-                  not its. Begin nothing more under it.";
-    let state = looked.map(|looked| looked.record.state_name());
-    Problem::new(super::problem::Situation::ClaimLost, detail).about(id, state)
+    let found = millis.unwrap_or_default().to_string();
+    let allowed = format_args!("expected {} to {}", min.as_millis(), max.as_millis());
+    Err(Problem::unfit(name, &found, allowed))
 }

@@ -23,7 +23,7 @@ pub(super) struct ConfirmClock {
     #[schema(
         min_length = 1,
         max_length = 256,
-        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb][^\x00-\x1f\x7f-\x9f]*$"
     )]
     reason: String,
 }
@@ -43,13 +43,6 @@ pub(super) struct ClockConfirmed {
 #[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirmClock", tag = "clock",
     request_body = ConfirmClock, responses(
     (status = 200, description = "Confirmed", body = ClockConfirmed),
-    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn confirm(

@@ -35,12 +35,13 @@ pub(super) fn begun() -> utoipa::openapi::OpenApi {
 }
 
 /// The complete description, with rules between fields. Without tokens, it requires no authentication.
-pub(super) fn whole(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
+pub(super) fn complete_document(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
     // Our own types can always be serialised.
     let mut described = serde_json::to_value(api).unwrap_or_default();
     if !has_tokens {
         described["security"] = json!([{ "token": [] }, {}]);
     }
+    describe_common_problems(&mut described["paths"]);
     let schemas = &mut described["components"]["schemas"];
     let text = |name: &str| json!({ "required": [name], "properties": { name: { "type": "string" } } });
     schemas["Claim"]["oneOf"] = json!([
@@ -71,6 +72,64 @@ pub(super) fn whole(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
     described
 }
 
+const PROBLEM: &str = "application/problem+json";
+
+/// Adds the problems that do not come from the handlers themselves: those of the gate, of reading parameters and bodies, and of the
+/// listener.
+fn describe_common_problems(paths: &mut Value) {
+    let operations = paths.as_object_mut().into_iter().flatten();
+    for operation in operations.flat_map(|(_, methods)| methods.as_object_mut().into_iter().flatten()) {
+        let (name, operation) = operation;
+        if name == "parameters" {
+            continue;
+        }
+        let has_body = operation.get("requestBody").is_some();
+        let parameters = operation["parameters"].as_array();
+        let has_query = parameters.is_some_and(|all| all.iter().any(|one| one["in"] == "query"));
+        let is_open = operation["security"] == json!([{}]);
+        let problems: [(bool, &str, &str); 9] = [
+            (
+                has_body || has_query,
+                "400",
+                "`INVALID_REQUEST`: `detail` names the parameter or member, what was found, and what is allowed",
+            ),
+            (!is_open, "401", "`UNAUTHENTICATED`: no token, or an unknown one"),
+            (!is_open, "403", "`FORBIDDEN`: not with this token"),
+            (has_body, "413", "`REQUEST_TOO_LARGE`: the body is too large"),
+            (has_body, "415", "`UNSUPPORTED_MEDIA_TYPE`: not JSON"),
+            (!is_open, "421", "`HOST_NOT_ALLOWED`: sent to another host"),
+            (!is_open, "429", "`TOO_MANY_REQUESTS`: too often (Retry-After)"),
+            (
+                has_body,
+                "503",
+                "`GATEWAY_BUSY`: too many requests are running at this address, or their bodies take all the memory for them. \
+                 Nothing was done (Retry-After)",
+            ),
+            (
+                !has_body,
+                "503",
+                "`GATEWAY_BUSY`: too many requests are running at this address. Nothing was done (Retry-After)",
+            ),
+        ];
+        for (_, status, description) in problems.into_iter().filter(|(can_happen, ..)| *can_happen) {
+            add_problem(&mut operation["responses"][status], description);
+        }
+    }
+}
+
+/// Adds a problem to what `response` already describes.
+fn add_problem(response: &mut Value, description: &str) {
+    let described = match response["description"].as_str() {
+        None | Some("") => description.to_owned(),
+        Some(existing) => format!("{existing}. {description}"),
+    };
+    response["description"] = described.into();
+    let content = &mut response["content"];
+    if content.get(PROBLEM).is_none() {
+        content[PROBLEM] = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
+    }
+}
+
 /// Which outcomes need a response, and which take none.
 fn only_where(name: &str) -> Value {
     let is = |outcome: &str| json!({ "properties": { "outcome": { "const": outcome } } });
@@ -78,6 +137,6 @@ fn only_where(name: &str) -> Value {
         "type": "object", "required": ["status"], "properties": { "status": { "minimum": 400 } },
     } } });
     let none = json!({ "properties": { "response": { "type": "null" } } });
-    let without = if name == "Resolve" { "not-applied" } else { "unknown" };
-    json!({ "if": is("failed"), "then": refusal, "else": { "if": is(without), "then": none } })
+    let without_response = if name == "Resolve" { "not-applied" } else { "unknown" };
+    json!({ "if": is("failed"), "then": refusal, "else": { "if": is(without_response), "then": none } })
 }

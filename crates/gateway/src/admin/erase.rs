@@ -64,7 +64,7 @@ pub(super) struct EraseRequest {
     #[schema(
         min_length = 1,
         max_length = 256,
-        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb][^\x00-\x1f\x7f-\x9f]*$"
     )]
     reason: String,
 }
@@ -88,15 +88,8 @@ pub(super) struct EraseResponse {
 #[utoipa::path(post, path = "/v1/records/{id}/erase", operation_id = "eraseRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = EraseRequest, responses(
     (status = 200, description = "Erased; the record as it is now", body = EraseResponse),
-    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "The record does not allow it", body = Document, content_type = "application/problem+json"),
-    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer, or the clock is not trusted", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn erase(
@@ -115,8 +108,12 @@ pub(super) async fn erase(
                 Remnants::None => None,
                 Remnants::MayRemain(places) => Some(places),
             };
-            let outcome =
-                shared.engine.look_up(id).await.ok().and_then(|looked| shared.engine.outcome(&looked));
+            let outcome = shared
+                .engine
+                .look_up(id)
+                .await
+                .ok()
+                .and_then(|found_record| shared.engine.outcome(&found_record));
             let has_probe = shared.has_probe(record.operation());
             let now = shared.engine.now();
             let record = FullRecord::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
@@ -124,10 +121,10 @@ pub(super) async fn erase(
         }
         Err(OperatorError::Refused(refusal)) => {
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an erasure was refused");
-            let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
+            let found_record = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
             Err(match refusal {
-                Refusal::ClockNotTrusted => refusals::problem(action, refusal, &looked),
-                _ => refused(looked.record.state_name(), id),
+                Refusal::ClockNotTrusted => refusals::problem(action, refusal, &found_record, None),
+                _ => refused(found_record.record.state_name(), id),
             })
         }
         Err(error) => Err(not_shown(&error, id)),
@@ -138,7 +135,8 @@ pub(super) async fn erase(
 fn refused(state: StateName, id: OperationId) -> Problem {
     let detail = match state {
         StateName::Expired => {
-            "The record is EXPIRED: only its tombstone is left, and there is nothing more to erase. Nothing was changed."
+            "The record is EXPIRED: only its tombstone is left. It was not changed. If an earlier erasure said that copies may \
+             remain, the store has been told to remove them again; it keeps trying while another program reads its file."
                 .to_owned()
         }
         StateName::Unknown => {

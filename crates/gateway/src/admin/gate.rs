@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_asks_for_its_role_and_an_unknown_one_for_somebody() {
+    fn each_path_has_its_role_and_unknown_ones_need_any() {
         let need = |method: &str, path| Requirement::of(&method.parse().expect("a method"), path);
         assert_eq!(need("GET", "/healthz"), Requirement::Nothing);
         assert_eq!(need("POST", "/readyz"), Requirement::Nothing);

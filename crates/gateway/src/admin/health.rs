@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::output::json;
-use super::problem::{Document, Situation};
+use super::problem::Situation;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -45,7 +45,6 @@ pub(super) struct CachedReadiness(tokio::sync::Mutex<Option<(Duration, Option<St
 /// Reports that the process is alive. Does not ask the store.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses(
     (status = 200, body = Alive),
-    (status = 503, description = "More than 1,024 requests are running at this address", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, &Alive { alive: true })
@@ -102,10 +101,6 @@ impl CachedReadiness {
 /// The metrics of this process, in Prometheus format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, body = String, content_type = "text/plain; version=0.0.4; charset=utf-8"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let text = (shared.sources.metrics)();
@@ -126,12 +121,9 @@ pub(super) struct ProblemDescription {
 /// Every kind of problem: where a problem's `type` leads.
 #[utoipa::path(get, path = "/.well-known/idempotency", tag = "description", responses(
     (status = 200, body = Vec<ProblemDescription>),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn situations() -> Response {
-    let own = Situation::ALL.iter().map(|situation| ProblemDescription {
+    let admin_problems = Situation::ALL.iter().map(|situation| ProblemDescription {
         code: situation.code(),
         status: situation.status(),
         title: situation.title(),
@@ -141,5 +133,5 @@ pub(super) async fn situations() -> Response {
         status: code.status(),
         title: code.title(),
     });
-    json(StatusCode::OK, &shared.chain(own).collect::<Vec<_>>())
+    json(StatusCode::OK, &shared.chain(admin_problems).collect::<Vec<_>>())
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn own(uri: &'static str, hosts: &[&'static str]) -> bool {
+    fn is_own_host(uri: &'static str, hosts: &[&'static str]) -> bool {
         let hosts = hosts.iter().map(|host| (HOST, HeaderValue::from_static(host)));
         is_own(&Uri::from_static(uri), &hosts.collect(), 9090)
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn only_loopback_names_are_this_machine() {
         for host in ["localhost:9090", "LocalHost:9090", "127.0.0.1:9090", "127.9.9.9:9090", "[::1]:9090"] {
-            assert!(own("/", &[host]), "{host}");
+            assert!(is_own_host("/", &[host]), "{host}");
         }
         let others = [
             "evil.example:9090",
@@ -69,19 +69,19 @@ mod tests {
             "",
         ];
         for host in others {
-            assert!(!own("/", &[host]), "{host}");
+            assert!(!is_own_host("/", &[host]), "{host}");
         }
     }
 
     #[test]
     fn one_name_has_to_be_there_and_no_second_one() {
-        assert!(!own("/", &[]));
-        assert!(!own("/", &["localhost:9090", "localhost:9090"]));
-        assert!(own("http://localhost:9090/", &[]));
-        assert!(own("http://localhost:9090/", &["127.0.0.1:9090"]));
-        assert!(!own("http://localhost:9090/", &["evil.example:9090"]));
-        assert!(!own("http://evil.example:9090/", &["localhost:9090"]));
-        assert!(!own("http://localhost:9090/", &[""]));
+        assert!(!is_own_host("/", &[]));
+        assert!(!is_own_host("/", &["localhost:9090", "localhost:9090"]));
+        assert!(is_own_host("http://localhost:9090/", &[]));
+        assert!(is_own_host("http://localhost:9090/", &["127.0.0.1:9090"]));
+        assert!(!is_own_host("http://localhost:9090/", &["evil.example:9090"]));
+        assert!(!is_own_host("http://evil.example:9090/", &["localhost:9090"]));
+        assert!(!is_own_host("http://localhost:9090/", &[""]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::Shared;
 use super::input::Query;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
-use crate::inboxes::{InboxStats, WINDOW};
+use crate::inboxes::{InboxStats, WINDOW, check_window};
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
@@ -36,22 +36,15 @@ pub(super) struct InboxQuery {
 /// each consumer counts its own.
 #[utoipa::path(get, path = "/v1/inboxes", operation_id = "countInboxes", tag = "inboxes", params(InboxQuery), responses(
     (status = 200, body = InboxStats),
-    (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "The store has no inboxes", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn count(
     State(shared): State<Arc<Shared>>,
-    Query(wanted): Query<InboxQuery>,
+    Query(query): Query<InboxQuery>,
 ) -> Result<Response, Problem> {
-    let window = wanted.window_seconds.map_or(WINDOW, Duration::from_secs);
-    if window > Duration::from_hours(24 * 36_500) {
-        return Err(Problem::invalid("windowSeconds must be at most 3153600000 (a hundred years)."));
-    }
+    let window = query.window_seconds.map_or(WINDOW, Duration::from_secs);
+    check_window(window).map_err(|why| Problem::invalid(format!("windowSeconds: {why}.")))?;
     let counting = async {
         // It is never closed.
         let _turn = TURN.acquire().await;

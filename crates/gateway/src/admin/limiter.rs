@@ -89,7 +89,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1_000);
 
     #[test]
-    fn a_bucket_gives_what_it_holds_and_then_one_token_at_a_time() {
+    fn a_bucket_refills_one_token_at_a_time() {
         let limiter = limiter(3, 30);
         assert_eq!([(); 3].map(|()| limiter.take(address(1), NOW)), [Ok(()); 3]);
         assert_eq!(limiter.take(address(1), NOW), Err(Duration::from_secs(10)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_pushing_oneself_out_of_it_lifts_no_limit() {
+    fn the_table_is_bounded_without_lifting_a_limit() {
         let limiter = limiter(1, 1_000);
         assert_eq!(limiter.take(address(0), NOW), Ok(()));
         for number in 1..10_000 {

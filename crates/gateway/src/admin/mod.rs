@@ -30,19 +30,23 @@ mod host;
 mod inboxes;
 mod input;
 mod limiter;
+mod lost;
+mod memory;
 mod options;
 mod output;
 mod page;
 mod problem;
 mod records;
 mod refusals;
+mod response_limits;
 mod settle;
 mod shadow;
 mod view;
 
 pub use address::Address;
 pub(crate) use claims::is_claim;
-pub use options::{LOOPBACK, Options, OptionsError, Role, Token, TokenHash};
+pub use options::{COMMAND_LINE, LOOPBACK, Options, OptionsError, Role, Token, TokenHash, check_token_name};
+pub use response_limits::ResponseLimits;
 
 use crate::shadow::Tally;
 use axum::Router;
@@ -90,6 +94,8 @@ pub struct Sources {
     pub clock: Arc<dyn Clock>,
     /// The name of a record's operation in logs: as configured, never a client's path.
     pub label: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// The limits of a response that is stored for a record of this operation.
+    pub response_limits: Arc<dyn Fn(&str) -> ResponseLimits + Send + Sync>,
     /// Whether it is known which operations have a probe: the engine has the reconcilers of the configuration.
     pub knows_probes: bool,
 }
@@ -109,13 +115,29 @@ struct Shared {
     writes: Limiter,
     ready: CachedReadiness,
     bodies: input::Bodies,
+    responses: memory::Budget,
     waiting: Semaphore,
 }
 
 impl Shared {
     /// Whether unknown outcomes of this operation can be probed. `None` if that is not known.
     fn has_probe(&self, operation: &str) -> Option<bool> {
+        // Only the worker itself knows where a claim's effect happens.
+        if is_claim(operation) {
+            return Some(false);
+        }
         self.sources.knows_probes.then(|| self.engine.has_reconciler(operation))
+    }
+}
+
+impl Shared {
+    /// How long a response may be that an operator enters for a record of this operation.
+    fn response_limits(&self, operation: &str) -> ResponseLimits {
+        // No route applies to what workers claim.
+        if is_claim(operation) {
+            return ResponseLimits::default();
+        }
+        (self.sources.response_limits)(operation)
     }
 }
 
@@ -137,12 +159,14 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let clock = Arc::clone(&sources.clock);
     let has_tokens = !options.tokens.is_empty();
     let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
-    let (ready, bodies) = (CachedReadiness::default(), input::Bodies::default());
+    let (ready, bodies) = (CachedReadiness::default(), input::Bodies::new(options.body_bytes_max));
+    let responses = memory::Budget::for_bodies_of(0);
     let waiting = Semaphore::new(claims::WAITING_MAX);
-    let shared = Shared { engine, options, sources, clock, failures, writes, ready, bodies, waiting };
+    let shared =
+        Shared { engine, options, sources, clock, failures, writes, ready, bodies, responses, waiting };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
-    let described = Bytes::from(description::whole(&api, has_tokens).to_string());
+    let described = Bytes::from(description::complete_document(&api, has_tokens).to_string());
     let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
     let router = router
         .route("/openapi.json", describe)
@@ -150,6 +174,7 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
         .fallback(path_not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))
+        .layer(from_fn_with_state(Arc::clone(&shared), output::bounded))
         .layer(from_fn(output::guarded))
         .with_state(shared);
     Ok(Admin { router })

@@ -1,6 +1,8 @@
 //! The settings of the admin address. They contain hashes of tokens, not tokens; a token is hashed before it is
 //! compared.
 
+use crate::printable::is_all_printable;
+use semel::core::history::WHO_BYTES_MAX;
 use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
 use sha2::{Digest, Sha256};
@@ -88,6 +90,22 @@ const KNOWN: [&str; 2] = ["", "abc"];
 /// The name of whoever acts at an address without tokens.
 pub const LOOPBACK: &str = "loopback";
 
+/// What the names of those begin with who open a store with the command line. No token has such a name.
+pub const COMMAND_LINE: &str = "cli:";
+
+/// Whether histories can name somebody so: 1 to 64 bytes that can be printed, and not [`LOOPBACK`].
+fn fits_history(name: &str) -> bool {
+    (1..=WHO_BYTES_MAX).contains(&name.len()) && is_all_printable(name) && name != LOOPBACK
+}
+
+/// Whether a token may have this name: histories must not mistake its holder for somebody else.
+pub fn check_token_name(name: &str) -> Result<(), OptionsError> {
+    if fits_history(name) && !name.starts_with(COMMAND_LINE) {
+        return Ok(());
+    }
+    Err(OptionsError::UnfitName(name.to_owned()))
+}
+
 /// How the admin address is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -133,8 +151,8 @@ impl Options {
         }
         for (index, token) in self.tokens.iter().enumerate() {
             let name = || token.name.clone();
-            let fits = (1..=semel::core::history::WHO_BYTES_MAX).contains(&token.name.len());
-            if !fits || token.name.chars().any(char::is_control) || token.name == LOOPBACK {
+            // The command line itself acts under its own name.
+            if !fits_history(&token.name) {
                 return Err(OptionsError::UnfitName(name()));
             }
             if token.roles.is_empty() {
@@ -181,8 +199,9 @@ impl fmt::Display for OptionsError {
             ),
             Self::UnfitName(name) => write!(
                 f,
-                "{name:?} cannot be a token's name: 1 to 64 bytes without control characters, and not \"{LOOPBACK}\", which \
-                 stands for requests without a token"
+                "{name:?} cannot be a token's name: 1 to {WHO_BYTES_MAX} bytes without control and format characters, not \
+                 \"{LOOPBACK}\", which stands for requests without a token, and not beginning with \"{COMMAND_LINE}\", which \
+                 stands for users of the command line"
             ),
             Self::NoRole(name) => {
                 write!(f, "the token {name:?} has no role: give it one of read, operate, claim, bodies")
@@ -234,8 +253,12 @@ mod tests {
             });
             assert_eq!(guarded, Ok(()), "{open}");
         }
-        for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-            assert_eq!(with(|options| options.address = own.parse().expect("an address")), Ok(()), "{own}");
+        for loopback in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(
+                with(|options| options.address = loopback.parse().expect("an address")),
+                Ok(()),
+                "{loopback}"
+            );
         }
     }
 

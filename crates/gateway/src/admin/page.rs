@@ -31,13 +31,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_fetches_nothing_from_elsewhere_and_makes_no_markup_of_data() {
+    fn the_page_loads_nothing_and_escapes_data() {
         for part in
             ["http:", "https:", "src=", "@import", "innerHTML", "insertAdjacentHTML", "document.write"]
         {
             assert!(!PAGE.contains(part), "{part}");
         }
         assert_eq!(PAGE.matches("<script>").count(), 1);
+        // Every text of a record goes through one function, with the rule of `crate::printable`.
+        assert!(PAGE.contains(r"replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,"));
+        assert!(
+            PAGE.contains("{ textContent: printable(text),")
+                && PAGE.contains("textContent = printable(text || ")
+        );
         assert!(
             POLICY.to_str().is_ok_and(|policy| policy.contains("'sha256-") && !policy.contains("'sha256-'"))
         );

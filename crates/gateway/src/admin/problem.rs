@@ -99,6 +99,11 @@ impl Problem {
         Self::new(Situation::Invalid, detail)
     }
 
+    /// A parameter or a member that does not fit: its name, what was found, and what is allowed.
+    pub(super) fn unfit(name: &str, found: &str, allowed: impl std::fmt::Display) -> Self {
+        Self::invalid(format!("`{name}` is {}; {allowed}.", quoted(found)))
+    }
+
     /// The store did not answer. Its error is only logged.
     pub(super) fn store(error: &dyn std::error::Error) -> Self {
         tracing::warn!(%error, "the admin address could not reach the store");
@@ -115,7 +120,7 @@ impl Problem {
     #[must_use]
     pub(super) fn after(mut self, span: Duration) -> Self {
         match &mut self {
-            Self::Own(own) => own.retry_after = Some(span),
+            Self::Own(admin_problem) => admin_problem.retry_after = Some(span),
             Self::Shared(problem) => *problem = problem.clone().retryable_after(span),
         }
         self
@@ -125,7 +130,9 @@ impl Problem {
     #[must_use]
     pub(super) fn about(mut self, operation_id: OperationId, state: Option<StateName>) -> Self {
         match &mut self {
-            Self::Own(own) => (own.operation_id, own.state) = (Some(operation_id), state),
+            Self::Own(admin_problem) => {
+                (admin_problem.operation_id, admin_problem.state) = (Some(operation_id), state);
+            }
             Self::Shared(problem) => *problem = problem.clone().about(operation_id),
         }
         self
@@ -134,11 +141,26 @@ impl Problem {
     /// The challenge for a client without a token.
     #[must_use]
     pub(super) fn challenging(mut self, challenge: &'static str) -> Self {
-        if let Self::Own(own) = &mut self {
-            own.challenge = Some(challenge);
+        if let Self::Own(admin_problem) = &mut self {
+            admin_problem.challenge = Some(challenge);
         }
         self
     }
+}
+
+/// The longest text of a request that a problem repeats.
+const FOUND_CHARACTERS_MAX: usize = 40;
+
+/// A found text, without control characters and shortened.
+fn quoted(found: &str) -> String {
+    if found.is_empty() {
+        return "empty".to_owned();
+    }
+    let mut characters = found.chars();
+    let printable = |character: char| if character.is_control() { '\u{fffd}' } else { character };
+    let text: String = characters.by_ref().take(FOUND_CHARACTERS_MAX).map(printable).collect();
+    let more = characters.count();
+    if more == 0 { format!("`{text}`") } else { format!("`{text}…` ({more} more characters)") }
 }
 
 impl From<semel_http::Problem> for Problem {
@@ -176,7 +198,7 @@ pub(super) struct Document {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         match self {
-            Self::Own(own) => own.into_response(),
+            Self::Own(admin_problem) => admin_problem.into_response(),
             Self::Shared(problem) => problem.into_response(Form::Json, "").map(axum::body::Body::new),
         }
     }

@@ -9,7 +9,7 @@ use super::input::{Id, Query};
 use super::options::Role;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
-use super::view::{ApiState, FullRecord, ListedRecord};
+use super::view::{ApiState, FullRecord, ListedRecord, is_unopened};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -18,6 +18,7 @@ use semel::OperatorError;
 use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
+use semel::core::scope::{normal_method, normal_path};
 use semel::core::store::{Callers, Cursor, Filter, Kind, OperationIds, Page};
 use semel::core::time::Time;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ pub(super) struct RecordQuery {
     /// In this state.
     #[param(inline)]
     state: Option<ApiState>,
-    /// Of this operation.
+    /// Of this operation: its name, or method and path in any spelling.
     operation: Option<String>,
     /// Of the caller with this hash, or whose hash starts with it: at least 8 digits, as logs and metrics show them.
     #[param(pattern = "^[0-9a-fA-F]{8,64}$")]
@@ -56,7 +57,11 @@ pub(super) struct RecordQuery {
     #[param(format = DateTime)]
     updated_before: Option<String>,
     /// With an operation ID that starts with this: at least 4 digits, with or without hyphens.
-    #[param(min_length = 4, max_length = 36, pattern = "^[0-9a-fA-F-]{4,36}$")]
+    #[param(
+        min_length = 4,
+        max_length = 36,
+        pattern = "^([0-9a-fA-F]{4,32}|[0-9a-fA-F]{8}-([0-9a-fA-F]{0,4}|[0-9a-fA-F]{4}-([0-9a-fA-F]{0,4}|[0-9a-fA-F]{4}-([0-9a-fA-F]{0,4}|[0-9a-fA-F]{4}-[0-9a-fA-F]{0,12}))))$"
+    )]
     id: Option<String>,
     /// Whose outcome is about this type of resource, in the words of the service.
     resource_type: Option<String>,
@@ -66,7 +71,8 @@ pub(super) struct RecordQuery {
     error_code: Option<String>,
     /// The newest first, if the store can do that; otherwise the oldest.
     newest_first: Option<bool>,
-    /// Where the last page ended: its `next`.
+    /// Where the last page ended: its `next`. Leave it out to start at the beginning.
+    #[param(min_length = 1)]
     after: Option<String>,
     /// The maximum number of records.
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -102,39 +108,36 @@ pub(super) struct UnreadableRecord {
 /// Lists records.
 #[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(RecordQuery), responses(
     (status = 200, body = RecordPage),
-    (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
-    Query(wanted): Query<RecordQuery>,
+    Query(parameters): Query<RecordQuery>,
 ) -> Result<Response, Problem> {
-    let limit = wanted.limit.unwrap_or(LIMIT.0);
+    let limit = parameters.limit.unwrap_or(LIMIT.0);
     if !(1..=LIMIT.1).contains(&limit) {
-        return Err(Problem::invalid(format!("limit must be from 1 to {}.", LIMIT.1)));
+        return Err(Problem::unfit("limit", &limit.to_string(), format_args!("expected 1 to {}", LIMIT.1)));
     }
-    let (keys, asked_after) = (keys(&shared, &wanted)?, wanted.after.clone());
+    let (keys, requested_cursor) = (keys(&shared, &parameters)?, parameters.after.clone());
     // Mistakes are reported even if no record can match.
-    let mut filter = filter(wanted)?;
+    let mut filter = filter(parameters)?;
     if keys.is_empty() {
         return Ok(json(
             StatusCode::OK,
             &RecordPage { records: Vec::new(), unreadable: Vec::new(), next: None },
         ));
     }
-    let (index, after) = match asked_after.as_deref() {
-        None | Some("") => (0, None),
-        Some(text) => page_position(text, keys.len()).ok_or_else(invalid_cursor)?,
+    let (index, after) = match requested_cursor.as_deref() {
+        None => (0, None),
+        Some(text) => page_position(text, keys.len()).ok_or_else(|| invalid_cursor(text))?,
     };
     filter.key = keys[index];
-    let asked = shared.engine.store().page(&filter, after.as_ref(), limit);
-    let page = match tokio::time::timeout(PAGE_WITHIN, asked).await {
+    let query = shared.engine.store().page(&filter, after.as_ref(), limit);
+    let page = match tokio::time::timeout(PAGE_WITHIN, query).await {
         Ok(Ok(page)) => page,
-        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(invalid_cursor()),
+        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => {
+            return Err(invalid_cursor(requested_cursor.as_deref().unwrap_or_default()));
+        }
         Ok(Err(error)) => return Err(Problem::store(&error)),
         Err(late) => return Err(Problem::store(&late)),
     };
@@ -159,8 +162,8 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage 
         }
     }
     let of_the_next_key = || (index + 1 < keys).then(|| format!("{}-", index + 1));
-    let here = page.next.as_ref().map(|next| format!("{index}-{}", digits::text(next.as_bytes())));
-    found.next = here.or_else(of_the_next_key);
+    let next_cursor = page.next.as_ref().map(|next| format!("{index}-{}", digits::text(next.as_bytes())));
+    found.next = next_cursor.or_else(of_the_next_key);
     found
 }
 
@@ -172,51 +175,66 @@ fn page_position(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
     Some((index, cursor))
 }
 
-fn invalid_cursor() -> Problem {
-    Problem::invalid("after must be the next of an earlier page with the same filters.")
+fn invalid_cursor(found: &str) -> Problem {
+    Problem::unfit("after", found, "expected the `next` of an earlier page with the same filters")
 }
 
 /// The hashes by which the key can be found, limited to the given one; a dummy if no key is given. Empty if key and
 /// hash do not match.
-fn keys(shared: &Shared, wanted: &RecordQuery) -> Result<Vec<Option<KeyHash>>, Problem> {
-    let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
+fn keys(shared: &Shared, parameters: &RecordQuery) -> Result<Vec<Option<KeyHash>>, Problem> {
+    let named = parameters.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
     let named = named.map(KeyHash::from_bytes);
-    let Some(key) = &wanted.key else { return Ok(vec![named]) };
-    let key = Key::from_source(key).map_err(|error| Problem::invalid(format!("key: {error}.")))?;
+    let Some(key) = &parameters.key else { return Ok(vec![named]) };
+    let key =
+        Key::from_source(key).map_err(|error| Problem::invalid(format!("`key` is not valid: {error}")))?;
     let mut hashes = shared.engine.key_hashes(&key).map_err(|error| Problem::store(&error))?;
     hashes.retain(|hash| named.is_none_or(|named| named == *hash));
     Ok(hashes.into_iter().map(Some).collect())
 }
 
-fn filter(wanted: RecordQuery) -> Result<Filter, Problem> {
-    let unfit = || Problem::invalid("callerHash must be 8 to 64 hexadecimal digits.");
-    let caller =
-        wanted.caller_hash.map(|digits| Callers::beginning(&digits).ok_or_else(unfit)).transpose()?;
+fn filter(parameters: RecordQuery) -> Result<Filter, Problem> {
+    let callers = |digits: String| {
+        let unfit = || Problem::unfit("callerHash", &digits, "expected 8 to 64 hexadecimal digits");
+        Callers::beginning(&digits).ok_or_else(unfit)
+    };
+    let caller = parameters.caller_hash.map(callers).transpose()?;
     Ok(Filter {
-        state: wanted.state.map(Into::into),
-        operation: wanted.operation,
+        state: parameters.state.map(Into::into),
+        operation: parameters.operation.map(normal_operation),
         caller,
         key: None,
-        updated_from: wanted.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
-        updated_before: wanted.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,
-        ids: wanted.id.map(|text| OperationIds::beginning(&text).ok_or_else(no_such_id)).transpose()?,
-        resource_type: wanted.resource_type,
-        resource_id: wanted.resource_id,
-        error_code: wanted.error_code,
-        newest_first: wanted.newest_first.unwrap_or(false),
+        updated_from: parameters.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
+        updated_before: parameters.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,
+        ids: parameters.id.map(|text| ids(&text)).transpose()?,
+        resource_type: parameters.resource_type,
+        resource_id: parameters.resource_id,
+        error_code: parameters.error_code,
+        newest_first: parameters.newest_first.unwrap_or(false),
     })
 }
 
-fn no_such_id() -> Problem {
-    Problem::invalid("id must be an operation ID, or at least its first 4 digits.")
+/// The operation as records name it: a method and a path in their normal form, or a name as it is.
+fn normal_operation(text: String) -> String {
+    let route = text.split_once(' ').filter(|(method, path)| {
+        path.starts_with('/') && method.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+    });
+    match route {
+        Some((method, path)) => format!("{} {}", normal_method(method), normal_path(path)),
+        None => text,
+    }
+}
+
+fn ids(text: &str) -> Result<OperationIds, Problem> {
+    let allowed = "expected an operation ID, or at least its first 4 hexadecimal digits";
+    OperationIds::beginning(text).ok_or_else(|| Problem::unfit("id", text, allowed))
 }
 
 fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {
-    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} must be 64 hexadecimal digits.")))
+    digits::bytes(text).ok_or_else(|| Problem::unfit(name, text, "expected 64 hexadecimal digits"))
 }
 
 fn moment(name: &str, text: &str) -> Result<Time, Problem> {
-    let expected = || Problem::invalid(format!("{name} must be a time such as 2026-11-15T19:05:00Z."));
+    let expected = || Problem::unfit(name, text, "expected a time such as 2026-11-15T19:05:00Z");
     rfc3339::parse(text).ok_or_else(expected)
 }
 
@@ -224,12 +242,8 @@ fn moment(name: &str, text: &str) -> Result<Time, Problem> {
 #[utoipa::path(get, path = "/v1/records/{id}", operation_id = "showRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = FullRecord),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
     (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "It cannot be read", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn show(
@@ -237,14 +251,19 @@ pub(super) async fn show(
     Extension(who): Extension<Principal>,
     Id(id): Id,
 ) -> Result<Response, Problem> {
-    let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
-    let outcome = shared.engine.outcome(&looked);
+    let found_record = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
+    let outcome = shared.engine.outcome(&found_record);
     let with_bodies = who.has(Role::Bodies);
-    if with_bodies && outcome.is_some() {
-        tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
+    if let Some(outcome) = outcome.as_ref().filter(|_| with_bodies) {
+        if is_unopened(&found_record.record, outcome) {
+            tracing::info!(target: "semel::audit", who = &*who.name, action = "body-not-opened", operation_id = %id, "a stored answer was requested; it is sealed, and no key here opens it");
+        } else {
+            tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
+        }
     }
-    let has_probe = shared.has_probe(looked.record.operation());
-    let shown = FullRecord::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
+    let has_probe = shared.has_probe(found_record.record.operation());
+    let shown =
+        FullRecord::of(&found_record.record, found_record.now, has_probe, outcome.as_ref(), with_bodies);
     Ok(json(StatusCode::OK, &shown))
 }
 

@@ -12,16 +12,24 @@ use std::time::Duration;
 /// When to try again after the clock was not trusted.
 const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A refused `action`, with the record's state.
-pub(super) fn problem(action: &str, refusal: Refusal, looked: &FoundRecord) -> Problem {
-    let (record, now) = (&looked.record, looked.now.at);
+/// A refused `action`, with the record's state. `fence` is the attempt that it was about, if that was named.
+pub(super) fn problem(
+    action: &str,
+    refusal: Refusal,
+    found_record: &FoundRecord,
+    fence: Option<u64>,
+) -> Problem {
+    let (record, now) = (&found_record.record, found_record.now.at);
     if refusal == Refusal::ClockNotTrusted {
         let detail = "The clock is not trusted, so nothing can be dated or judged by it. Nothing was changed. Set the clock right, or \
                       confirm it with `semel doctor --confirm-clock`.";
         let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
         return problem.retryable_after(CLOCK_RETRY_AFTER).about(record.operation_id()).into();
     }
-    let detail = detail(action, refusal, record.state_name(), now);
+    let detail = match fence.filter(|fence| refusal == Refusal::Superseded && *fence > record.fence()) {
+        Some(fence) => unknown_fence(fence, record.fence()),
+        None => detail(action, refusal, record.state_name(), now),
+    };
     let problem =
         Problem::new(Situation::Refused, detail).about(record.operation_id(), Some(record.state_name()));
     match refusal.retry_at() {
@@ -67,6 +75,14 @@ fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String
     }
 }
 
+/// The fence only grows, so an attempt with a higher one has not begun.
+fn unknown_fence(named: u64, current: u64) -> String {
+    format!(
+        "No attempt of this record has the fence {named}: its latest one has {current}. Nothing was changed. Look at the record \
+         again; perhaps the fence is that of another record."
+    )
+}
+
 /// What can be done with a record in this state.
 const fn allowed_in(state: StateName) -> &'static str {
     match state {
@@ -90,7 +106,7 @@ mod tests {
     fn refusals_name_the_state_and_what_is_allowed() {
         let now = Time::from_millis(1_763_254_800_000);
         let later = |seconds| now + Duration::from_secs(seconds);
-        let told = [
+        let texts = [
             detail("resolve-applied", Refusal::LeaseAlive(later(12)), StateName::Processing, now),
             detail("resolve-not-applied", Refusal::QuietUntil(later(100)), StateName::Unknown, now),
             detail("resolve-applied", Refusal::WrongState, StateName::Succeeded, now),
@@ -98,10 +114,11 @@ mod tests {
             detail("resolve-applied", Refusal::WrongState, StateName::Claimed, now),
             detail("resolve-applied", Refusal::WrongState, StateName::Expired, now),
             detail("resolve-not-applied", Refusal::Superseded, StateName::Unknown, now),
+            unknown_fence(1_763_254_800_001, 1_763_254_800_000),
             detail("release", Refusal::WrongState, StateName::Unknown, now),
             detail("release", Refusal::InDoubt, StateName::Claimed, now),
             detail("release", Refusal::LeaseAlive(later(3_700)), StateName::Claimed, now),
         ];
-        crate::texts::assert_is("refusals", &told.join("\n\n"));
+        crate::texts::assert_is("refusals", &texts.join("\n\n"));
     }
 }

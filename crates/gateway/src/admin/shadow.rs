@@ -2,7 +2,6 @@
 
 use super::Shared;
 use super::output::json;
-use super::problem::Document;
 use crate::shadow::Summary;
 use axum::extract::State;
 use axum::response::Response;
@@ -12,10 +11,6 @@ use std::sync::Arc;
 /// Reports what protection would have done with requests in shadow mode, by route, since the process started.
 #[utoipa::path(get, path = "/v1/shadow", operation_id = "showShadow", tag = "shadow", responses(
     (status = 200, body = Summary),
-    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
-    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
-    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
 ))]
 pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response {
     json(StatusCode::OK, &shared.sources.shadow.summary())

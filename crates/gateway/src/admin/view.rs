@@ -4,7 +4,7 @@
 use super::answer::StoredResponse;
 use semel::archive::rfc3339;
 use semel::core::machine;
-use semel::core::outcome::Outcome;
+use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Policy;
 use semel::core::record::{Doubt, Record, State, StateName};
 use semel::core::time::Now;
@@ -263,11 +263,31 @@ impl FullRecord {
             policy: Terms::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
             fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),
-            response: outcome.map(if with_bodies { StoredResponse::whole } else { StoredResponse::outside }),
+            response: outcome.map(|outcome| {
+                let shown = if with_bodies { StoredResponse::with_body } else { StoredResponse::outside };
+                shown(outcome).unopened(is_unopened(record, outcome))
+            }),
             history: happened.collect(),
             history_dropped: record.history().dropped(),
         }
     }
+}
+
+/// Whether its stored outcome is sealed, and could not be opened: `outcome` is what is known of it.
+pub(super) fn is_unopened(record: &Record, outcome: &Outcome) -> bool {
+    is_sealed(record) && outcome.body == Body::NotRetained
+}
+
+/// Whether its stored outcome is sealed.
+fn is_sealed(record: &Record) -> bool {
+    let outcome = match record.state() {
+        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
+        State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
+        State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } | State::Expired { .. } => {
+            None
+        }
+    };
+    outcome.is_some_and(|outcome| matches!(outcome.body, Body::Sealed(_)))
 }
 
 impl Terms {

@@ -2,8 +2,9 @@
 //! created in the store.
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
-use crate::admin::{self, Admin, Role, Token, TokenHash};
-use crate::serve::{Hashing, Next};
+use crate::admin::{self, Admin, ResponseLimits, Role, Token, TokenHash};
+use crate::printable::is_printable;
+use crate::serve::{Hashing, Next, any_sealed, contains_sealed};
 use crate::shadow::Tally;
 use crate::stores::Url;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use semel::core::history::WHO_BYTES_MAX;
 use semel::core::store::{Clock as _, Store};
 use semel::sealing::KeyRing;
 use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
+use semel_http::Routes;
 use serde_json::Value;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,13 +26,25 @@ use tower_service::Service as _;
 /// How long signing off from the store may take.
 const SIGN_OFF_MAX: Duration = Duration::from_secs(5);
 
-/// The keys that gateways on a store are configured with.
+/// How many stored responses are checked before one is stored unsealed.
+const CHECKED_MAX: usize = 5_000;
+
+/// What gateways on a store are configured with, as far as it is known.
 #[derive(Debug, Clone, Default)]
-pub struct Keys {
+pub struct Configured {
     /// The keys that seal stored responses.
     pub sealing: Option<KeyRing>,
     /// The secret that hashes keys and callers.
     pub hashing: Hashing,
+    /// The operations and the upstream's longest head. `None` if no file was given.
+    pub routes: Option<(Routes, u32)>,
+}
+
+impl Configured {
+    /// Whether a configuration file was given.
+    const fn is_known(&self) -> bool {
+        self.routes.is_some()
+    }
 }
 
 /// A store that was opened by an operator.
@@ -39,12 +53,20 @@ pub struct Local {
     engine: Engine,
     admin: Admin,
     token: String,
+    /// The keys that were given.
+    ring: Option<KeyRing>,
+    is_configured: bool,
 }
 
 impl Local {
     /// Opens the store, which must exist and must have been used by a gateway. `who` is recorded in the history.
-    /// `keys` are those that gateways on it are configured with; `with_bodies` shows stored responses.
-    pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
+    /// `configured` is what gateways on it are configured with; `with_bodies` shows stored responses.
+    pub async fn open(
+        url: &Url,
+        configured: Configured,
+        who: &str,
+        with_bodies: bool,
+    ) -> Result<Self, String> {
         if url.backend().is_in_process() {
             return Err(format!(
                 "{url} exists only in the process that opened it; use its admin address: --admin URL"
@@ -74,7 +96,8 @@ impl Local {
             ..Settings::default()
         };
         let mut builder = Engine::builder(Arc::clone(&store)).settings(settings).name(named(who));
-        let Keys { sealing, hashing } = keys;
+        let (ring, is_configured) = (configured.sealing.clone(), configured.is_known());
+        let Configured { sealing, hashing, routes } = configured;
         if let Some(ring) = sealing {
             builder = builder.sealing(ring);
         }
@@ -85,10 +108,16 @@ impl Local {
             builder = builder.rotate_to(next);
         }
         let engine = builder.build().await.map_err(|error| match error {
-            BuildError::Secrets(secrets::Error::Missing(id)) => format!(
-                "{url} cannot be used without the hashing secret {id}, which its gateways are configured with: name their \
-                 file, --config FILE"
-            ),
+            BuildError::Secrets(secrets::Error::Missing(id)) => {
+                let advice = if is_configured {
+                    "the file given with --config has another one, or none: name the file of a gateway on this store"
+                } else {
+                    "name their file, --config FILE"
+                };
+                format!(
+                    "{url} cannot be used without the hashing secret {id}, which its gateways are configured with: {advice}"
+                )
+            }
             error => unusable(&error),
         })?;
         let token = format!("{:032x}", SystemRandom.bits());
@@ -105,10 +134,50 @@ impl Local {
             clock: Arc::new(SystemClock),
             // Only gateways know which operations are configured and have a probe.
             label: Arc::new(str::to_owned),
+            response_limits: Arc::new(move |operation| match &routes {
+                Some((routes, head_bytes_max)) => ResponseLimits::of(routes, operation, *head_bytes_max),
+                None => ResponseLimits::default(),
+            }),
             knows_probes: false,
         };
         let admin = admin::service(engine.clone(), options, sources).map_err(|error| unusable(&error))?;
-        Ok(Self { store, engine, admin, token })
+        Ok(Self { store, engine, admin, token, ring, is_configured })
+    }
+
+    /// Whether a configuration file was given.
+    pub const fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    /// Refuses to store a response beside sealed ones, unsealed or with a key that no gateway on the store has, as far as a
+    /// few thousand of them show.
+    pub async fn check_sealing(&self) -> Result<(), String> {
+        let failed = |error| format!("nothing was changed: {error}");
+        let (store, now) = (&*self.store, SystemClock.now());
+        if !contains_sealed(store, now, CHECKED_MAX).await.map_err(failed)? {
+            return Ok(());
+        }
+        if let Some(ring) = &self.ring {
+            let opens =
+                any_sealed(store, now, CHECKED_MAX, |id, outcome| ring.open(id, outcome).is_ok()).await;
+            return if opens.map_err(failed)? {
+                Ok(())
+            } else {
+                Err("none of the sealed responses in the store can be opened with the keys of the file given with --config: its \
+                     gateways have other keys, and no retry could get this response. Nothing was changed. Give --config with the \
+                     file of a gateway on this store, or use the gateway's admin address (--admin URL)"
+                    .to_owned())
+            };
+        }
+        let given = if self.is_configured {
+            "the file given with --config has no key under [sealing]"
+        } else {
+            "no keys were given"
+        };
+        Err(format!(
+            "the store contains sealed responses, and {given}: this one would be stored unsealed. Nothing was changed. Give --config \
+             with the file of a gateway that seals on this store, or use the gateway's admin address (--admin URL)"
+        ))
     }
 
     pub(super) async fn ask(
@@ -117,14 +186,14 @@ impl Local {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Reply, String> {
-        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let body = body.map(|document| Bytes::from(document.to_string())).unwrap_or_default();
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
-            .extension(admin::Peer { address: here, local: here })
+            .extension(admin::Peer { address: loopback, local: loopback })
             .body(Full::new(body))
             .map_err(|error| error.to_string())?;
         let Ok(response) = self.admin.clone().call(request).await;
@@ -143,7 +212,7 @@ impl Local {
 
 /// A name that fits into a history.
 fn named(who: &str) -> String {
-    let mut name: String = who.chars().filter(|letter| !letter.is_control()).collect();
+    let mut name: String = who.chars().filter(|letter| is_printable(*letter)).collect();
     while name.len() > WHO_BYTES_MAX {
         name.pop();
     }
@@ -163,7 +232,7 @@ mod tests {
     #[test]
     fn an_operators_name_fits_into_the_history() {
         assert_eq!(named("cli:ada"), "cli:ada");
-        assert_eq!(named("cli:a\nb\u{1b}[2J"), "cli:ab[2J");
+        assert_eq!(named("cli:a\nb\u{1b}\u{202e}[2J"), "cli:ab[2J");
         assert_eq!(named(&"é".repeat(60)).len(), WHO_BYTES_MAX);
         assert_eq!(named("loopback"), "somebody");
         assert_eq!(named("\n"), "somebody");

@@ -6,7 +6,7 @@
 mod local;
 mod remote;
 
-pub use local::{Keys, Local};
+pub use local::{Configured, Local};
 pub use remote::{Remote, Url};
 
 use http::Method;
@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::fmt;
 
 /// The maximum length of a response: a page of records needs a thousandth of it, a stored response at most a third.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The admin API: remote or local.
-pub enum Desk {
+pub enum AdminClient {
     /// A running gateway.
     Remote(Remote),
     /// A store that was opened here.
@@ -44,7 +44,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-impl Desk {
+impl AdminClient {
     /// Sends a request. An error if there is no response, or one that cannot be understood.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         match self {

@@ -41,7 +41,17 @@ impl FromStr for Url {
         if !is_tls && !text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) {
             return Err("expected http://HOST:PORT or https://HOST:PORT".to_owned());
         }
-        let target = crate::upstream::Target::parse(text).map_err(|error| error.to_string())?;
+        // The URL may contain a password, so it is not repeated.
+        if text.contains('@') {
+            return Err(
+                "the admin address contains credentials, which are not sent: put a token into SEMEL_ADMIN_TOKEN, or into a \
+                 file for --token-file"
+                    .to_owned(),
+            );
+        }
+        let target = crate::upstream::Target::parse(text);
+        let target =
+            target.map_err(|error| format!("the admin address cannot be used: {}", error.reason()))?;
         Ok(Self { target, is_tls })
     }
 }
@@ -218,8 +228,16 @@ mod tests {
         for good in ["http://127.0.0.1:9090", "HTTPS://ops.example", "http://[::1]:9090/semel"] {
             assert!(good.parse::<Url>().is_ok(), "{good}");
         }
-        for bad in ["127.0.0.1:9090", "h2c://127.0.0.1:1", "", "http://", "http://u:p@h"] {
-            assert!(bad.parse::<Url>().is_err(), "{bad}");
+        for bad in [
+            "127.0.0.1:9090",
+            "h2c://127.0.0.1:1",
+            "",
+            "http://",
+            "http://u:hunter2@h",
+            "http://h?token=hunter2",
+        ] {
+            let refused = bad.parse::<Url>().expect_err(bad);
+            assert!(!refused.contains("hunter2") && !refused.contains("upstream"), "{refused}");
         }
     }
 

@@ -40,7 +40,7 @@ impl Authorize {
     }
 
     /// The callback for the layer.
-    pub(super) fn asked(&self, clients: &ServiceClients) -> semel_http::Authorize {
+    pub(super) fn build(&self, clients: &ServiceClients) -> semel_http::Authorize {
         let client_requests = Arc::new(ClientRequests::new(clients, &self.headers, self.timeout, BYTES_MAX));
         let path = Arc::new(self.path.clone());
         let prefix: Arc<str> = clients.prefix.as_str().into();
@@ -95,7 +95,7 @@ fn question_headers(retry: &Parts) -> HeaderMap {
 
 /// The service's own refusal.
 fn refusal(mut head: response::Parts, body: Read) -> Response<Body> {
-    let body = body.whole().unwrap_or_else(|| {
+    let body = body.complete().unwrap_or_else(|| {
         for described in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
             head.headers.remove(described);
         }

@@ -54,7 +54,7 @@ impl ClientRequests {
         &self,
         path: PathAndQuery,
         retry: &Parts,
-        told: HeaderMap,
+        forwarded: HeaderMap,
     ) -> Option<(response::Parts, Read)> {
         let mut request = Request::new(Body::from(Bytes::new()));
         *request.uri_mut() = Uri::from(path);
@@ -69,15 +69,15 @@ impl ClientRequests {
                 headers.append(name, value.clone());
             }
         }
-        headers.extend(told);
+        headers.extend(forwarded);
         let mut outbound = self.outbound.clone();
-        let asked = async {
+        let exchange = async {
             // The upstream logs why there is no response.
             let (head, body) = outbound.call(request).await.ok()?.into_parts();
             let body = read(body, self.bytes_max).await;
             Some((head, body))
         };
-        tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| {
+        tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
             tracing::warn!("the service did not answer in time, when asked on behalf of a client");
             None
         })

@@ -85,21 +85,21 @@ mod tests {
     #[test]
     fn a_question_goes_below_the_upstream_or_to_its_own_url() {
         assert_eq!(destination("/effects/{operation_id}").target, None);
-        let own = destination("https://ledger.internal:8443/effects/{operation_id}?full=1");
+        let absolute = destination("https://ledger.internal:8443/effects/{operation_id}?full=1");
         assert_eq!(
-            own.target.as_ref().map(Target::to_string).as_deref(),
+            absolute.target.as_ref().map(Target::to_string).as_deref(),
             Some("https://ledger.internal:8443")
         );
-        assert_eq!(own.to_string(), "https://ledger.internal:8443/effects/{operation_id}?full=1");
-        for (text, word) in [
+        assert_eq!(absolute.to_string(), "https://ledger.internal:8443/effects/{operation_id}?full=1");
+        for (text, reason) in [
             ("ftp://ledger/x", "http://"),
             ("https://{operation_id}.internal/x", "a fixed host"),
             ("https://user:hunter2@ledger/x", "credentials"),
             ("https://ledger?x", "slash"),
             ("ledger.internal/x", "slash"),
         ] {
-            let told = Destination::parse(text, ID).expect_err(text);
-            assert!(told.contains(word) && !told.contains("hunter2"), "{text}: {told}");
+            let refusal = Destination::parse(text, ID).expect_err(text);
+            assert!(refusal.contains(reason) && !refusal.contains("hunter2"), "{text}: {refusal}");
         }
     }
 

@@ -1,5 +1,6 @@
-//! Which reconciler the engine asks about which operation; it is replaced with each configuration.
+//! What other parts ask the routes about a record's operation, such as its reconciler; replaced with each configuration.
 
+use crate::admin::ResponseLimits;
 use semel::Reconcile;
 use semel_http::Routes;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,6 +18,12 @@ impl Directory {
     /// Uses these routes for new questions; running ones continue. Returns the old routes.
     pub fn replace(&self, routes: Routes) -> Routes {
         std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), routes)
+    }
+
+    /// The limits of a response that is stored for records of this operation.
+    pub fn response_limits(&self, operation: &str, head_bytes_max: u32) -> ResponseLimits {
+        let routes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ResponseLimits::of(&routes, operation, head_bytes_max)
     }
 
     /// The reconciler for records of this operation.

@@ -16,7 +16,7 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
         },
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let own = if target.transport() == Transport::Https { "https" } else { "http" };
+    let upstream_scheme = if target.transport() == Transport::Https { "https" } else { "http" };
     let usual = match scheme.as_deref() {
         Some("http") => 80,
         Some("https") => 443,
@@ -24,7 +24,7 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
         None => target.port(),
     };
     let found = host_and_port(authority, usual)?;
-    let is_own = scheme.is_none_or(|scheme| scheme == own)
+    let is_own = scheme.is_none_or(|scheme| scheme == upstream_scheme)
         && found.0.eq_ignore_ascii_case(&bracketed(target.host()))
         && found.1 == target.port();
     let is_known = || {

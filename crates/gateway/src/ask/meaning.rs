@@ -101,21 +101,21 @@ mod tests {
         Condition { pointer: pointer.to_owned(), values: values.to_vec() }
     }
 
-    fn said(meaning: &Meaning, status: u16, body: &str) -> ProbeReading {
+    fn reading(meaning: &Meaning, status: u16, body: &str) -> ProbeReading {
         meaning.of(StatusCode::from_u16(status).expect("a status"), Some(body.as_bytes()))
     }
 
     #[test]
     fn an_unlisted_status_says_nothing() {
         let usual = Meaning::default();
-        assert_eq!(said(&usual, 200, ""), ProbeReading::Applied);
+        assert_eq!(reading(&usual, 200, ""), ProbeReading::Applied);
         for status in [201, 204, 302, 401, 403, 404, 410, 429, 500, 503] {
-            assert!(matches!(said(&usual, status, ""), ProbeReading::Nothing(_)), "{status}");
+            assert!(matches!(reading(&usual, status, ""), ProbeReading::Nothing(_)), "{status}");
         }
         let listed = Meaning { applied: vec![204], not_applied: vec![404, 410], ..usual };
-        assert_eq!(said(&listed, 204, ""), ProbeReading::Applied);
-        assert_eq!([404, 410].map(|status| said(&listed, status, "")), [ProbeReading::NotApplied; 2]);
-        assert!(matches!(said(&listed, 200, ""), ProbeReading::Nothing(_)));
+        assert_eq!(reading(&listed, 204, ""), ProbeReading::Applied);
+        assert_eq!([404, 410].map(|status| reading(&listed, status, "")), [ProbeReading::NotApplied; 2]);
+        assert!(matches!(reading(&listed, 200, ""), ProbeReading::Nothing(_)));
     }
 
     #[test]
@@ -143,12 +143,12 @@ mod tests {
             ("[]", None),
         ] {
             match expected {
-                Some(expected) => assert_eq!(said(&meaning, 200, body), expected, "{body}"),
-                None => assert!(matches!(said(&meaning, 200, body), ProbeReading::Nothing(_)), "{body}"),
+                Some(expected) => assert_eq!(reading(&meaning, 200, body), expected, "{body}"),
+                None => assert!(matches!(reading(&meaning, 200, body), ProbeReading::Nothing(_)), "{body}"),
             }
         }
-        assert!(matches!(said(&meaning, 500, r#"{"status":"done","n":1}"#), ProbeReading::Nothing(_)));
-        assert!(matches!(said(&meaning, 500, r#"{"status":"unknown"}"#), ProbeReading::Nothing(_)));
+        assert!(matches!(reading(&meaning, 500, r#"{"status":"done","n":1}"#), ProbeReading::Nothing(_)));
+        assert!(matches!(reading(&meaning, 500, r#"{"status":"unknown"}"#), ProbeReading::Nothing(_)));
         assert!(matches!(meaning.of(StatusCode::OK, None), ProbeReading::Nothing(_)), "too long to be read");
     }
 
@@ -159,9 +159,13 @@ mod tests {
             not_applied_if: vec![condition("/b", &[json!(true)])],
             ..Meaning::default()
         };
-        assert!(matches!(said(&both, 200, r#"{"a":true,"b":true}"#), ProbeReading::Nothing(_)));
+        assert!(matches!(reading(&both, 200, r#"{"a":true,"b":true}"#), ProbeReading::Nothing(_)));
         let one = Meaning { applied_if: Vec::new(), ..both };
-        assert_eq!(said(&one, 200, r#"{"a":true,"b":true}"#), ProbeReading::NotApplied);
-        assert_eq!(said(&one, 200, r#"{"b":false}"#), ProbeReading::Applied, "what is left over");
+        assert_eq!(reading(&one, 200, r#"{"a":true,"b":true}"#), ProbeReading::NotApplied);
+        assert_eq!(
+            reading(&one, 200, r#"{"b":false}"#),
+            ProbeReading::Applied,
+            "no condition matches, so the status decides"
+        );
     }
 }

@@ -55,11 +55,11 @@ impl Questions {
     /// certificate authority.
     pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, TlsError> {
         if let Some(rebuild) = &self.rebuild {
-            terms.retain = rebuild.asked(clients, terms.response_bytes_max);
+            terms.retain = rebuild.build(clients, terms.response_bytes_max);
         }
-        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.asked(clients));
+        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.build(clients));
         if let Some(probe) = &self.probe {
-            terms.reconciler = Some(probe.asked(clients, &terms)?);
+            terms.reconciler = Some(probe.build(clients, &terms)?);
         }
         Ok(terms)
     }

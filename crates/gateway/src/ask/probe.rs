@@ -69,7 +69,7 @@ impl Probe {
     }
 
     /// The reconciler for operations under `terms`.
-    pub(super) fn asked(&self, clients: &ServiceClients, terms: &Terms) -> Result<Reconciler, TlsError> {
+    pub(super) fn build(&self, clients: &ServiceClients, terms: &Terms) -> Result<Reconciler, TlsError> {
         let upstream = match &self.destination.target {
             None => clients.upstream.clone(),
             Some(target) => {

@@ -15,7 +15,7 @@ pub(super) enum Read {
 
 impl Read {
     /// The bytes, if it is complete.
-    pub(super) fn whole(self) -> Option<Bytes> {
+    pub(super) fn complete(self) -> Option<Bytes> {
         match self {
             Self::Whole(bytes) => Some(bytes),
             Self::TooLong | Self::Broken => None,

@@ -40,7 +40,7 @@ impl Rebuild {
     }
 
     /// Stores responses in part, and rebuilds them like this.
-    pub(super) fn asked(&self, clients: &ServiceClients, bytes_max: usize) -> Retain {
+    pub(super) fn build(&self, clients: &ServiceClients, bytes_max: usize) -> Retain {
         let also: Vec<_> =
             [ACCEPT, ACCEPT_ENCODING].into_iter().chain(self.headers.iter().cloned()).collect();
         let client_requests = Arc::new(ClientRequests::new(clients, &also, self.timeout, bytes_max));
@@ -74,7 +74,7 @@ async fn rebuild_response(
         tracing::warn!(operation_id = %remnant.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;
     }
-    Some(Response::from_parts(head, Body::from(body.whole()?)))
+    Some(Response::from_parts(head, Body::from(body.complete()?)))
 }
 
 fn has_success(status: StatusCode) -> bool {

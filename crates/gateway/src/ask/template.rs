@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_invalid_template_is_reported_with_a_correct_form() {
-        for (text, word) in [
+        for (text, expected) in [
             ("", "slash"),
             ("charges", "slash"),
             ("//host/x", "slash"),
@@ -153,8 +153,8 @@ mod tests {
             ("/{}", "{operation_id} or {operation}"),
             ("/a b", "%20"),
         ] {
-            let told = Template::parse(text, BOTH).expect_err(text);
-            assert!(told.contains(word), "{text}: {told}");
+            let refusal = Template::parse(text, BOTH).expect_err(text);
+            assert!(refusal.contains(expected), "{text}: {refusal}");
         }
         assert!(
             Template::parse("/{operation_id}", &[]).expect_err("none is known").contains("without braces")

@@ -1,8 +1,9 @@
 //! `semel config`. It reads a file in the same way as `serve`.
 
 use super::stop::Stop;
-use super::table::{Cell, Column, Gives, Screen, Table, Tone};
-use super::variables;
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
+use super::{serve, unrepeated, variables};
+use crate::bounded_read::{FileKind, read_text, unreadable};
 use crate::config::effective::{self, Setting, Source};
 use crate::config::{self, Config, Mistake, Overrides};
 use crate::serve::say;
@@ -24,11 +25,11 @@ pub(super) enum Command {
     Default,
     /// Write a short configuration file for one service. An existing file is never overwritten
     Init {
-        /// The file to write
+        /// The file to write; - prints it instead
         #[arg(default_value = "semel.toml")]
         file: PathBuf,
         /// The service to protect, by its URL
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = unrepeated::upstream())]
         upstream: Option<Target>,
     },
     /// Report every mistake in a configuration file, with its line and how to fix it
@@ -36,7 +37,7 @@ pub(super) enum Command {
         /// The file to check
         file: PathBuf,
         /// The service, if `semel serve` gets it by flag or variable and the file does not name it
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = Target::parse)]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = unrepeated::upstream())]
         upstream: Option<Target>,
         /// Print JSON
         #[arg(long)]
@@ -44,7 +45,8 @@ pub(super) enum Command {
     },
     /// Print the settings that a gateway with this file and environment uses, and where each comes from
     ///
-    /// Passwords in URLs and hashes of tokens are masked. Flags of `semel serve` override what is shown here.
+    /// Settings that `semel serve` refuses are reported instead. Passwords and query values in URLs and hashes of tokens are masked.
+    /// Flags of `semel serve` override what is shown here.
     Show {
         /// The file. Without it, defaults and environment variables are shown
         #[arg(env = "SEMEL_CONFIG")]
@@ -70,12 +72,21 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
 
 fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
     let upstream = upstream.map_or_else(|| UPSTREAM.to_owned(), ToString::to_string);
-    let text = SHORT.replacen("UPSTREAM", upstream.trim_end_matches('/'), 1);
+    let text = short(&upstream);
+    // The same mistakes as `config check` would find, before there is a file.
+    config::read(&text, &Overrides::default(), &|_| None).map_err(|mistakes| {
+        let mistakes: Vec<_> = mistakes
+            .iter()
+            .map(|Mistake { what: problem, fix, .. }| format!("{problem}\n    fix: {fix}"))
+            .collect();
+        format!("nothing was written: {}", mistakes.join("\n"))
+    })?;
+    if file == Path::new("-") {
+        say(text.trim_end());
+        return Ok(());
+    }
     let name = file.display();
-    let mut options = std::fs::OpenOptions::new();
-    let created = options.write(true).create_new(true).open(file);
-    let written = created.and_then(|mut created| created.write_all(text.as_bytes()));
-    written.map_err(|error| match error.kind() {
+    create(file, &text).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Stop::refused(format!("{name} exists already and was not changed; name another file"))
         }
@@ -86,22 +97,51 @@ fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// The short file for this service.
+fn short(upstream: &str) -> String {
+    let url = upstream.trim_end_matches('/').replace('\\', "\\\\").replace('"', "\\\"");
+    SHORT.replacen("UPSTREAM", &url, 1)
+}
+
+/// Writes a new file, or leaves nothing.
+fn create(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut created = std::fs::OpenOptions::new().write(true).create_new(true).open(file)?;
+    created.write_all(text.as_bytes()).inspect_err(|_| {
+        // Half a file would have to be removed by hand before another try. The first error says what is wrong.
+        let _ = std::fs::remove_file(file);
+    })
+}
+
 /// A mistake that is not visible in the file alone: a flag or a variable may name the service.
 fn check_upstream(config: &Config) -> Result<(), Vec<Mistake>> {
     if config.target.is_some() {
         return Ok(());
     }
-    let what = "no upstream is set, so there is no service to protect".to_owned();
+    let problem = "no upstream is set, so there is no service to protect".to_owned();
     let fix =
         "write `url` under [upstream], or add --upstream URL if `semel serve` gets it that way".to_owned();
-    Err(vec![Mistake { at: None, what, fix }])
+    Err(vec![Mistake { what: problem, fix, ..Mistake::default() }])
+}
+
+/// Mistakes that a running gateway would have met at its start, on this machine.
+fn check_startup(config: &Config) -> Result<(), Vec<Mistake>> {
+    let mistakes = config.check_startup();
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
 fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, Stop> {
     let text = text(file)?;
-    let over = Overrides { target: upstream.cloned(), ..Overrides::default() };
+    let mut over = Overrides { target: upstream.cloned(), ..Overrides::default() };
+    over.variables.insert("upstream".to_owned(), "--upstream (or SEMEL_UPSTREAM)".to_owned());
     let read = config::read(&text, &over, &config::environment);
-    let checked = read.and_then(|config| check_upstream(&config).map(|()| config));
+    let checked = read.and_then(|config| {
+        let mistakes: Vec<_> = [check_upstream(&config), check_startup(&config)]
+            .into_iter()
+            .filter_map(Result::err)
+            .flatten()
+            .collect();
+        if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+    });
     if is_json {
         let (mistakes, warnings) = match &checked {
             Ok(config) => (Vec::new(), config.warnings()),
@@ -131,14 +171,20 @@ fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCo
 
 fn document(mistake: &Mistake) -> serde_json::Value {
     let (line, column) = mistake.at.map(|at| (at.line, at.column)).unzip();
-    json!({ "line": line, "column": column, "what": mistake.what, "fix": mistake.fix })
+    let given_by = mistake.given_by.as_deref();
+    json!({ "line": line, "column": column, "givenBy": given_by, "what": mistake.what, "fix": mistake.fix })
 }
 
 fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop> {
     let text = file.map(text).transpose()?.unwrap_or_default();
-    // Only a file without mistakes has a meaning.
-    config::read(&text, &Overrides::default(), &config::environment)
-        .map_err(|mistakes| render_mistakes(file.unwrap_or(Path::new("the environment")), &mistakes))?;
+    let environment = Path::new("the environment");
+    // Only what `semel serve` accepts has a meaning.
+    let over = serve::from_environment()
+        .map_err(|mistake| render_mistakes(environment, &[mistake]))?
+        .map_err(Stop::failed)?;
+    config::read(&text, &over, &config::environment)
+        .and_then(|config| check_startup(&config))
+        .map_err(|mistakes| render_mistakes(file.unwrap_or(environment), &mistakes))?;
     let given = variables::given(&|name| std::env::var(name).ok());
     let mut settings = effective::settings(&text, &given);
     settings.retain(|setting| !is_changed || setting.source != Source::Default);
@@ -157,9 +203,9 @@ fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop
 /// The settings in the form of a file, each with its source.
 fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
     let columns = vec![
-        Column::text("SETTING", Gives::Nothing),
-        Column::text("VALUE", Gives::Ends),
-        Column::text("FROM", Gives::Nothing),
+        Column::text("SETTING", WhenNarrow::Keep),
+        Column::text("VALUE", WhenNarrow::Shorten),
+        Column::text("FROM", WhenNarrow::Keep),
     ];
     let mut rows = Vec::new();
     let mut table = "";
@@ -180,7 +226,7 @@ fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
 
 /// The text of a configuration file.
 pub(super) fn text(file: &Path) -> Result<String, String> {
-    std::fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
+    read_text(file, FileKind::Config).map_err(|error| unreadable(file, &error))
 }
 
 /// All mistakes, for people.
@@ -188,8 +234,12 @@ pub(super) fn render_mistakes(file: &Path, mistakes: &[Mistake]) -> String {
     let count =
         if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
     let name = file.display().to_string();
+    let mut places: Vec<_> = mistakes.iter().map(|mistake| mistake.place(&name)).collect();
+    places.sort_unstable();
+    places.dedup();
+    let has = if places.len() == 1 { "has" } else { "have" };
     let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.message(&name)).collect();
-    format!("{name} has {count}\n{}", lines.join("\n"))
+    format!("{} {has} {count}\n{}", places.join(" and "), lines.join("\n"))
 }
 
 #[cfg(test)]
@@ -198,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_short_file_has_no_mistakes_and_names_the_service() {
-        let text = SHORT.replacen("UPSTREAM", UPSTREAM, 1);
+        let text = short(UPSTREAM);
         let config = config::read(&text, &Overrides::default(), &|_| None).expect("no mistakes");
         assert_eq!(config.target.map(|target| target.to_string()).as_deref(), Some(UPSTREAM));
         // The settings that it only shows are right, too.

@@ -4,17 +4,17 @@ use super::config::{render_mistakes, text};
 use super::moment::{age, away, written};
 use super::size;
 use super::stop::Stop;
-use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
+use super::user;
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Options, Report, Severity};
+use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use crate::stores::Url;
-use semel::REASON_BYTES_MAX;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
-use semel_http::Routes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct Args {
     #[arg(long, requires = "reason")]
     confirm_clock: bool,
     /// With --confirm-clock: why the clock is right. Stored with the confirmation
-    #[arg(long, value_name = "TEXT", requires = "confirm_clock")]
+    #[arg(long, value_name = "TEXT", requires = "confirm_clock", value_parser = crate::reason::parse)]
     reason: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -87,7 +87,7 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
         return runtime.block_on(confirm_clock(&url, reason));
     }
     let clock = config.as_ref().map(|config| config.storage.settings.clock.clone()).unwrap_or_default();
-    let routes = config.as_ref().map(routes).transpose()?;
+    let routes = config.as_ref().map(Config::routes).transpose().map_err(|error| error.to_string())?;
     let sealing = config.and_then(|config| config.sealing);
     let (is_quick, measures_writes) = (arguments.quick, arguments.measure_writes);
     let ask = Options { is_quick, measures_writes, sealing, routes, is_configured, clock };
@@ -97,18 +97,12 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
 
 /// Makes every gateway on the store use the clock as it is.
 async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
-    if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
-        return Err(Stop::usage(format!(
-            "--reason needs a text of at most {REASON_BYTES_MAX} bytes without control characters"
-        )));
-    }
     let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
     if !exists {
         return Err(format!("{url} does not exist; nothing was confirmed").into());
     }
     let opened = url.open().await?;
-    let who = std::env::var("USER").map_or_else(|_| "doctor".to_owned(), |user| format!("doctor ({user})"));
-    let confirmed = semel::time::confirm_clock(&*opened, &SystemClock, &who, reason).await;
+    let confirmed = semel::time::confirm_clock(&*opened, &SystemClock, &user::name(), reason).await;
     opened.close().await;
     let confirmed = confirmed.map_err(|error| format!("nothing was confirmed: {error}"))?;
     say(&format!(
@@ -118,15 +112,6 @@ async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The routes of a configuration, for checks of what is stored.
-fn routes(config: &Config) -> Result<Routes, Stop> {
-    let others = Routes::new(config.terms.clone());
-    let routes = config.operations.iter().fold(others, |routes, operation| {
-        routes.and_then(|routes| routes.with(&operation.template, operation.terms.clone()))
-    });
-    routes.map_err(|error| error.to_string().into())
-}
-
 /// Prints the report with the other findings.
 fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
     for finding in findings {
@@ -134,7 +119,7 @@ fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) ->
     }
     if arguments.json {
         let document = serde_json::to_string(&report).map_err(|error| error.to_string())?;
-        say(&document);
+        say(&printable_json(&document));
     } else {
         say(&lines(&report, arguments.quick, SystemClock.now(), Screen::of_stdout()).join("\n"));
     }
@@ -146,10 +131,10 @@ fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop
     match config::read(&text(file)?, &Overrides::default(), &config::environment) {
         Ok(config) => Ok(Some(config)),
         Err(mistakes) => {
-            let what = render_mistakes(file, &mistakes);
+            let problems = render_mistakes(file, &mistakes);
             findings.push(Finding::error(
                 "config-mistakes",
-                what,
+                problems,
                 "fix it; `semel config check` shows the same",
             ));
             Ok(None)
@@ -159,8 +144,8 @@ fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop
 
 fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut fact = |what: &str, more: String| {
-        lines.push(format!("  {} {}", screen.tinted(&format!("{what:<10}"), Tone::Quiet), clean(&more)));
+    let mut fact = |label: &str, more: String| {
+        lines.push(format!("  {} {}", screen.tinted(&format!("{label:<10}"), Tone::Quiet), printable(&more)));
     };
     fact("store", report.store.clone().unwrap_or_else(|| "none was checked".to_owned()));
     if let (Some(file), Some(log)) = (report.file_bytes, report.log_bytes) {
@@ -225,7 +210,7 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
             Severity::Warning => Tone::Doubtful,
             Severity::Notice => Tone::Quiet,
         };
-        let columns = vec![Column::text("", Gives::Nothing), Column::text("", Gives::Nothing)];
+        let columns = vec![Column::text("", WhenNarrow::Keep), Column::text("", WhenNarrow::Keep)];
         let mut table = Table::new(Screen { width: None, ..screen }, columns);
         let name = finding.severity.name();
         let mut rows = vec![vec![

@@ -1,11 +1,11 @@
 //! `semel fingerprint`: why was my retry refused? It compares requests exactly as the gateway does.
 
+use crate::bounded_read::{FileKind, read_or_stdin, unreadable};
 use crate::difference;
 use semel::core::fingerprint::{Limits, Request, Selection};
 use semel::core::scope::{Operation, normal_method, normal_path};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,7 +76,7 @@ struct Read {
 
 impl Read {
     fn of(file: &Path, arguments: &Args) -> Result<Self, String> {
-        let body = bytes(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let body = read_or_stdin(file, FileKind::RequestBody).map_err(|error| unreadable(file, &error))?;
         let selection = Selection::default()
             .including(&arguments.include)
             .and_then(|selection| selection.excluding(&arguments.exclude))
@@ -116,7 +116,11 @@ fn compared(first: &Read, second: &Read, is_json: bool) -> String {
     if is_json {
         let differences: Vec<_> = differences
             .iter()
-            .map(|place| json!({ "at": place.at.to_string(), "first": place.first, "second": place.second }))
+            .map(|difference| {
+                json!({
+                    "at": difference.at.to_string(), "first": difference.first, "second": difference.second,
+                })
+            })
             .collect();
         return json!({
             "same": is_same, "fingerprints": [first.hash, second.hash], "differences": differences,
@@ -127,27 +131,18 @@ fn compared(first: &Read, second: &Read, is_json: bool) -> String {
         return format!("the same request\n\nfingerprint {}", first.hash);
     }
     let mut render = String::from("not the same request: with one key, the second is refused\n");
-    for place in &differences {
+    for difference in &differences {
         let shown = |side: &Option<String>| side.clone().unwrap_or_else(|| "(not there)".to_owned());
         let _ = write!(
             render,
             "\n{}\n  first   {}\n  second  {}",
-            place.at,
-            shown(&place.first),
-            shown(&place.second)
+            difference.at,
+            shown(&difference.first),
+            shown(&difference.second)
         );
     }
     if differences.len() == difference::PLACES_MAX {
         render.push_str("\n\nand perhaps more");
     }
     render
-}
-
-fn bytes(file: &Path) -> std::io::Result<Vec<u8>> {
-    if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes)?;
-        return Ok(bytes);
-    }
-    std::fs::read(file)
 }

@@ -23,7 +23,7 @@ fn helps() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_help_of_every_command_is_what_its_file_says_and_fits_80_columns() {
+fn every_help_text_equals_its_file_and_fits_80_columns() {
     let helps = helps();
     assert!(helps.len() > 20, "there are {} commands", helps.len());
     for (name, help) in &helps {

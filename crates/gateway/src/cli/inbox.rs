@@ -1,11 +1,12 @@
 //! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
 use super::moment::away;
-use super::place::{Gateway, ask};
 use super::span;
 use super::stop::Stop;
-use super::table::{Cell, Column, Gives, Screen, Table, Tone};
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
+use super::target::{Gateway, ask};
 use crate::inboxes::{InboxStats, InboxTopic};
+use crate::printable::printable_json;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
@@ -32,11 +33,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<Url>,
     /// How long the consumers remember messages: older marks wait for a purge
-    #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "7d")]
+    #[arg(long, value_name = "TIME", value_parser = window, default_value = "7d")]
     window: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The limits are the admin API's, which takes whole seconds.
+fn window(text: &str) -> Result<Duration, String> {
+    let window = span::parse(text)?;
+    if window.subsec_nanos() != 0 {
+        return Err(format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d"));
+    }
+    crate::inboxes::check_window(window).map(|()| window)
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
@@ -46,30 +56,30 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     let stats = runtime.block_on(async {
         match &arguments.store {
             Some(store) => read(store, arguments.window).await,
-            None => asked(arguments).await,
+            None => fetch_stats(arguments).await,
         }
     })?;
     if arguments.json {
-        say(&serde_json::to_string(&stats).map_err(|error| error.to_string())?);
+        say(&printable_json(&serde_json::to_string(&stats).map_err(|error| error.to_string())?));
     } else {
         say(&lines(&stats, arguments.window, Screen::of_stdout()).join("\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(arguments: &Args) -> Result<InboxStats, Stop> {
-    let desk = arguments.gateway.desk()?;
+async fn fetch_stats(arguments: &Args) -> Result<InboxStats, Stop> {
+    let client = arguments.gateway.client()?;
     let path = format!("/v1/inboxes?windowSeconds={}", arguments.window.as_secs());
-    let document = ask(&desk, Method::GET, &path, None, arguments.json).await?;
-    serde_json::from_value(document).map_err(|_| super::place::foreign())
+    let document = ask(&client, Method::GET, &path, None, arguments.json).await?;
+    serde_json::from_value(document).map_err(|_| super::target::foreign())
 }
 
 /// Reads the store without changing it.
 async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
-    let without = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
+    let no_inboxes = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
     let steps = url.backend().schema_steps().len();
     if steps == 0 {
-        return Err(without());
+        return Err(no_inboxes());
     }
     let unread = |error: &store::Error| Stop::failed(format!("{url} cannot be read: {error}"));
     let look = url.inspect().await.map_err(|error| unread(&error))?;
@@ -84,7 +94,7 @@ async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
             "{url} has {have}, but inboxes need schema 2: run `semel schema apply --store {url}`"
         )));
     }
-    let census = look.inboxes(window).await.map_err(|error| unread(&error))?.ok_or_else(without)?;
+    let census = look.inboxes(window).await.map_err(|error| unread(&error))?.ok_or_else(no_inboxes)?;
     Ok(InboxStats::of(census, window))
 }
 
@@ -93,12 +103,12 @@ fn lines(stats: &InboxStats, window: Duration, screen: Screen) -> Vec<String> {
         return vec!["no message is marked as processed".to_owned()];
     }
     let columns = vec![
-        Column::text("GROUP", Gives::Ends),
-        Column::text("TOPIC", Gives::Ends),
-        Column::number("MARKS", Gives::Nothing),
-        Column::text("OLDEST", Gives::Nothing),
-        Column::text("NEWEST", Gives::Nothing),
-        Column::number("OVERDUE", Gives::Nothing),
+        Column::text("GROUP", WhenNarrow::Shorten),
+        Column::text("TOPIC", WhenNarrow::Shorten),
+        Column::number("MARKS", WhenNarrow::Keep),
+        Column::text("OLDEST", WhenNarrow::Keep),
+        Column::text("NEWEST", WhenNarrow::Keep),
+        Column::number("OVERDUE", WhenNarrow::Keep),
     ];
     let now = semel::archive::rfc3339::parse(&stats.counted_at).unwrap_or_default();
     let row = |inbox: &InboxTopic| {

@@ -1,6 +1,6 @@
 //! `semel key`: keys for scripts and people, and tokens for the admin address. A token is printed and stored nowhere.
 
-use crate::admin::{Role, TokenHash};
+use crate::admin::{Role, TokenHash, check_token_name};
 use crate::config::admin::KIND;
 use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// token is not stored anywhere.
     Token {
         /// The name of its holder, for histories and logs
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", value_parser = token_name)]
         name: String,
         /// A role: read, operate, claim or bodies; can be given several times
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
@@ -95,6 +95,10 @@ fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
         mint::sha256(fields.iter().map(String::as_bytes))
     };
     key.map_err(|error| format!("no key can be derived from that: {error}"))
+}
+
+fn token_name(text: &str) -> Result<String, String> {
+    check_token_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn role(text: &str) -> Result<Role, String> {
@@ -160,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_tokens_lines_fit_the_file_and_contain_only_its_hash() {
-        let said = NewToken::new().text("o\"ps", &[Role::Read, Role::Operate]);
-        let (token, lines) = said.split_once("\n\n").expect("two parts");
+        let output = NewToken::new().text("o\"ps", &[Role::Read, Role::Operate]);
+        let (token, lines) = output.split_once("\n\n").expect("two parts");
         assert_eq!(token.len(), "semel_".len() + 64);
         assert!(!lines.contains(&token[6..]), "{lines}");
         let config = crate::config::read(lines, &crate::config::Overrides::default(), &|_| None);

@@ -55,7 +55,7 @@ fn steps(url: &Url) -> Result<&'static [&'static str], Stop> {
 }
 
 async fn apply(url: &Url, is_json: bool) -> Result<(), Stop> {
-    let wanted = steps(url)?.len();
+    let latest = steps(url)?.len();
     let exists = url.exists().await.map_err(|error| unchanged(url, &error))?;
     let before = if exists { Some(version(url).await?.have) } else { None };
     // Opening also finds tables that were changed by hand.
@@ -68,9 +68,10 @@ async fn apply(url: &Url, is_json: bool) -> Result<(), Stop> {
         return Ok(());
     }
     say(&match before {
-        Some(before) if before == wanted => format!("{url} has schema {wanted} already: nothing to do"),
-        None | Some(0) => format!("{url}: created the tables of schema {now}"),
-        Some(before) => format!("{url}: upgraded schema {before} to schema {now}"),
+        Some(before) if before == latest => format!("{url} has schema {latest} already: nothing to do"),
+        // Another process may have created or upgraded them meanwhile: this says only what was seen.
+        None | Some(0) => format!("{url} has schema {now} now; it had no tables"),
+        Some(before) => format!("{url} has schema {now} now; it had schema {before}"),
     });
     Ok(())
 }

@@ -3,18 +3,19 @@
 use super::config::{render_mistakes, text};
 use super::{size, span};
 use crate::admin::Address;
+use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::storage::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch};
 use crate::logging;
 use crate::serve::{self, Plan};
 use crate::stores::Url;
 use crate::{listen, upstream};
-use clap::ArgMatches;
 use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, FromArgMatches as _};
 use semel::SystemClock;
 use semel::core::policy::Class;
 use semel_http::KeyRule;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ const NOT_IN_A_DEMO: [&str; 25] = [
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
     /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
-    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
+    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = super::unrepeated::upstream())]
     upstream: Option<upstream::Target>,
     /// The configuration file; flags and environment variables override it. `semel config default` prints one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
@@ -174,23 +175,63 @@ enum ClassName {
     Downstream,
 }
 
-/// The flags that were given, on the command line or as an environment variable.
+/// The flags that were given, and whether as an environment variable.
 #[derive(Debug, Clone, Default)]
-pub(super) struct GivenFlags(BTreeSet<String>);
+pub(super) struct GivenFlags(BTreeMap<String, bool>);
 
 impl GivenFlags {
     pub(super) fn of(matches: &ArgMatches) -> Self {
-        let is_given = |id: &&clap::Id| {
-            let source = matches.value_source(id.as_str());
-            matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
-        };
-        Self(matches.ids().filter(is_given).map(|id| id.as_str().to_owned()).collect())
+        let given = matches.ids().filter_map(|id| {
+            let is_variable = match matches.value_source(id.as_str())? {
+                ValueSource::CommandLine => false,
+                ValueSource::EnvVariable => true,
+                _ => return None,
+            };
+            Some((id.as_str().to_owned(), is_variable))
+        });
+        Self(given.collect())
     }
 
     /// The value, if the flag was given.
     fn value<T>(&self, flag: &str, value: T) -> Option<T> {
-        self.0.contains(flag).then_some(value)
+        self.0.contains_key(flag).then_some(value)
     }
+
+    /// The flags that were given as environment variables, with the names of these.
+    fn variables(&self) -> BTreeMap<String, String> {
+        let flags = self.0.iter().filter(|(_, is_variable)| **is_variable).map(|(flag, _)| flag);
+        flags.map(|flag| (flag.clone(), format!("SEMEL_{}", flag.to_ascii_uppercase()))).collect()
+    }
+}
+
+/// What environment variables set, as `semel serve` reads them. A value that it refuses is a mistake; a file that cannot be
+/// read, an error.
+pub(super) fn from_environment() -> Result<Result<Overrides, String>, Mistake> {
+    // The service may be missing: a file can name it.
+    let command = Args::augment_args(clap::Command::new("semel serve"));
+    let mut command = command.mut_group("what", |group| group.required(false));
+    command.build();
+    let matches = command.clone().try_get_matches_from(["semel serve"]);
+    let matches = matches.map_err(|error| refused_variable(&command, &error))?;
+    let arguments = Args::from_arg_matches(&matches).map_err(|error| refused_variable(&command, &error))?;
+    Ok(arguments.over(&GivenFlags::of(&matches)))
+}
+
+/// The mistake in a variable, in the words of the flag's error.
+fn refused_variable(command: &clap::Command, error: &clap::Error) -> Mistake {
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ");
+    let problem =
+        text.split("\n\n").next().unwrap_or(text).lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let variable = command.get_arguments().find_map(|argument| {
+        let name = argument.get_env()?.to_str()?;
+        problem.contains(&format!("'{argument}'")).then_some(name)
+    });
+    let fix = match variable {
+        Some(name) => format!("set {name} to another value, or unset it"),
+        None => "set other values, or unset the variables".to_owned(),
+    };
+    Mistake { what: problem, fix, ..Mistake::default() }
 }
 
 /// Runs until the process is asked to stop.
@@ -226,7 +267,9 @@ pub(super) fn main(arguments: Args, given: &GivenFlags) -> Result<ExitCode, Stri
 
 /// Reads the file again, while the gateway runs.
 fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<Mistake>> {
-    let mistake = |what: String, fix: &str| vec![Mistake { at: None, what, fix: fix.to_owned() }];
+    let mistake = |problem: String, fix: &str| {
+        vec![Mistake { what: problem, fix: fix.to_owned(), ..Mistake::default() }]
+    };
     let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
     let config = config::read(&text, over, &config::environment)?;
     let none = || mistake("no upstream is set".to_owned(), "write `url` under [upstream]");
@@ -294,6 +337,7 @@ impl Args {
             log_requests: given.value("log_requests", self.log_requests),
             anonymous: self.anonymous,
             terms,
+            variables: given.variables(),
         })
     }
 }
@@ -303,15 +347,17 @@ fn connections_max() -> NonZeroUsize {
 }
 
 fn authorities(file: &Path) -> Result<upstream::Tls, String> {
-    let pem = std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let pem = bounded_read::read(file, FileKind::Certificates);
+    let pem = pem.map_err(|error| unreadable(file, &error))?;
     upstream::Tls::only(&pem).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, FromArgMatches as _};
+    use clap::CommandFactory as _;
     use semel::core::policy::Policy;
+    use std::collections::BTreeSet;
 
     #[derive(Debug, clap::Parser)]
     struct Line {

@@ -1,9 +1,11 @@
 //! `semel shadow`: the table of shadow mode, with advice on what to enforce.
 
 use super::moment::{away, written};
-use super::place::{Gateway, ask};
+use super::say_document;
 use super::stop::{EXIT_CODES, Stop};
-use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
+use super::target::{Gateway, ask};
+use crate::printable::printable;
 use crate::serve::say;
 use crate::shadow::{Route, Summary, Verdict, advise};
 use http::Method;
@@ -25,13 +27,13 @@ pub(super) struct Args {
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
-    let desk = arguments.gateway.desk()?;
-    let document = runtime.block_on(ask(&desk, Method::GET, "/v1/shadow", None, arguments.json))?;
+    let client = arguments.gateway.client()?;
+    let document = runtime.block_on(ask(&client, Method::GET, "/v1/shadow", None, arguments.json))?;
     let summary: Summary = serde_json::from_value(document)
         .map_err(|error| format!("this is not a summary of shadow mode: {error}"))?;
     if arguments.json {
         let routes = summary.routes.iter().map(|route| json!({ "seen": route, "advice": advise(route) }));
-        say(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }).to_string());
+        say_document(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }));
     } else {
         say(&lines(&summary, Screen::of_stdout()).join("\n"));
     }
@@ -47,14 +49,14 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
         ];
     }
     let columns = vec![
-        Column::text("ROUTE", Gives::Ends),
-        Column::number("REQUESTS", Gives::Nothing),
-        Column::number("WITH KEY", Gives::Nothing),
-        Column::number("REPLAYED", Gives::Nothing),
-        Column::number("BLOCKED", Gives::Nothing),
-        Column::number("REFUSED", Gives::Nothing),
-        Column::number("DUPLICATES", Gives::Nothing),
-        Column::number("NOT JUDGED", Gives::Way(1)),
+        Column::text("ROUTE", WhenNarrow::Shorten),
+        Column::number("REQUESTS", WhenNarrow::Keep),
+        Column::number("WITH KEY", WhenNarrow::Keep),
+        Column::number("REPLAYED", WhenNarrow::Keep),
+        Column::number("BLOCKED", WhenNarrow::Keep),
+        Column::number("REFUSED", WhenNarrow::Keep),
+        Column::number("DUPLICATES", WhenNarrow::Keep),
+        Column::number("NOT JUDGED", WhenNarrow::Omit(1)),
     ];
     let rows: Vec<_> = summary.routes.iter().map(row).collect();
     let mut lines = vec![
@@ -70,17 +72,17 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
             Verdict::LookFirst => Tone::Doubtful,
             Verdict::AskForKeys => Tone::Quiet,
         };
-        let name = screen.tinted(&clean(&route.render()), Tone::Strong);
+        let name = screen.tinted(&printable(&route.render()), Tone::Strong);
         lines.push(format!("{name}: {}", screen.tinted(advice.verdict.text(), tone)));
         let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(30));
         for reason in &advice.reasons {
-            for (at, line) in wrapped(&clean(reason), width).into_iter().enumerate() {
+            for (at, line) in wrapped(&printable(reason), width).into_iter().enumerate() {
                 lines.push(format!("  {} {line}", if at == 0 { '-' } else { ' ' }));
             }
         }
         if let Some(config) = advice.config {
             lines.push(String::new());
-            lines.extend(config.lines().map(|line| format!("      {}", clean(line))));
+            lines.extend(config.lines().map(|line| format!("      {}", printable(line))));
         }
     }
     lines

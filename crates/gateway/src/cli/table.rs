@@ -1,6 +1,7 @@
-//! Tables for people, which fit the terminal. Control characters from stored data never reach the terminal.
+//! Tables for people, which fit the terminal. Stored data cannot change what the terminal shows.
 
 use crate::demo::story::stdout_has_colour;
+use crate::printable::printable;
 use owo_colors::{OwoColorize as _, Style};
 use std::io::IsTerminal as _;
 
@@ -75,7 +76,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(text: impl AsRef<str>) -> Self {
-        Self { text: clean(text.as_ref()), tone: Tone::Plain }
+        Self { text: printable(text.as_ref()), tone: Tone::Plain }
     }
 
     pub(super) fn tone(mut self, tone: Tone) -> Self {
@@ -84,36 +85,31 @@ impl Cell {
     }
 }
 
-/// Text without control characters.
-pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
-}
-
 /// What happens to a column when there is no room for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gives {
-    /// Nothing.
-    Nothing,
-    /// Its ends are cut.
-    Ends,
+pub(super) enum WhenNarrow {
+    /// It stays as it is.
+    Keep,
+    /// It is cut at its end.
+    Shorten,
     /// It is left out; the highest number goes first.
-    Way(u8),
+    Omit(u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) name: &'static str,
-    pub(super) gives: Gives,
+    pub(super) when_narrow: WhenNarrow,
     pub(super) is_number: bool,
 }
 
 impl Column {
-    pub(super) const fn text(name: &'static str, gives: Gives) -> Self {
-        Self { name, gives, is_number: false }
+    pub(super) const fn text(name: &'static str, when_narrow: WhenNarrow) -> Self {
+        Self { name, when_narrow, is_number: false }
     }
 
-    pub(super) const fn number(name: &'static str, gives: Gives) -> Self {
-        Self { name, gives, is_number: true }
+    pub(super) const fn number(name: &'static str, when_narrow: WhenNarrow) -> Self {
+        Self { name, when_narrow, is_number: true }
     }
 }
 
@@ -161,16 +157,16 @@ impl Table {
         };
         // Columns are cut first, down to a useful width, before any is left out.
         let cut = |kept: &[usize], widths: &mut [usize]| {
-            for at in kept.iter().copied().filter(|at| self.columns[*at].gives == Gives::Ends) {
+            for at in kept.iter().copied().filter(|at| self.columns[*at].when_narrow == WhenNarrow::Shorten) {
                 let over = total(kept, widths).saturating_sub(width);
                 widths[at] = widths[at].saturating_sub(over).max(CUT_MIN.min(widths[at]));
             }
         };
         cut(&kept, &mut widths);
         while total(&kept, &widths) > width {
-            let rank = |at: &usize| match self.columns[*at].gives {
-                Gives::Way(rank) => Some((rank, *at)),
-                Gives::Nothing | Gives::Ends => None,
+            let rank = |at: &usize| match self.columns[*at].when_narrow {
+                WhenNarrow::Omit(rank) => Some((rank, *at)),
+                WhenNarrow::Keep | WhenNarrow::Shorten => None,
             };
             let Some((_, goes)) = kept.iter().filter_map(rank).max() else { break };
             kept.retain(|at| *at != goes);
@@ -182,15 +178,15 @@ impl Table {
 
     fn line(&self, row: &[Cell], kept: &[usize], widths: &[usize]) -> String {
         let mut line = String::new();
-        for (place, at) in kept.iter().enumerate() {
+        for (index, at) in kept.iter().enumerate() {
             let (Some(cell), width) = (row.get(*at), widths[*at]) else { continue };
             let text = shortened(&cell.text, width);
             let room = " ".repeat(width.saturating_sub(text.chars().count()));
             let text = self.screen.tinted(&text, cell.tone);
-            if place > 0 {
+            if index > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
-            let is_last = place + 1 == kept.len();
+            let is_last = index + 1 == kept.len();
             match self.columns[*at].is_number {
                 true => line.extend([&room, &text].map(String::as_str)),
                 false if is_last => line.push_str(&text),
@@ -233,10 +229,10 @@ mod tests {
     use super::*;
 
     const COLUMNS: [Column; 4] = [
-        Column::text("ID", Gives::Nothing),
-        Column::text("OPERATION", Gives::Ends),
-        Column::number("ATTEMPT", Gives::Way(1)),
-        Column::text("CALLER", Gives::Way(2)),
+        Column::text("ID", WhenNarrow::Keep),
+        Column::text("OPERATION", WhenNarrow::Shorten),
+        Column::number("ATTEMPT", WhenNarrow::Omit(1)),
+        Column::text("CALLER", WhenNarrow::Omit(2)),
     ];
 
     fn lines(width: Option<usize>, rows: &[[&str; 4]]) -> Vec<String> {
@@ -257,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_terminal_by_cutting_and_then_by_leaving_out() {
+    fn a_table_is_cut_before_columns_are_left_out() {
         let row = ["id", "POST /accounts/4711/charges", "1", "caller"];
         for width in [80, 47, 40, 35, 30, 24, 16] {
             for line in lines(Some(width), &[row]) {
@@ -266,7 +262,7 @@ mod tests {
         }
         assert_eq!(lines(Some(40), &[row])[1], "id  POST /accounts/471…        1  caller");
         assert_eq!(lines(Some(24), &[row])[0], "ID  OPERATION");
-        assert_eq!(lines(Some(5), &[row])[1], "id  POST /accou…", "what must stay, stays");
+        assert_eq!(lines(Some(5), &[row])[1], "id  POST /accou…", "required columns stay");
     }
 
     #[test]
@@ -285,9 +281,9 @@ mod tests {
 
     #[test]
     fn stored_text_cannot_control_the_terminal() {
-        let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else {
+        let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1\u{202e}", "\u{9b}1m"]])[..] else {
             panic!("two lines")
         };
-        assert!(!line.chars().any(char::is_control), "{line:?}");
+        assert!(crate::printable::is_all_printable(line), "{line:?}");
     }
 }

@@ -1,15 +1,46 @@
 //! Addresses that get in each other's way: what would only show when the first request comes.
 
+use super::Overrides;
 use super::table::{Span, Table};
 use crate::admin::Address;
 use crate::cli::address::overlap;
 use crate::upstream::Target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The position of each address in the file; none if it comes from a flag or an environment variable.
+/// Where each address comes from: its position in the file, or the flag or environment variable that overrides it.
 pub(super) struct AddressSpans {
     pub(super) upstream: Option<Span>,
+    pub(super) upstream_given_by: Option<String>,
     pub(super) admin: Option<Span>,
+    pub(super) admin_given_by: Option<String>,
+    pub(super) listen_given_by: Option<String>,
+}
+
+impl AddressSpans {
+    /// Where the addresses come from; `upstream` is the position of the service in the file, if that applies.
+    pub(super) fn of(over: &Overrides, upstream: Option<Span>, admin: &Table<'_, '_>) -> Self {
+        Self {
+            upstream,
+            upstream_given_by: over.target.is_some().then(|| over.given_by("upstream")),
+            admin: admin.span_of("address").filter(|_| over.admin.is_none()),
+            admin_given_by: over.admin.is_some().then(|| over.given_by("admin")),
+            listen_given_by: over.listen.is_some().then(|| over.given_by("listen")),
+        }
+    }
+}
+
+/// Reports a mistake about two addresses, at the one that is overridden, if one is.
+fn report(
+    table: &Table<'_, '_>,
+    given_by: [Option<&String>; 2],
+    at: Option<&Span>,
+    problem: String,
+    fix: String,
+) {
+    match given_by.into_iter().flatten().next() {
+        Some(given_by) => table.document.mistake_in(given_by, problem, fix),
+        None => table.document.mistake(at, problem, fix),
+    }
 }
 
 /// Reports an upstream that is the gateway itself, and two listeners on one address.
@@ -21,22 +52,26 @@ pub(super) fn check(
     written: &AddressSpans,
 ) {
     if let Some(admin) = admin.filter(|admin| overlap(*admin, listen)) {
-        let what = format!("the admin address {admin} is the address that clients use ({listen})");
+        let problem = format!("the admin address {admin} is the address that clients use ({listen})");
         let fix =
             format!("give one of them another port, or write \"{}\" for the admin address", Address::Off);
-        table.document.mistake(written.admin.as_ref(), what, fix);
+        let given_by = [written.admin_given_by.as_ref(), written.listen_given_by.as_ref()];
+        report(table, given_by, written.admin.as_ref(), problem, fix);
     }
     let Some(target) = target else { return };
     let Some(upstream) = resolved(target) else { return };
-    let own =
-        [(Some(listen), "address that this gateway listens on"), (admin, "gateway's own admin address")];
-    for (own, what) in own {
-        if own.is_some_and(|own| overlap(own, upstream)) {
-            let what = format!(
-                "the upstream {target} is the {what}: every request would be sent to the gateway itself"
+    let gateway_addresses = [
+        (Some(listen), "address that this gateway listens on", &written.listen_given_by),
+        (admin, "gateway's own admin address", &written.admin_given_by),
+    ];
+    for (address, description, given_by) in gateway_addresses {
+        if address.is_some_and(|address| overlap(address, upstream)) {
+            let problem = format!(
+                "the upstream {target} is the {description}: every request would be sent to the gateway itself"
             );
-            let fix = "write the URL of the service, or listen on another port";
-            table.document.mistake(written.upstream.as_ref(), what, fix);
+            let fix = "write the URL of the service, or listen on another port".to_owned();
+            let given_by = [written.upstream_given_by.as_ref(), given_by.as_ref()];
+            report(table, given_by, written.upstream.as_ref(), problem, fix);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::service::tls;
 use super::table::Table;
-use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash};
+use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
 use crate::serve::Admin;
 
 /// The prefix of a hash.
@@ -25,9 +25,9 @@ pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin
         let at = table.span_of("address").filter(|_| over.is_none());
         let fix =
             "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
-        let what = error.to_string();
-        let what = what.split("; ").next().unwrap_or_default();
-        table.document.mistake(at.as_ref(), what, fix);
+        let problem = error.to_string();
+        let problem = problem.split("; ").next().unwrap_or_default();
+        table.document.mistake(at.as_ref(), problem, fix);
     }
     Some(Admin { options, tls })
 }
@@ -36,8 +36,9 @@ fn tokens(table: &Table<'_, '_>) -> Vec<Token> {
     let mut options = Options::default();
     for table in table.tables("token", "[[admin.token]]") {
         if let Some(token) = token(&table) {
+            let named = check_token_name(&token.name);
             options.tokens.push(token);
-            if let Err(error) = options.check() {
+            if let Err(error) = named.and_then(|()| options.check()) {
                 let (key, fix) = match error {
                     OptionsError::NoRole(_) => ("roles", "name at least one of read, operate, claim, bodies"),
                     OptionsError::SameToken(_) => ("hash", "take one of them out, or make another token"),
@@ -59,9 +60,9 @@ fn token(table: &Table<'_, '_>) -> Option<Token> {
         let hash = text.strip_prefix(KIND).and_then(TokenHash::parse);
         if hash.is_none() {
             // The value may be the token itself.
-            let what = "`hash` is not the hash of a token";
+            let problem = "`hash` is not the hash of a token";
             let fix = "write sha256: and 64 hexadecimal digits, as `semel key token` prints them";
-            table.document.mistake(Some(&at), what, fix);
+            table.document.mistake(Some(&at), problem, fix);
         }
         hash
     });

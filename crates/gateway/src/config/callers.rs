@@ -9,7 +9,7 @@ use crate::identity::{Identity, Source, Tenant, Unsafe};
 
 /// The default rule, and what operations with their own rule share with it.
 pub(super) struct Callers {
-    said: IdentityTable,
+    identity_table: IdentityTable,
     default: Identity,
     /// Whether the listener asks for certificates.
     asks_clients: bool,
@@ -18,29 +18,37 @@ pub(super) struct Callers {
     /// What was reported about operations.
     reported: Vec<Unsafe>,
     /// The operations' own rules.
-    own: Vec<Identity>,
+    operation_rules: Vec<Identity>,
 }
 
 impl Callers {
     /// Reads `[identity]`. `is_anonymous`: a flag says that callers are not distinguished, unless an operation does
     /// so.
     pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool, is_anonymous: bool) -> Self {
-        let said = identity::read(table);
-        let (sources, tenant, trusted) = (said.sources.clone(), said.tenant.clone(), said.trusted.clone());
+        let identity_table = identity::read(table);
+        let (sources, tenant, trusted) =
+            (identity_table.sources.clone(), identity_table.tenant.clone(), identity_table.trusted.clone());
         let mut default = Identity { sources, tenant, trusted, is_by_place: false };
         check_certificates(table, "sources", &default, asks_clients);
-        let found = default.check().err().filter(|_| said.is_whole).unwrap_or_default();
+        let found = default.check().err().filter(|_| identity_table.is_whole).unwrap_or_default();
         if is_anonymous {
             default = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
         }
-        Self { said, default, asks_clients, found, reported: Vec::new(), own: Vec::new() }
+        Self {
+            identity_table,
+            default,
+            asks_clients,
+            found,
+            reported: Vec::new(),
+            operation_rules: Vec::new(),
+        }
     }
 
     /// The own rule of an `[[operation]]`: its `callers` and `tenant` if it has them, and `[identity]` for the rest.
     /// None if it sets only a tenant, and that is the default's.
     pub(super) fn of_operation(&mut self, table: &Table<'_, '_>) -> Option<Identity> {
-        let sources = identity::sources(table, "callers", &self.said.issuers);
-        let tenant = identity::tenant(table, &self.said.hosts);
+        let sources = identity::sources(table, "callers", &self.identity_table.issuers);
+        let tenant = identity::tenant(table, &self.identity_table.hosts);
         let written =
             table.value("callers").and_then(|value| value.get_ref().as_array()).map(|list| list.len());
         // Unreadable values are already reported.
@@ -51,38 +59,38 @@ impl Callers {
             return None;
         }
         if written == Some(0) {
-            let what = "`callers` is empty, so callers of this operation could not be distinguished";
+            let problem = "`callers` is empty, so callers of this operation could not be distinguished";
             let fix =
                 "name one, such as \"jwt\" or \"anonymous\"; or remove the line, and [identity] applies";
-            table.document.mistake(table.span_of("callers").as_ref(), what, fix);
+            table.document.mistake(table.span_of("callers").as_ref(), problem, fix);
             return None;
         }
         let mut identity = Identity {
             sources: sources.unwrap_or_else(|| self.default.sources.clone()),
-            tenant: tenant.unwrap_or_else(|| self.said.tenant.clone()),
+            tenant: tenant.unwrap_or_else(|| self.identity_table.tenant.clone()),
             trusted: Vec::new(),
             // Only from the operation itself: a change of [identity] must not give this operation's callers new keys.
             is_by_place: written.is_some(),
         };
         if believes(&identity) {
-            identity.trusted.clone_from(&self.said.trusted);
+            identity.trusted.clone_from(&self.identity_table.trusted);
         }
         check_certificates(table, "callers", &identity, self.asks_clients);
-        if self.said.is_whole {
+        if self.identity_table.is_whole {
             let mut found = identity.check().err().unwrap_or_default();
-            found.extend(identity.check_beside(self.own.iter().chain([&self.default])));
+            found.extend(identity.check_beside(self.operation_rules.iter().chain([&self.default])));
             for found in found {
                 self.report_unsafe(table, &identity, found);
             }
         }
-        self.own.push(identity.clone());
+        self.operation_rules.push(identity.clone());
         (identity.is_by_place || identity.tenant != self.default.tenant).then_some(identity)
     }
 
     /// Reports what is unsafe about an operation's rule, unless that was reported where it can be fixed.
     fn report_unsafe(&mut self, table: &Table<'_, '_>, identity: &Identity, found: Unsafe) {
         let setting = Setting::of(&found, identity);
-        let own = match setting {
+        let own_span = match setting {
             Setting::Sources => table.span_of("callers"),
             Setting::Tenant => table.span_of("tenant"),
             Setting::Trusted | Setting::Hosts | Setting::Issuer(_) => None,
@@ -91,20 +99,23 @@ impl Callers {
         // One line of [identity] fixes these for all operations.
         let is_shared = is_elsewhere
             || matches!(found, Unsafe::HeaderWithoutTrust(_) | Unsafe::NoIssuers | Unsafe::NoHosts);
-        if self.found.contains(&found) && (own.is_none() || is_shared)
+        if self.found.contains(&found) && (own_span.is_none() || is_shared)
             || self.reported.contains(&found) && is_shared
         {
             return;
         }
-        let here = table.span_of("callers").or_else(|| table.span_of("tenant"));
-        let at = own.clone().or_else(|| self.said.at(setting).filter(|_| is_elsewhere)).or(here);
+        let operation_span = table.span_of("callers").or_else(|| table.span_of("tenant"));
+        let at = own_span
+            .clone()
+            .or_else(|| self.identity_table.at(setting).filter(|_| is_elsewhere))
+            .or(operation_span);
         let reported = found.to_string();
-        let (what, fix) = split_fix(&reported);
-        if own.is_none() && setting == Setting::Tenant {
+        let (problem, fix) = split_fix(&reported);
+        if own_span.is_none() && setting == Setting::Tenant {
             let fix = "write tenant = \"none\" for this operation, or identify its callers in another way";
-            table.document.mistake(at.as_ref(), format!("{what} (the tenant comes from [identity])"), fix);
+            table.document.mistake(at.as_ref(), format!("{problem} (the tenant comes from [identity])"), fix);
         } else {
-            table.document.mistake(at.as_ref(), what, fix);
+            table.document.mistake(at.as_ref(), problem, fix);
         }
         self.reported.push(found);
     }
@@ -112,21 +123,21 @@ impl Callers {
     /// The default rule, after all operations were read. Reports what is unsafe about it, and settings that no rule
     /// uses.
     pub(super) fn end(mut self, table: &Table<'_, '_>) -> Identity {
-        let is_trust_used = self.own.iter().any(believes);
+        let is_trust_used = self.operation_rules.iter().any(believes);
         for found in &self.found {
             if *found == Unsafe::TrustWithoutHeader && is_trust_used {
                 continue;
             }
             let setting = match Setting::of(found, &self.default) {
                 // The hosts are the nearest setting.
-                Setting::Tenant if matches!(self.said.tenant, Tenant::Host(_)) => Setting::Hosts,
+                Setting::Tenant if matches!(self.identity_table.tenant, Tenant::Host(_)) => Setting::Hosts,
                 setting => setting,
             };
             let at = self
-                .said
+                .identity_table
                 .at(setting)
-                .or_else(|| self.said.at(Setting::Tenant).filter(|_| setting == Setting::Hosts));
-            table.document.error(at.or_else(|| self.said.table_at()).as_ref(), &found.to_string());
+                .or_else(|| self.identity_table.at(Setting::Tenant).filter(|_| setting == Setting::Hosts));
+            table.document.error(at.or_else(|| self.identity_table.table_at()).as_ref(), &found.to_string());
         }
         if !believes(&self.default) && is_trust_used {
             self.default.trusted.clear();
@@ -138,9 +149,9 @@ impl Callers {
     /// Reports settings in `[identity]` that no rule uses.
     fn check_use(&self, table: &Table<'_, '_>) {
         let has_token = |sources: &[Source]| sources.iter().any(|source| matches!(source, Source::Jwt(_)));
-        let is_token_used =
-            has_token(&self.said.sources) || self.own.iter().any(|own| has_token(&own.sources));
-        if let Some(at) = self.said.issuer_at().filter(|_| !is_token_used) {
+        let is_token_used = has_token(&self.identity_table.sources)
+            || self.operation_rules.iter().any(|rule| has_token(&rule.sources));
+        if let Some(at) = self.identity_table.issuer_at().filter(|_| !is_token_used) {
             table.document.mistake(
                 at.as_ref(),
                 "an issuer is set, but `jwt` is not among the sources, so its tokens would be ignored",
@@ -148,11 +159,12 @@ impl Callers {
             );
         }
         let is_host = |tenant: &Tenant| matches!(tenant, Tenant::Host(_));
-        let is_host_used = is_host(&self.said.tenant) || self.own.iter().any(|own| is_host(&own.tenant));
-        if !self.said.hosts.is_empty() && !is_host_used {
-            let what = "tenant_hosts is set, but the tenant does not come from the host";
+        let is_host_used = is_host(&self.identity_table.tenant)
+            || self.operation_rules.iter().any(|rule| is_host(&rule.tenant));
+        if !self.identity_table.hosts.is_empty() && !is_host_used {
+            let problem = "tenant_hosts is set, but the tenant does not come from the host";
             let fix = "write tenant = \"host\", or remove tenant_hosts";
-            table.document.mistake(self.said.at(Setting::Hosts).as_ref(), what, fix);
+            table.document.mistake(self.identity_table.at(Setting::Hosts).as_ref(), problem, fix);
         }
     }
 }
@@ -166,9 +178,9 @@ fn check_certificates(table: &Table<'_, '_>, key: &str, identity: &Identity, ask
         && table.has(key)
         && identity.sources.iter().any(|source| matches!(source, Source::Mtls(_)))
     {
-        let what = "callers are identified by certificates, but the listener asks for none, so every \
+        let problem = "callers are identified by certificates, but the listener asks for none, so every \
             request would be refused";
         let fix = "write `client_ca` under [listen], or remove mtls";
-        table.document.mistake(table.span_of(key).as_ref(), what, fix);
+        table.document.mistake(table.span_of(key).as_ref(), problem, fix);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::DEFAULT;
 use super::mistake::Position;
+use crate::masked;
 use crate::stores;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,12 +62,12 @@ pub fn settings(text: &str, given: &[GivenSetting]) -> Vec<Setting> {
         .collect();
     tables.sort_by_key(|(_, at)| *at);
     for (name, _) in tables {
-        let own = file.get(name).and_then(|value| value.get_ref().as_table());
+        let file_table = file.get(name).and_then(|value| value.get_ref().as_table());
         table(
             &mut found,
             name,
             defaults.get(name).and_then(|value| value.get_ref().as_table()),
-            own,
+            file_table,
             text,
             given,
         );
@@ -92,7 +93,7 @@ fn table(
     found: &mut Vec<Setting>,
     name: &str,
     defaults: Option<&DeTable<'_>>,
-    own: Option<&DeTable<'_>>,
+    file_table: Option<&DeTable<'_>>,
     text: &str,
     given: &[GivenSetting],
 ) {
@@ -103,7 +104,7 @@ fn table(
         keys.insert(key.get_ref(), (key.span().start, setting));
     }
     let mut below = Vec::new();
-    for (key, value) in own.into_iter().flatten() {
+    for (key, value) in file_table.into_iter().flatten() {
         match value.get_ref() {
             DeValue::Array(list) if list.iter().any(|entry| entry.get_ref().as_table().is_some()) => {
                 below.push((&**key.get_ref(), list));
@@ -119,8 +120,7 @@ fn table(
         let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
         let value = match (*table, *key) {
             ("store", "url") => url(value.trim_matches('"')),
-            ("upstream", "url") if value.contains('@') => MASKED.to_owned(),
-            _ => value.clone(),
+            _ => masked::url(value),
         };
         let source = Source::Variable(variable);
         keys.insert(key, (at, Setting { table: label.clone(), key: (*key).to_owned(), value, source }));
@@ -150,8 +150,6 @@ fn written(found: &mut Vec<Setting>, label: &str, entries: &DeTable<'_>, text: &
 fn setting(label: &str, table: &str, key: &str, value: &DeValue<'_>, source: Source) -> Setting {
     let value = match (table, key, value) {
         ("store", "url", DeValue::String(text)) => url(text),
-        // Refused at start; a password in it must not be shown here either.
-        ("upstream", "url", DeValue::String(text)) if text.contains('@') => MASKED.to_owned(),
         // The hash of a random token reveals nothing, but there is no need to show it.
         (_, "hash", DeValue::String(_)) => MASKED.to_owned(),
         (_, _, DeValue::String(text)) if is_secret(key) && !is_reference(text) => MASKED.to_owned(),
@@ -176,7 +174,7 @@ fn url(text: &str) -> String {
 /// A value as a file writes it. A value in `is_headers` may be a credential unless it refers to one.
 fn shown(value: &DeValue<'_>, is_headers: bool) -> String {
     match value {
-        DeValue::String(text) => format!("\"{}\"", text.escape_debug()),
+        DeValue::String(text) => masked::url(&format!("\"{}\"", text.escape_debug())),
         DeValue::Integer(number) => number.as_str().to_owned(),
         DeValue::Float(number) => number.as_str().to_owned(),
         DeValue::Boolean(is) => is.to_string(),
@@ -202,6 +200,19 @@ fn shown(value: &DeValue<'_>, is_headers: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_and_query_values_of_urls_are_masked() {
+        let text = "[defaults.probe]\nurl = \"https://u:hunter2@h:1/a?api_key=hunter2&id={operation_id}&hunter2\"\n\
+                    [[operation]]\nname = \"a?b\"\npath = \"/charges\"\nprobe = { url = \"/effects?key=hunter2\" }\n";
+        let shown =
+            |table: &str, key: &str| found(text, &[], table, key).map(|(value, _)| value).unwrap_or_default();
+        let probe = "{ url = \"https://(masked)@h:1/a?api_key=(masked)&id={operation_id}&(masked)\" }";
+        assert_eq!(shown("[defaults]", "probe"), probe);
+        assert_eq!(shown("[[operation]] 1", "probe"), "{ url = \"/effects?key=(masked)\" }");
+        assert_eq!(shown("[[operation]] 1", "path"), "\"/charges\"");
+        assert_eq!(shown("[[operation]] 1", "name"), "\"a?b\"");
+    }
 
     fn found(text: &str, given: &[GivenSetting], table: &str, key: &str) -> Option<(String, Source)> {
         let all = settings(text, given);
@@ -234,6 +245,7 @@ mod tests {
         let all: Vec<_> = settings(text, &given).into_iter().map(|setting| setting.value).collect();
         let all = all.join("\n");
         assert!(!all.contains("hunter2") && !all.contains("0abc"), "{all}");
+        assert!(all.contains("http://(masked)@h"), "{all}");
         assert!(all.contains("env:HASHING") && all.contains("env:X") && all.contains("postgres://"), "{all}");
     }
 }

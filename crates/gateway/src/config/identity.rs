@@ -121,9 +121,9 @@ fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
 
 fn audience(table: &Table<'_, '_>) -> Option<Audience> {
     let Some(value) = table.value("audience") else {
-        let what = "an issuer has no audience: its tokens for other services would be accepted here too";
+        let problem = "an issuer has no audience: its tokens for other services would be accepted here too";
         let fix = "write what its tokens for this service have as `aud`, or audience = \"any\" to accept all of them";
-        table.document.mistake(table.span_of("name").or_else(|| table.span()).as_ref(), what, fix);
+        table.document.mistake(table.span_of("name").or_else(|| table.span()).as_ref(), problem, fix);
         return None;
     };
     match value.get_ref() {
@@ -141,9 +141,10 @@ fn keys(table: &Table<'_, '_>) -> Option<KeySource> {
     let url = url(table).map(KeySource::Url);
     let given = ways.iter().filter(|way| table.has(way)).count();
     if given != 1 {
-        let what = if given == 0 { "an issuer has no keys" } else { "an issuer has several sources of keys" };
+        let problem =
+            if given == 0 { "an issuer has no keys" } else { "an issuer has several sources of keys" };
         let at = table.span_of("name").or_else(|| table.span());
-        table.document.mistake(at.as_ref(), what, format!("write one of {}", ways.join(", ")));
+        table.document.mistake(at.as_ref(), problem, format!("write one of {}", ways.join(", ")));
         return None;
     }
     secret.or(pem).or(file).or(url)
@@ -158,13 +159,13 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
     let Some((address, _)) = table.text("jwks_url") else {
         let about_url = ["refresh_every", "refresh_interval_min", "stale_max", "timeout", "ca"];
         if let Some(key) = about_url.iter().find(|key| table.has(key)) {
-            let what = format!("`{key}` applies only to keys from jwks_url, which is not set");
-            table.document.mistake(table.span_of(key).as_ref(), what, "remove it");
+            let problem = format!("`{key}` applies only to keys from jwks_url, which is not set");
+            table.document.mistake(table.span_of(key).as_ref(), problem, "remove it");
         }
         return None;
     };
     let mut url = Url::new(address);
-    let set = |place: &mut Duration, span: Option<Duration>| *place = span.unwrap_or(*place);
+    let set = |field: &mut Duration, span: Option<Duration>| *field = span.unwrap_or(*field);
     set(&mut url.refresh_every, every);
     set(&mut url.refresh_interval_min, interval);
     set(&mut url.stale_max, stale);

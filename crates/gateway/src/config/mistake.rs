@@ -22,10 +22,12 @@ impl Position {
 }
 
 /// One mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its position; none if a flag or an environment variable is the cause.
+    /// Its position in the file, if it has one.
     pub at: Option<Position>,
+    /// The flag or the environment variable that is the cause, such as `--ttl` or `SEMEL_TTL`; `None` for the file.
+    pub given_by: Option<String>,
     /// What is wrong, and why that matters.
     pub what: String,
     /// How to fix it.
@@ -33,12 +35,17 @@ pub struct Mistake {
 }
 
 impl Mistake {
+    /// Where it is: in a flag, a variable, or the file named `file`.
+    pub fn place<'a>(&'a self, file: &'a str) -> &'a str {
+        self.given_by.as_deref().unwrap_or(file)
+    }
+
     /// The message, for the file named `file`.
     pub fn message(&self, file: &str) -> String {
-        let Self { at, what, fix } = self;
+        let Self { at, what: problem, fix, .. } = self;
         match at {
-            Some(Position { line, column }) => format!("{file}:{line}:{column}: {what}\n    fix: {fix}"),
-            None => format!("{file}: {what}\n    fix: {fix}"),
+            Some(Position { line, column }) => format!("{file}:{line}:{column}: {problem}\n    fix: {fix}"),
+            None => format!("{}: {problem}\n    fix: {fix}", self.place(file)),
         }
     }
 }
@@ -48,19 +55,22 @@ impl fmt::Display for Mistake {
         if let Some(Position { line, column }) = self.at {
             write!(f, "line {line}, column {column}: ")?;
         }
+        if let Some(given_by) = &self.given_by {
+            write!(f, "{given_by}: ")?;
+        }
         write!(f, "{}; fix: {}", self.what, self.fix)
     }
 }
 
 /// Splits a sentence that ends with its fix, as the parsers and checks of this crate write them.
 pub(super) fn split_fix(text: &str) -> (String, String) {
-    let (what, fix) = text
+    let (problem, fix) = text
         .rsplit_once(": write ")
-        .map(|(what, fix)| (what, format!("write {fix}")))
-        .or_else(|| text.rsplit_once(". ").map(|(what, fix)| (what, fix.to_owned())))
-        .or_else(|| text.rsplit_once("; ").map(|(what, fix)| (what, fix.to_owned())))
+        .map(|(problem, fix)| (problem, format!("write {fix}")))
+        .or_else(|| text.rsplit_once(". ").map(|(problem, fix)| (problem, fix.to_owned())))
+        .or_else(|| text.rsplit_once("; ").map(|(problem, fix)| (problem, fix.to_owned())))
         .unwrap_or((text, "write another value; `semel config default` explains it".to_owned()));
-    (what.to_owned(), fix)
+    (problem.to_owned(), fix)
 }
 
 #[cfg(test)]
@@ -79,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_told_apart_from_its_reason() {
+    fn a_fix_is_separated_from_its_reason() {
         assert_eq!(
             split_fix("`24` is not a duration: write a whole number with ms"),
             ("`24` is not a duration".to_owned(), "write a whole number with ms".to_owned())

@@ -10,9 +10,9 @@
 //!
 //! let text = "[defaults]\nttl = \"7d\"\ntombstone = 30\ntimeout = \"5s\"\n";
 //! let mistakes = config::read(text, &Overrides::default(), &|_| None).unwrap_err();
-//! let told: Vec<_> = mistakes.iter().map(|mistake| mistake.message("semel.toml")).collect();
-//! assert!(told[0].starts_with("semel.toml:3:13: `tombstone`: expected a duration, found `30`"), "{told:?}");
-//! assert!(told[1].starts_with("semel.toml:4:1: unknown key `timeout` in [defaults]"), "{told:?}");
+//! let messages: Vec<_> = mistakes.iter().map(|mistake| mistake.message("semel.toml")).collect();
+//! assert!(messages[0].starts_with("semel.toml:3:13: `tombstone`: expected a duration, found `30`"), "{messages:?}");
+//! assert!(messages[1].starts_with("semel.toml:4:1: unknown key `timeout` in [defaults]"), "{messages:?}");
 //! ```
 
 mod addresses;
@@ -30,6 +30,7 @@ mod patch;
 mod records;
 mod secret;
 mod service;
+mod startup_checks;
 pub(crate) mod storage;
 mod table;
 mod terms;
@@ -53,8 +54,8 @@ use crate::upstream::{self, Target};
 use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
-use semel_http::{Terms, is_registered_method};
-use std::collections::BTreeSet;
+use semel_http::{Routes, Terms, TermsError, is_registered_method};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -98,6 +99,17 @@ pub struct Overrides {
     pub anonymous: bool,
     /// Overrides `[defaults]`, but not what an operation sets in the file.
     pub terms: Patch,
+    /// Which of them environment variables set, by the name of the option (`response_timeout`), and the variable. The others
+    /// are flags.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Overrides {
+    /// What set an option: a variable such as `SEMEL_TTL`, or its flag.
+    fn given_by(&self, option: &str) -> String {
+        let flag = || format!("--{}", option.replace('_', "-"));
+        self.variables.get(option).cloned().unwrap_or_else(flag)
+    }
 }
 
 /// The configuration of a gateway. The upstream may still be missing.
@@ -143,6 +155,7 @@ pub struct Config {
     pub prefix: String,
     /// Where spans are sent.
     pub tracer: Option<Tracer>,
+    start_positions: startup_checks::StartPositions,
 }
 
 impl Config {
@@ -151,12 +164,20 @@ impl Config {
         let terms = self.operations.iter().map(|operation| &operation.terms).chain([&self.terms]);
         let methods = terms.flat_map(|terms| &terms.methods).filter(|method| !is_registered_method(method));
         let methods: BTreeSet<_> = methods.map(Method::as_str).collect();
-        let told = |method: &str| {
+        let warning = |method: &str| {
             format!(
                 "`{method}` is not a registered HTTP method; make sure that clients send it spelt like this"
             )
         };
-        methods.into_iter().map(told).collect()
+        methods.into_iter().map(warning).collect()
+    }
+
+    /// The routes without their questions, for checks of what is stored.
+    pub fn routes(&self) -> Result<Routes, TermsError> {
+        let others = Routes::new(self.terms.clone());
+        self.operations.iter().fold(others, |routes, operation| {
+            routes.and_then(|routes| routes.with(&operation.template, operation.terms.clone()))
+        })
     }
 
     /// The plan, if the upstream is known.
@@ -194,14 +215,14 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
             let first = error.span().and_then(|span| duplicate::first_line(text, &span));
             if let (Some(first), true) = (first, error.message().contains("duplicate key")) {
                 let key = error.span().and_then(|span| text.get(span)).unwrap_or("this key");
-                let what = format!("`{key}` is set twice: here and on line {first}");
-                document.mistake(error.span().as_ref(), what, "remove one of them");
+                let problem = format!("`{key}` is set twice: here and on line {first}");
+                document.mistake(error.span().as_ref(), problem, "remove one of them");
                 continue;
             }
-            let what = format!("this is not TOML: {}", error.message());
+            let problem = format!("this is not TOML: {}", error.message());
             document.mistake(
                 error.span().as_ref(),
-                what,
+                problem,
                 "write key = value, with strings in quotation marks",
             );
         }
@@ -209,7 +230,7 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
         return Err(document.end());
     }
     let top = Table::top(&document, entries.get_ref());
-    let config = whole(&top, over);
+    let config = read_config(&top, over);
     top.end();
     let mistakes = document.end();
     match config {
@@ -252,7 +273,7 @@ fn read_table<T>(
     found
 }
 
-fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
+fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let over = over.clone();
     let listen = listening(top, &over);
     let upstream_table = top.table("upstream", "[upstream]");
@@ -266,10 +287,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
 
     let admin_table = top.table("admin", "[admin]");
     let admin = admin::read(&admin_table, over.admin);
-    let written = addresses::AddressSpans {
-        upstream: upstream_at,
-        admin: admin_table.span_of("address").filter(|_| over.admin.is_none()),
-    };
+    let written = addresses::AddressSpans::of(&over, upstream_at, &admin_table);
     let admin_address = admin.as_ref().map(|admin| admin.options.address);
     addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &written);
     admin_table.end();
@@ -277,9 +295,11 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let store_table = top.table("store", "[store]");
     let store = storage::store(&store_table, &mut storage);
     let cache_is_chosen = store_table.span_of("cache_max").is_some();
+    let mut start_positions = startup_checks::StartPositions::of(&store_table, &over);
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     storage::sweep(&sweep_table, &mut storage);
+    start_positions.archive = startup_checks::position(&sweep_table, "archive");
     let clock_table = top.table("clock", "[clock]");
     storage::clock(&clock_table, &sweep_table, &mut storage);
     clock_table.end();
@@ -296,7 +316,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
     let blame =
-        terms::MistakeReporter { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing, skew };
+        terms::MistakeReporter { table: &defaults_table, flags: Some(&over), sealing: &sealing, skew };
     let terms = blame.terms(&defaults, None, deadline);
     let inherited_questions = ask::of_defaults(&defaults_table, listen.address);
     let questions =
@@ -316,13 +336,13 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let identity = callers.end(&identity_table);
     identity_table.end();
     if terms.is_some() {
-        let asked = operations.iter().map(|operation| &operation.questions);
-        let mut asked = asked.chain([&questions]);
-        inherited_questions.check_inherited(&defaults_table, asked.clone());
-        if unswept.is_some() && asked.any(|questions| questions.probe.is_some()) {
-            let what = "no probe would ever be sent: the sweeper, which is off, starts them";
+        let all_questions = operations.iter().map(|operation| &operation.questions);
+        let mut all_questions = all_questions.chain([&questions]);
+        inherited_questions.check_inherited(&defaults_table, all_questions.clone());
+        if unswept.is_some() && all_questions.any(|questions| questions.probe.is_some()) {
+            let problem = "no probe would ever be sent: the sweeper, which is off, starts them";
             let fix = "set every, or remove the probes";
-            defaults_table.document.mistake(unswept.as_ref(), what, fix);
+            defaults_table.document.mistake(unswept.as_ref(), problem, fix);
         }
     }
     defaults_table.end();
@@ -355,5 +375,6 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         forwarded_by,
         prefix: over.prefix.unwrap_or(prefix),
         tracer,
+        start_positions,
     })
 }

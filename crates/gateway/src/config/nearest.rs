@@ -1,11 +1,11 @@
 //! Finds the known name that is most similar to an unknown one, if they are similar enough.
 
-/// The known name that `word` was probably meant to be, if one is similar enough.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let near = known.into_iter().map(|name| (distance(word, name), name));
+/// The known name that `unknown` was probably meant to be, if one is similar enough.
+pub(super) fn nearest<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let near = known.into_iter().map(|name| (distance(unknown, name), name));
     let (far, name) = near.min()?;
     // Every third letter may differ.
-    (far <= (word.chars().count().max(3)) / 3).then_some(name)
+    (far <= (unknown.chars().count().max(3)) / 3).then_some(name)
 }
 
 /// The number of letters to insert, remove, replace or swap with their neighbour.
@@ -33,10 +33,10 @@ mod tests {
     #[test]
     fn a_slip_is_recognised_and_a_stranger_is_not() {
         let known = ["ttl", "tombstone", "dedup_window", "lease"];
-        for (word, meant) in
+        for (unknown, meant) in
             [("tll", Some("ttl")), ("tomstone", Some("tombstone")), ("dedup-window", Some("dedup_window"))]
         {
-            assert_eq!(nearest(word, known), meant, "{word}");
+            assert_eq!(nearest(unknown, known), meant, "{unknown}");
         }
         assert_eq!(nearest("colour", known), None);
         assert_eq!(nearest("x", []), None);

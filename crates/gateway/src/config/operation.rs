@@ -7,6 +7,7 @@ use super::patch::Patch;
 use super::records::{self, Sealing};
 use super::table::{Span, Table};
 use super::terms::{self, MistakeReporter};
+use crate::printable::is_all_printable;
 use crate::serve::Operation;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
@@ -71,15 +72,15 @@ fn one(
     let rates_table = table.table("quotas", "[operation.quotas]");
     let (rates, rates_at) = (records::rates(&rates_table), rates_table.span());
     rates_table.end();
-    let (own, questions) = (terms::patch(table), ask::of_operation(table, inherited.listen));
-    let patch = own.over(inherited.terms);
+    let (own_terms, questions) = (terms::patch(table), ask::of_operation(table, inherited.listen));
+    let patch = own_terms.over(inherited.terms);
     let terms = MistakeReporter { table, flags: None, sealing: inherited.sealing, skew: inherited.skew }
         .terms(&patch, name, inherited.deadline)?;
     let questions = questions.of_one(inherited.questions, table, &terms);
     check_callers(table, &terms);
     if terms.key == KeyRule::Off && !rates.are_off() {
-        let what = "nothing of this operation is protected (key = \"off\"), so quotas have no effect";
-        table.document.mistake(rates_at.as_ref(), what, "remove quotas, or set key");
+        let problem = "nothing of this operation is protected (key = \"off\"), so quotas have no effect";
+        table.document.mistake(rates_at.as_ref(), problem, "remove quotas, or set key");
     }
     let (template, at) = template?;
     let pattern = RoutePattern::parse(template);
@@ -96,9 +97,9 @@ fn one(
 fn check_callers(table: &Table<'_, '_>, terms: &Terms) {
     for key in ["callers", "tenant"] {
         if terms.key == KeyRule::Off && table.has(key) {
-            let what =
+            let problem =
                 format!("nothing of this operation is protected (key = \"off\"), so {key} has no effect");
-            table.document.mistake(table.span_of(key).as_ref(), what, format!("remove {key}, or set key"));
+            table.document.mistake(table.span_of(key).as_ref(), problem, format!("remove {key}, or set key"));
         }
     }
 }
@@ -108,12 +109,12 @@ fn check_name(table: &Table<'_, '_>, template: &str, terms: &Terms) {
     let named = Terms { name: terms.name.clone(), methods: terms.methods.clone(), ..Terms::default() };
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, named));
     if let Err(TermsError::Name(name)) = routes {
-        let what = format!(
+        let problem = format!(
             "`{name}` is the name of the records of that route, so they would count as records of this \
                 operation, and its probe would be sent for them"
         );
         let fix = "give it a name that is not a method and a path, or remove the line";
-        table.document.mistake(table.span_of("name").as_ref(), what, fix);
+        table.document.mistake(table.span_of("name").as_ref(), problem, fix);
     }
 }
 
@@ -121,6 +122,12 @@ fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
     let (name, at) = table.text("name")?;
     if name.is_empty() {
         table.document.mistake(Some(&at), "the name is empty", "write a name, or remove the line");
+        return None;
+    }
+    if !is_all_printable(name) {
+        let problem =
+            format!("{name:?} has control or format characters, which could make it look like another name");
+        table.document.mistake(Some(&at), problem, "write a name without them");
         return None;
     }
     if semel_http::is_shadow(name) {
@@ -139,8 +146,9 @@ fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
         );
     }
     if name.starts_with("(claim)") {
-        let what = format!("`{name}` starts like the names of workers' claims, for which no probe is sent");
-        table.document.mistake(Some(&at), what, "give it another name");
+        let problem =
+            format!("`{name}` starts like the names of workers' claims, for which no probe is sent");
+        table.document.mistake(Some(&at), problem, "give it another name");
     }
     Some(name.to_owned())
 }
@@ -159,7 +167,7 @@ fn check_reachable(table: &Table<'_, '_>, read: &ParsedOperation, before: &[Pars
         .collect();
     let Some((_, first)) = taken.first() else { return };
     let methods: Vec<_> = taken.iter().map(|(method, _)| method.as_str()).collect();
-    let what = format!(
+    let problem = format!(
         "{} {} never matches this operation: `{}` above matches it first",
         methods.join(" and "),
         read.operation.template,
@@ -171,5 +179,5 @@ fn check_reachable(table: &Table<'_, '_>, read: &ParsedOperation, before: &[Pars
     } else {
         "put this operation before the other, or name only the methods that are left"
     };
-    table.document.mistake(read.at.as_ref(), what, fix);
+    table.document.mistake(read.at.as_ref(), problem, fix);
 }

@@ -22,8 +22,8 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
     let (queue_max, timeout) = (table.count("queue_max", 1), table.limit("timeout"));
     let (tls, headers) = (tls(table), headers(table));
     if endpoint.is_none() && !table.has("endpoint") && !headers.is_empty() {
-        let what = "[[otlp.header]] is set without an `endpoint`";
-        table.document.mistake(table.span().as_ref(), what, "write `endpoint`, or remove the headers");
+        let problem = "[[otlp.header]] is set without an `endpoint`";
+        table.document.mistake(table.span().as_ref(), problem, "write `endpoint`, or remove the headers");
     }
     let usual = Options::new(endpoint?);
     Some(Tracer::new(Options {
@@ -75,10 +75,10 @@ fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
         });
         let value = table.secret("value").and_then(|secret| {
             let value = HeaderValue::from_bytes(&secret).map_err(|_| {
-                let what = "the secret that `value` refers to cannot be sent in a header";
+                let problem = "the secret that `value` refers to cannot be sent in a header";
                 table.document.mistake(
                     table.span_of("value").as_ref(),
-                    what,
+                    problem,
                     "put one line of visible characters there",
                 );
             });
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_sent_where_the_file_says_with_what_it_refers_to() {
+    fn spans_are_sent_to_the_configured_address_with_its_headers() {
         let text = "[otlp]\nendpoint = \"https://collector:4318\"\nsample = 0.25\nservice = \"pay\"\n\
             [[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
         let config = read(text, &Overrides::default(), &|name| (name == "TOKEN").then(|| "s3cret".into()));
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_what_mends_it() {
-        for (text, what) in [
+    fn each_mistake_is_reported_with_its_fix() {
+        for (text, expected) in [
             ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" cannot be the upstream"),
             ("endpoint = \"h2c://collector:4317\"", "is for gRPC"),
             ("sample = 2", "f:2:10: `sample` is out of range"),
@@ -150,7 +150,7 @@ mod tests {
             ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:TOKEN\"", "without an `endpoint`"),
         ] {
             let messages = messages(&format!("[otlp]\n{text}\n"));
-            assert!(messages.contains(what) && !messages.contains("s3cret"), "{text}: {messages}");
+            assert!(messages.contains(expected) && !messages.contains("s3cret"), "{text}: {messages}");
         }
     }
 }

@@ -121,7 +121,7 @@ pub(super) type Mistake = (&'static [&'static str], String);
 impl Patch {
     /// The policy of these terms. It may be invalid.
     pub(super) fn policy(&self, work_deadline: Duration) -> Result<PolicySettings, Mistake> {
-        let set = |place: &mut Duration, span: Option<Duration>| *place = span.unwrap_or(*place);
+        let set = |field: &mut Duration, span: Option<Duration>| *field = span.unwrap_or(*field);
         let mut policy = PolicySettings::from(Terms::default().policy);
         policy.class = self.class.unwrap_or(policy.class);
         policy.work_deadline = work_deadline;

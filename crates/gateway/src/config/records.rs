@@ -66,10 +66,10 @@ pub(super) fn sealing(table: &Table<'_, '_>) -> Sealing {
     let is_by_choice = table.choice("seals", &[("all", false), ("chosen", true)]).unwrap_or(false);
     let (ring, has_keys) = (ring(table), table.has("key"));
     if is_by_choice && !has_keys {
-        let what = "nothing can be sealed: [sealing] has no key";
+        let problem = "nothing can be sealed: [sealing] has no key";
         table.document.mistake(
             table.span_of("seals").as_ref(),
-            what,
+            problem,
             "write a [[sealing.key]], or remove seals",
         );
     }
@@ -113,10 +113,10 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
     let bytes = secret.and_then(|secret| {
         let bytes = hex(secret.trim_ascii());
         if bytes.is_none() {
-            let what = "the sealing key is not in hexadecimal digits";
+            let problem = "the sealing key is not in hexadecimal digits";
             table.document.mistake(
                 table.span_of("secret").as_ref(),
-                what,
+                problem,
                 "make one with openssl rand -hex 32",
             );
         }

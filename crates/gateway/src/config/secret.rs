@@ -1,7 +1,8 @@
 //! Secrets, read from `env:NAME` or `file:PATH`. No part of a secret is in the file or in a message.
 
 use super::table::{Span, Table};
-use std::path::PathBuf;
+use crate::bounded_read::{self, FileKind};
+use std::path::{Path, PathBuf};
 
 impl Table<'_, '_> {
     /// The secret that `key` refers to, without a trailing newline.
@@ -16,20 +17,20 @@ impl Table<'_, '_> {
         let found = if let Some(name) = text.strip_prefix("env:") {
             let found = (self.document.environment)(name).filter(|value| !value.is_empty());
             if found.is_none() {
-                let what = format!("the environment variable {name}, named by `{key}`, is not set");
-                self.document.mistake(at, what, format!("set {name} for the process, or write file:PATH"));
+                let problem = format!("the environment variable {name}, named by `{key}`, is not set");
+                self.document.mistake(at, problem, format!("set {name} for the process, or write file:PATH"));
             }
             found.map(std::ffi::OsString::into_encoded_bytes)
         } else if let Some(path) = text.strip_prefix("file:") {
-            let read = std::fs::read(path).map_err(|error| {
-                let what = format!("{path}, named by `{key}`, cannot be read: {error}");
-                self.document.mistake(at, what, "create the file, readable for this process");
+            let read = bounded_read::read(Path::new(path), FileKind::Secret).map_err(|error| {
+                let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
+                self.document.mistake(at, problem, "create the file, readable for this process");
             });
             read.ok()
         } else {
             // The value may be the secret itself.
-            let what = format!("`{key}` must not contain the secret itself");
-            self.document.mistake(at, what, "write env:NAME or file:PATH");
+            let problem = format!("`{key}` must not contain the secret itself");
+            self.document.mistake(at, problem, "write env:NAME or file:PATH");
             None
         };
         let mut found = found?;
@@ -45,9 +46,9 @@ impl Table<'_, '_> {
     /// The content and the path of the file that `key` names.
     pub(super) fn file(&self, key: &'static str) -> Option<(PathBuf, Vec<u8>)> {
         let (path, span) = self.text(key)?;
-        let read = std::fs::read(path).map_err(|error| {
-            let what = format!("{path}, named by `{key}`, cannot be read: {error}");
-            self.document.mistake(Some(&span), what, "create the file, readable for this process");
+        let read = bounded_read::read(Path::new(path), FileKind::Certificates).map_err(|error| {
+            let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
+            self.document.mistake(Some(&span), problem, "create the file, readable for this process");
         });
         Some((path.into(), read.ok()?))
     }

@@ -40,9 +40,9 @@ fn clients(table: &Table<'_, '_>) -> Option<listen::Clients> {
     let is_required = table.choice("client_certs", &[("required", true), ("optional", false)]);
     let authorities = table.file("client_ca");
     if !table.has("client_ca") && table.has("client_certs") {
-        let what = "`client_certs` needs `client_ca`, which is not set";
+        let problem = "`client_certs` needs `client_ca`, which is not set";
         let fix = "write client_ca, the path of a PEM file, or remove client_certs";
-        table.document.mistake(table.span_of("client_certs").as_ref(), what, fix);
+        table.document.mistake(table.span_of("client_certs").as_ref(), problem, fix);
     }
     let clients = listen::Clients { authorities: authorities?.0, is_required: is_required.unwrap_or(true) };
     // The listener reads the file again; mistakes are reported here because here they have a line.
@@ -57,9 +57,9 @@ fn clients(table: &Table<'_, '_>) -> Option<listen::Clients> {
 pub(super) fn check_clients(table: &Table<'_, '_>, options: &listen::Options) {
     let is_plain = options.tls.is_none() && !table.has("tls_cert") && !table.has("tls_key");
     if options.clients.is_some() && is_plain {
-        let what = "client certificates need TLS, which is not set";
+        let problem = "client certificates need TLS, which is not set";
         let fix = "write tls_cert and tls_key too, or remove client_ca";
-        table.document.mistake(table.span_of("client_ca").as_ref(), what, fix);
+        table.document.mistake(table.span_of("client_ca").as_ref(), problem, fix);
     }
 }
 
@@ -71,10 +71,10 @@ pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
         _ => None,
     };
     if let Some(lone) = lone {
-        let what = format!("only `{lone}` is set: TLS needs a certificate and its key");
+        let problem = format!("only `{lone}` is set: TLS needs a certificate and its key");
         table.document.mistake(
             table.span_of(lone).as_ref(),
-            what,
+            problem,
             "write both tls_cert and tls_key, or neither",
         );
     }

@@ -23,10 +23,11 @@ pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> sto
     // Nodes rely on writes not taking longer: `secrets::Terms`.
     let in_flight = secrets::Terms::default().in_flight;
     if settings.store_timeout >= in_flight {
-        let what = format!("`timeout` is longer than the longest write may take ({})", span::text(in_flight));
+        let problem =
+            format!("`timeout` is longer than the longest write may take ({})", span::text(in_flight));
         table.document.mistake(
             table.span_of("timeout").as_ref(),
-            what,
+            problem,
             "write a shorter duration, such as \"10s\"",
         );
     }
@@ -35,9 +36,9 @@ pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> sto
     if let (Some(secret), Next::Secret(next)) = (&secret, &next)
         && secret == next
     {
-        let what = "`hashing_secret_next` is the secret that is already in use";
+        let problem = "`hashing_secret_next` is the secret that is already in use";
         let fix = "make another one with openssl rand -hex 32, or remove hashing_secret_next";
-        table.document.mistake(table.span_of("hashing_secret_next").as_ref(), what, fix);
+        table.document.mistake(table.span_of("hashing_secret_next").as_ref(), problem, fix);
     }
     storage.hashing = Hashing { secret, next };
     table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
@@ -57,12 +58,12 @@ fn next(table: &Table<'_, '_>) -> Next {
 fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span)) -> Option<Vec<u8>> {
     let written = table.secret_at(key, text, span)?;
     let bytes = hex(written.trim_ascii());
-    let what = match &bytes {
+    let problem = match &bytes {
         None => Some("the hashing secret is not in hexadecimal digits".to_owned()),
         Some(bytes) => Secret::from_bytes(bytes).err().map(|error| error.to_string()),
     };
-    if let Some(what) = what {
-        table.document.mistake(table.span_of(key).as_ref(), what, "make one with openssl rand -hex 32");
+    if let Some(problem) = problem {
+        table.document.mistake(table.span_of(key).as_ref(), problem, "make one with openssl rand -hex 32");
         return None;
     }
     bytes
@@ -117,10 +118,10 @@ pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, storage: &mut
 pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl Iterator<Item = &'t Terms>) {
     let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
-        let what = "a body of `request_max` does not fit into `bodies_max`, which is half of `memory` \
+        let problem = "a body of `request_max` does not fit into `bodies_max`, which is half of `memory` \
             unless it is set";
         let at = table.span_of("bodies_max").or_else(|| table.span_of("memory"));
-        table.document.mistake(at.as_ref(), what, "make bodies_max larger, or request_max smaller");
+        table.document.mistake(at.as_ref(), problem, "make bodies_max larger, or request_max smaller");
     }
 }
 

@@ -40,15 +40,36 @@ impl<'i> Document<'i> {
         }
     }
 
-    pub(super) fn mistake(&self, span: Option<&Span>, what: impl Into<String>, fix: impl Into<String>) {
-        let at = span.map(|span| Position::of(self.text, span));
-        self.mistakes.borrow_mut().push(Mistake { at, what: what.into(), fix: fix.into() });
+    pub(super) fn mistake(&self, span: Option<&Span>, problem: impl Into<String>, fix: impl Into<String>) {
+        let at = span.map(|span| self.position(span));
+        self.mistakes.borrow_mut().push(Mistake {
+            at,
+            given_by: None,
+            what: problem.into(),
+            fix: fix.into(),
+        });
+    }
+
+    /// Reports a mistake in a flag or an environment variable, by its name.
+    pub(super) fn mistake_in(&self, given_by: &str, problem: impl Into<String>, fix: impl Into<String>) {
+        let given_by = Some(given_by.to_owned());
+        self.mistakes.borrow_mut().push(Mistake {
+            at: None,
+            given_by,
+            what: problem.into(),
+            fix: fix.into(),
+        });
+    }
+
+    /// Where `span` is.
+    pub(super) fn position(&self, span: &Span) -> Position {
+        Position::of(self.text, span)
     }
 
     /// Reports an error whose text ends with its fix.
     pub(super) fn error(&self, span: Option<&Span>, error: &str) {
-        let (what, fix) = split_fix(error);
-        self.mistake(span, what, fix);
+        let (problem, fix) = split_fix(error);
+        self.mistake(span, problem, fix);
     }
 
     /// Which keys each kind of table has.
@@ -61,10 +82,13 @@ impl<'i> Document<'i> {
     pub(super) fn end(self) -> Vec<Mistake> {
         let known = self.known.borrow();
         for (label, key, span) in self.unknown_keys.take() {
-            let here = known.get(label).into_iter().flatten().copied();
+            let keys_of_table = known.get(label).into_iter().flatten().copied();
             let elsewhere =
                 known.iter().find(|(_, keys)| keys.contains(key.as_str())).map(|(label, _)| *label);
-            let fix = match (nearest(&key, here), elsewhere) {
+            let fix = match (nearest(&key, keys_of_table), elsewhere) {
+                (_, Some(TOP)) => {
+                    format!("[{key}] is a section of its own; `semel config default` shows its keys")
+                }
                 (_, Some(elsewhere)) => format!("put it under {elsewhere}"),
                 (Some(meant), None) => format!("write `{meant}`"),
                 (None, None) => "remove it; `semel config default` shows every key".to_owned(),
@@ -135,26 +159,26 @@ impl<'p, 'i> Table<'p, 'i> {
         }
     }
 
-    /// Reports a value that is not of the type `wanted`. Only `true` and `false` are repeated: a number may be a
+    /// Reports a value that is not of the type `expected`. Only `true` and `false` are repeated: a number may be a
     /// secret.
-    pub(super) fn wrong(&self, key: &str, value: &Value<'_>, wanted: &str) {
+    pub(super) fn wrong(&self, key: &str, value: &Value<'_>, expected: &str) {
         let found = match value.get_ref() {
             DeValue::Boolean(is) => format!("`{is}`"),
             other => kind(other).to_owned(),
         };
-        let what = format!("`{key}`: expected {wanted}, found {found}");
-        self.document.mistake(Some(&value.span()), what, format!("write {wanted}"));
+        let problem = format!("`{key}`: expected {expected}, found {found}");
+        self.document.mistake(Some(&value.span()), problem, format!("write {expected}"));
     }
 
     /// Reports a number without a unit; `suggest` turns its digits into a correct value.
-    fn without_unit(&self, key: &str, value: &Value<'_>, wanted: &str, suggest: impl Fn(&str) -> String) {
+    fn without_unit(&self, key: &str, value: &Value<'_>, expected: &str, suggest: impl Fn(&str) -> String) {
         let number = value.get_ref().as_integer().filter(|number| number.radix() == 10);
         let Some(digits) = number.map(toml::de::DeInteger::as_str) else {
             let example = suggest("10");
-            return self.wrong(key, value, &format!("{wanted} such as {example}"));
+            return self.wrong(key, value, &format!("{expected} such as {example}"));
         };
-        let what = format!("`{key}`: expected {wanted}, found `{digits}`");
-        self.document.mistake(Some(&value.span()), what, format!("write {}", suggest(digits)));
+        let problem = format!("`{key}`: expected {expected}, found `{digits}`");
+        self.document.mistake(Some(&value.span()), problem, format!("write {}", suggest(digits)));
     }
 
     /// A number per duration.
@@ -198,8 +222,8 @@ impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn limit(&self, key: &'static str) -> Option<Duration> {
         let limit = self.duration(key)?;
         if limit.is_zero() {
-            let what = format!("`{key}` must not be zero");
-            self.document.mistake(self.span_of(key).as_ref(), what, "write a longer duration");
+            let problem = format!("`{key}` must not be zero");
+            self.document.mistake(self.span_of(key).as_ref(), problem, "write a longer duration");
             return None;
         }
         Some(limit)
@@ -233,10 +257,10 @@ impl<'p, 'i> Table<'p, 'i> {
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
         let fit = number.filter(|number| *number >= least).and_then(|number| T::try_from(number).ok());
         if fit.is_none() {
-            let what = format!("`{key}` is out of range");
+            let problem = format!("`{key}` is out of range");
             self.document.mistake(
                 Some(&value.span()),
-                what,
+                problem,
                 format!("write a whole number of {least} or more"),
             );
         }

@@ -1,6 +1,7 @@
 //! `[defaults]`, and the keys that `[[operation]]` shares with it. A mistake in `[defaults]` is reported once, not for
 //! every operation that inherits it.
 
+use super::Overrides;
 use super::patch::{Keep, Mistake, Patch};
 use super::records::Sealing;
 use super::table::{Span, Table};
@@ -53,11 +54,11 @@ pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
         request_max: table.size("request_max"),
         fingerprint_include: table.parsed_list("fingerprint_include", |text| {
             let fit = Selection::default().including([text]);
-            fit.map(|_| text.to_owned()).map_err(|error| pointer_told(&error))
+            fit.map(|_| text.to_owned()).map_err(|error| describe_pointer_error(&error))
         }),
         fingerprint_exclude: table.parsed_list("fingerprint_exclude", |text| {
             let fit = Selection::default().excluding([text]);
-            fit.map(|_| text.to_owned()).map_err(|error| pointer_told(&error))
+            fit.map(|_| text.to_owned()).map_err(|error| describe_pointer_error(&error))
         }),
         fingerprint_headers: table.parsed_list("fingerprint_headers", |text| {
             let fit = Selection::default().with_headers([text]);
@@ -69,7 +70,7 @@ pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
     }
 }
 
-fn pointer_told(error: &semel::core::fingerprint::SelectionError) -> String {
+fn describe_pointer_error(error: &semel::core::fingerprint::SelectionError) -> String {
     format!("{error}. Write a JSON pointer into the body, such as \"/client/sent_at\"")
 }
 
@@ -155,8 +156,8 @@ fn mismatch_status(table: &Table<'_, '_>) -> Option<MismatchStatus> {
         409 => Some(MismatchStatus::Conflict),
         _ => {
             let at = table.span_of("mismatch_status");
-            let what = format!("`{status}` is not a status for a key that was used for another payload");
-            table.document.mistake(at.as_ref(), what, "write 422 or 409");
+            let problem = format!("`{status}` is not a status for a key that was used for another payload");
+            table.document.mistake(at.as_ref(), problem, "write 422 or 409");
             None
         }
     }
@@ -200,10 +201,10 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
     let mut found = Vec::new();
     for (code, meaning) in entries {
         let Some(status) = status(code.get_ref()) else {
-            let what = format!("`{}` is not a status of a response", code.get_ref());
+            let problem = format!("`{}` is not a status of a response", code.get_ref());
             table.document.mistake(
                 Some(&code.span()),
-                what,
+                problem,
                 "write 200 to 599, or \"grpc:7\" for a gRPC status",
             );
             continue;
@@ -214,9 +215,9 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
             Some("not-applied") => Meaning::NotApplied,
             Some("unknown") => Meaning::InDoubt,
             _ => {
-                let what = format!("status {} cannot mean this", code.get_ref());
+                let problem = format!("status {} cannot mean this", code.get_ref());
                 let fix = "write \"applied\", \"failed\", \"not-applied\" or \"unknown\"";
-                table.document.mistake(Some(&meaning.span()), what, fix);
+                table.document.mistake(Some(&meaning.span()), problem, fix);
                 continue;
             }
         };
@@ -236,17 +237,17 @@ fn not_a_failure(table: &Table<'_, '_>, at: &Span, status: Status) {
         Status::Grpc(code) => format!("gRPC status {code}"),
         Status::Value => "a value".to_owned(),
     };
-    let what =
+    let problem =
         format!("{code} is a success and cannot mean that nothing took effect: every retry would run again");
     let fix = "name errors only; a service that did nothing can say so with Idempotency-Outcome: not-applied";
-    table.document.mistake(Some(at), what, fix);
+    table.document.mistake(Some(at), problem, fix);
 }
 
 /// Reports keys that do not fit together.
 pub(super) struct MistakeReporter<'t, 'p, 'i> {
     pub(super) table: &'t Table<'p, 'i>,
-    /// Flags that override this table. Only the defaults have some.
-    pub(super) flags: Option<&'t Patch>,
+    /// Flags and variables that override this table. Only the defaults have some.
+    pub(super) flags: Option<&'t Overrides>,
     /// The sealing keys.
     pub(super) sealing: &'t Sealing,
     /// How far clocks may differ.
@@ -255,27 +256,28 @@ pub(super) struct MistakeReporter<'t, 'p, 'i> {
 
 impl MistakeReporter<'_, '_, '_> {
     /// Reports a mistake, if it can be fixed in this table.
-    fn report(&self, keys: &[&str], what: &str, fix: &str) {
-        let by_flag = self.flags.and_then(|flags| keys.iter().find(|key| flags.has(key)));
-        if let Some(key) = by_flag {
-            let flag = key.replace('_', "-");
-            self.table.document.mistake(None, what, format!("{fix} (--{flag} was given)"));
+    fn report(&self, keys: &[&str], problem: &str, fix: &str) {
+        let given = self
+            .flags
+            .and_then(|over| keys.iter().find(|key| over.terms.has(key)).map(|key| over.given_by(key)));
+        if let Some(given_by) = given {
+            self.table.document.mistake_in(&given_by, problem, fix);
             return;
         }
         let at: Option<Span> = keys.iter().find_map(|key| self.table.span_of(key));
         if at.is_some() || self.flags.is_some() {
-            self.table.document.mistake(at.as_ref(), what, fix);
+            self.table.document.mistake(at.as_ref(), problem, fix);
         }
     }
 
     /// The terms of `patch`. Reports everything that is wrong with them.
     pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
-        let tell = |(keys, report): Mistake| self.report(keys, &report, "change one of them");
-        let mut policy = patch.policy(deadline).map_err(tell).ok()?;
+        let report_mistake = |(keys, report): Mistake| self.report(keys, &report, "change one of them");
+        let mut policy = patch.policy(deadline).map_err(report_mistake).ok()?;
         // The engine adds the skew to every record's terms, so the check includes it.
         policy.skew = self.skew;
         self.check_horizon(patch, policy.ttl);
-        let mut terms = patch.terms(name, self.check_policy(policy)).map_err(tell).ok()?;
+        let mut terms = patch.terms(name, self.check_policy(policy)).map_err(report_mistake).ok()?;
         self.seal(&mut terms);
         match terms.check() {
             Err(error @ TermsError::KeyHeader) => {
@@ -297,8 +299,8 @@ impl MistakeReporter<'_, '_, '_> {
     fn seal(&self, terms: &mut Terms) {
         if terms.seal == Seal::Required {
             if !self.sealing.has_keys {
-                let what = "kept = \"sealed\" needs a key, but [sealing] has none";
-                self.report(&["kept"], what, "write a [[sealing.key]], or kept = \"whole\"");
+                let problem = "kept = \"sealed\" needs a key, but [sealing] has none";
+                self.report(&["kept"], problem, "write a [[sealing.key]], or kept = \"whole\"");
             }
         } else if self.sealing.is_by_choice {
             terms.seal = Seal::Off;
@@ -309,11 +311,11 @@ impl MistakeReporter<'_, '_, '_> {
         let Some(horizon) = patch.retry_horizon else { return };
         if ttl < horizon {
             let (kept, retried) = (crate::cli::span::text(ttl), crate::cli::span::text(horizon));
-            let what = format!(
+            let problem = format!(
                 "the ttl of {kept} is shorter than the retry_horizon: a client that retries after {kept} \
                     would not get its outcome"
             );
-            self.report(&["ttl", "retry_horizon"], &what, &format!("make ttl {retried} or longer"));
+            self.report(&["ttl", "retry_horizon"], &problem, &format!("make ttl {retried} or longer"));
         }
     }
 

@@ -25,19 +25,20 @@ pub(super) fn parsed(text: &str) -> Config {
 /// Every mistake as `line:column: what / fix`.
 pub(super) fn mistakes(text: &str) -> Vec<String> {
     let found = read(text, &Overrides::default(), &nothing).expect_err("a mistake");
-    let place = |mistake: &Mistake| mistake.at.map(|Position { line, column }| format!("{line}:{column}: "));
+    let position =
+        |mistake: &Mistake| mistake.at.map(|Position { line, column }| format!("{line}:{column}: "));
     found
         .iter()
-        .map(|found| format!("{}{} / {}", place(found).unwrap_or_default(), found.what, found.fix))
+        .map(|found| format!("{}{} / {}", position(found).unwrap_or_default(), found.what, found.fix))
         .collect()
 }
 
-/// Expects exactly one mistake, at `place`, whose text contains `words`.
+/// Expects exactly one mistake, at `position`, whose text contains `words`.
 #[track_caller]
-pub(super) fn one_mistake(text: &str, place: &str, words: &[&str]) {
+pub(super) fn one_mistake(text: &str, position: &str, words: &[&str]) {
     let found = mistakes(text);
     assert_eq!(found.len(), 1, "{found:#?}");
-    assert!(found[0].starts_with(&format!("{place}: ")), "{found:#?}");
+    assert!(found[0].starts_with(&format!("{position}: ")), "{found:#?}");
     for words in words {
         assert!(found[0].contains(words), "{words} is not in {found:#?}");
     }
@@ -56,10 +57,11 @@ fn uncommented() -> String {
 
 #[test]
 fn the_default_file_means_what_no_file_means() {
-    let mut unwritten = parsed("");
-    // The only difference: the value is written in the file.
+    let (mut unwritten, written) = (parsed(""), parsed(DEFAULT));
+    // The only differences: the value is written in the file, and has a position.
     unwritten.storage.skew_is_chosen = true;
-    assert_eq!(format!("{:#?}", parsed(DEFAULT)), format!("{unwritten:#?}"));
+    unwritten.start_positions = written.start_positions.clone();
+    assert_eq!(format!("{written:#?}"), format!("{unwritten:#?}"));
 }
 
 #[test]
@@ -79,14 +81,14 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
 }
 
 #[test]
-fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
+fn the_default_file_has_exactly_the_known_keys() {
     let text = uncommented();
     let environment: &Environment<'_> = &nothing;
     let document = Document::new(&text, environment);
     let (entries, malformed) = DeTable::parse_recoverable(&text);
     assert!(malformed.is_empty(), "{malformed:#?}");
     let top = Table::top(&document, entries.get_ref());
-    whole(&top, &Overrides::default());
+    read_config(&top, &Overrides::default());
     top.end();
     let known = document.known();
     let unknown: Vec<_> =
@@ -108,20 +110,20 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
         }
         tables.iter().flat_map(|table| table.keys().map(|key| key.get_ref().to_string())).collect()
     };
-    assert_eq!(known.len(), 24, "tables that nobody reads: {known:#?}");
+    assert_eq!(known.len(), 24, "tables that are not read: {known:#?}");
     for (label, keys) in known {
-        let mut there = written(label);
+        let mut default_keys = written(label);
         if label == "[[operation]]" {
-            there.extend(written("[defaults]"));
+            default_keys.extend(written("[defaults]"));
         }
         if label == "[sweep]" {
             // The older keys for `[clock]`; files that have them are still read.
-            there.extend(
+            default_keys.extend(
                 written("[clock]").into_iter().filter(|key| ["skew", "steady_for"].contains(&&**key)),
             );
         }
         for key in keys {
-            assert!(there.contains(key), "`{key}` of {label} is not in the default file");
+            assert!(default_keys.contains(key), "`{key}` of {label} is not in the default file");
         }
     }
 }
@@ -135,6 +137,11 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
         &["unknown key `defalts` in the top level of the file", "write `defaults`"],
     );
     one_mistake("ttl = \"1h\"\n", "1:1", &["unknown key `ttl` in", "put it under [defaults]"]);
+    one_mistake(
+        "[listen]\nadmin = \"127.0.0.1:9090\"\n",
+        "2:1",
+        &["unknown key `admin` in [listen]", "[admin] is a section of its own"],
+    );
     one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "remove it"]);
     one_mistake("[clock]\nsettel = \"1s\"\n", "2:1", &["unknown key `settel` in [clock]", "write `settle`"]);
     one_mistake(
@@ -145,7 +152,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_reported_with_the_expected_one() {
+fn a_wrong_type_is_reported_with_the_expected_one() {
     one_mistake(
         "[defaults]\nttl = 24\n",
         "2:7",
@@ -182,7 +189,7 @@ fn an_ambiguous_duration_or_size_is_a_mistake() {
 }
 
 #[test]
-fn an_outcome_that_is_gone_before_clients_stop_retrying_is_told() {
+fn an_outcome_gone_before_clients_stop_retrying_is_reported() {
     one_mistake(
         "[[operation]]\npath = \"/charges\"\nttl = \"1h\"\nretry_horizon = \"12h\"\n",
         "3:1",
@@ -223,17 +230,17 @@ fn two_operations_of_one_name_are_a_mistake() {
     one_mistake(text, "5:8", &["already named `pay`", "its own name"]);
     for (path, name) in [("/a", "POST /b"), ("/a/{id}", "POST /a/{id}"), ("/a", "DELETE /a")] {
         let text = format!("[[operation]]\npath = \"{path}\"\nname = \"{name}\"\n");
-        let told = [name, "is the name of the records of that route", "not a method and a path"];
-        one_mistake(&text, "3:1", &told);
+        let parts = [name, "is the name of the records of that route", "not a method and a path"];
+        one_mistake(&text, "3:1", &parts);
     }
-    let own = parsed("[[operation]]\npath = \"/a\"\nname = \"POST /a\"\n");
-    assert_eq!(own.operations[0].terms.name.as_deref(), Some("POST /a"));
+    let named_like_its_route = parsed("[[operation]]\npath = \"/a\"\nname = \"POST /a\"\n");
+    assert_eq!(named_like_its_route.operations[0].terms.name.as_deref(), Some("POST /a"));
     let text = "[[operation]]\npath = \"/a\"\nname = \"(shadow) POST /a\"\n";
     one_mistake(text, "3:8", &["shadow mode's records", "another name"]);
 }
 
 #[test]
-fn a_missing_secret_is_reported_and_one_in_the_file_is_not_repeated() {
+fn a_missing_secret_is_reported_and_none_is_repeated() {
     let sealing = |secret: &str| format!("[[sealing.key]]\nname = \"k\"\nsecret = \"{secret}\"\n");
     one_mistake(
         &sealing("env:SEMEL_NOWHERE"),
@@ -358,7 +365,7 @@ fn all_mistakes_are_reported_at_once_and_in_order() {
 }
 
 #[test]
-fn an_operation_has_its_own_terms_and_for_the_rest_those_of_the_defaults() {
+fn an_operation_inherits_the_terms_that_it_does_not_set() {
     let config = parsed(
         "[defaults]\nttl = \"2d\"\nkey = \"required\"\n\
          [[operation]]\nname = \"charge\"\npath = \"/charges\"\nttl = \"7d\"\nmode = \"shadow\"\n\
@@ -382,7 +389,7 @@ fn an_operation_has_its_own_terms_and_for_the_rest_those_of_the_defaults() {
 }
 
 #[test]
-fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself() {
+fn flags_override_defaults_but_not_operations() {
     let text = "[defaults]\nttl = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nttl = \"7d\"\n";
     let terms = Patch { ttl: Some(Duration::from_hours(1)), ..Patch::default() };
     let over = Overrides { terms, ..Overrides::default() };
@@ -395,5 +402,5 @@ fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself(
     let found =
         read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
     assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
-    assert!(found[0].fix.contains("--ttl was given"), "{found:?}");
+    assert_eq!(found[0].given_by.as_deref(), Some("--ttl"), "{found:?}");
 }

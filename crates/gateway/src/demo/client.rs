@@ -35,7 +35,7 @@ pub(super) struct Client {
 
 /// What the client received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Reply {
     Answer(Answer),
     /// The connection closed, or the client left.
     Nothing,
@@ -66,19 +66,19 @@ impl Client {
     }
 
     /// Requests the charge and waits for the response.
-    pub(super) async fn ask(&self, trouble: Option<Trouble>) -> Heard {
+    pub(super) async fn ask(&self, trouble: Option<Trouble>) -> Reply {
         self.ask_for(self.amount, trouble).await
     }
 
     /// Requests another amount than intended, with the same key.
-    pub(super) async fn ask_for(&self, amount: u64, trouble: Option<Trouble>) -> Heard {
+    pub(super) async fn ask_for(&self, amount: u64, trouble: Option<Trouble>) -> Reply {
         let answer = async {
             let mut line = Line::to(self.to).await?;
             let answer = self.send(&mut line, amount, trouble).await?;
             read(answer).await
         };
         let answered = tokio::time::timeout(PATIENCE, answer).await;
-        answered.ok().flatten().map_or(Heard::Nothing, Heard::Answer)
+        answered.ok().flatten().map_or(Reply::Nothing, Reply::Answer)
     }
 
     /// Requests the charge and closes the connection as soon as `leave` is ready.
@@ -86,7 +86,7 @@ impl Client {
         &self,
         trouble: Option<Trouble>,
         leave: impl Future<Output = ()>,
-    ) -> Heard {
+    ) -> Reply {
         let asking = async {
             // Dropping the connection closes it.
             let Some(mut line) = Line::to(self.to).await else { return };
@@ -98,7 +98,7 @@ impl Client {
             () = leave => {}
             () = tokio::time::sleep(PATIENCE) => {}
         }
-        Heard::Nothing
+        Reply::Nothing
     }
 
     async fn send(
@@ -124,13 +124,13 @@ impl Client {
 
 /// The body of `path` at `to`, if the request succeeds.
 pub(super) async fn fetch(to: SocketAddr, path: &str) -> Option<Bytes> {
-    let looked = async {
+    let exchange = async {
         let mut line = Line::to(to).await?;
         let request = Request::get(path).header(HOST, to.to_string()).body(Full::default()).ok()?;
         let answer = read(line.sender.send_request(request).await.ok()?).await?;
         (answer.status == 200).then_some(answer.body)
     };
-    tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+    tokio::time::timeout(PATIENCE, exchange).await.ok().flatten()
 }
 
 /// A fresh key: a random UUID.
@@ -196,7 +196,7 @@ mod tests {
         let payments = payments::start().await.expect("a port");
         let client = Client::new("ada", 100, fresh_key(), payments.address());
         let charged = payments.ledger().until_charged("ada", 1);
-        assert_eq!(client.ask_and_leave(Some(Trouble::Slow), charged).await, Heard::Nothing);
+        assert_eq!(client.ask_and_leave(Some(Trouble::Slow), charged).await, Reply::Nothing);
         assert_eq!((client.sent(), payments.ledger().charges().len()), (1, 1));
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let gone =
             std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
         let client = Client::new("ada", 100, fresh_key(), gone);
-        assert_eq!(client.ask(None).await, Heard::Nothing);
+        assert_eq!(client.ask(None).await, Reply::Nothing);
         assert_eq!(client.sent(), 0);
     }
 }

@@ -14,7 +14,7 @@ pub(super) async fn check(
     found: &mut Vec<Finding>,
 ) -> Result<Trust, Error> {
     let status = examine_clock(store, &SystemClock, settings).await?;
-    let what = match status {
+    let problem = match status {
         ClockStatus::Trusted => return Ok(Trust::Trusted),
         ClockStatus::Moved { by_ms } => {
             let by = rough(Duration::from_millis(by_ms.unsigned_abs()));
@@ -38,7 +38,7 @@ pub(super) async fn check(
         }
     };
     let fix = "set the clock; if it is right, run semel doctor --confirm-clock --reason \"…\"";
-    found.push(Finding::error("clock-not-trusted", what, fix));
+    found.push(Finding::error("clock-not-trusted", problem, fix));
     // Gateways use another time than this machine's clock, or no clock at all.
     Ok(Trust::Untrusted)
 }

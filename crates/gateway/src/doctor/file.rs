@@ -1,6 +1,6 @@
 //! The file itself: whether it is there, whose it is, and whether it is whole.
 
-use super::{Finding, Report, Schema};
+use super::{Finding, Report, Schema, advice};
 use crate::stores::Url;
 use semel::core::store::{Error, Inspection, Kind, SchemaVersion, StoreSize};
 use std::path::Path;
@@ -23,11 +23,11 @@ pub(super) async fn open(
         return None;
     }
     if let Ok(false) = url.exists().await {
-        found.push(Finding::error(
-            "store-missing",
-            format!("{url} does not exist"),
-            "check the path and the working directory; `semel serve` and `semel schema apply` create it",
-        ));
+        found.push(Finding::error("store-missing", format!("{url} does not exist"), advice::missing(url)));
+        return None;
+    }
+    if let Err(problem) = url.check_files() {
+        found.push(Finding::error("store-unreadable", problem, advice::named_wrongly(url)));
         return None;
     }
     let look = url.inspect().await;
@@ -42,14 +42,14 @@ pub(super) async fn open(
             if have == wanted {
                 return Some(look);
             }
-            let (what, code) = match have {
+            let (problem, code) = match have {
                 0 => (format!("the {} has no tables of Semel", noun(url)), "schema-missing"),
                 _ => (
                     format!("the {} has schema {have}, but this version needs {wanted}", noun(url)),
                     "schema-old",
                 ),
             };
-            found.push(Finding::error(code, what, format!("semel schema apply --store {url}")));
+            found.push(Finding::error(code, problem, format!("semel schema apply --store {url}")));
         }
         Err(error) if error.kind() == Kind::Unfit => found.push(Finding::error(
             "schema-unfit",
@@ -62,30 +62,13 @@ pub(super) async fn open(
 }
 
 /// What to call the store: a file or a database.
-pub(super) fn noun(url: &Url) -> &'static str {
+fn noun(url: &Url) -> &'static str {
     if url.files().is_empty() { "store" } else { "file" }
 }
 
-/// How to repair damage.
-fn restored(url: &Url) -> &'static str {
-    if url.files().is_empty() {
-        "stop the gateways, and restore the store from a backup of its server"
-    } else {
-        "stop the gateways, and restore the file together with its -wal from a backup"
-    }
-}
-
 fn unopened(url: &Url, error: &Error) -> Finding {
-    let fix = match error.kind() {
-        Kind::ReadOnly => "run this as the user that the gateway runs as",
-        Kind::Unfit if url.files().is_empty() => {
-            "follow the message; if the data is damaged, stop the gateways and restore the store from a \
-                backup of its server"
-        }
-        Kind::Unfit => restored(url),
-        _ => "try again; another process may have locked the store, or it cannot be reached",
-    };
-    Finding::error("store-unreadable", format!("the store cannot be read: {error}"), fix)
+    let problem = format!("the store cannot be read: {error}");
+    Finding::error("store-unreadable", problem, advice::unopened(url, error))
 }
 
 /// It contains responses of others, and the hashing secret.
@@ -117,19 +100,19 @@ pub(super) async fn verify(url: &Url, look: &dyn Inspection, found: &mut Vec<Fin
     if lines.is_empty() {
         return Ok(());
     }
-    let told: Vec<_> = lines.iter().take(LINES_MAX).map(String::as_str).collect();
+    let listed: Vec<_> = lines.iter().take(LINES_MAX).map(String::as_str).collect();
     let more = if lines.len() > LINES_MAX {
         format!(" (and {} more)", lines.len() - LINES_MAX)
     } else {
         String::new()
     };
     let (code, fix) = if url.files().is_empty() {
-        ("store-damaged", format!("{}; remove keys of other applications by hand", restored(url)))
+        ("store-damaged", format!("{}; remove keys of other applications by hand", advice::restored(url)))
     } else {
         let fix = "stop the gateways, copy the file together with its -wal, and restore it from a backup";
         ("file-damaged", fix.to_owned())
     };
-    let what = format!("the {} is inconsistent: {}{more}", noun(url), told.join("; "));
-    found.push(Finding::error(code, what, fix));
+    let problem = format!("the {} is inconsistent: {}{more}", noun(url), listed.join("; "));
+    found.push(Finding::error(code, problem, fix));
     Ok(())
 }

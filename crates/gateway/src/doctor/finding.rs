@@ -41,17 +41,17 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn notice(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Notice, code, what: what.into(), fix: fix.into() }
+    pub(super) fn notice(code: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Notice, code, what: problem.into(), fix: fix.into() }
     }
 
-    pub(super) fn warning(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, code, what: what.into(), fix: fix.into() }
+    pub(super) fn warning(code: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, code, what: problem.into(), fix: fix.into() }
     }
 
     /// A finding of severity error.
-    pub fn error(code: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, code, what: what.into(), fix: fix.into() }
+    pub fn error(code: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, code, what: problem.into(), fix: fix.into() }
     }
 }
 

@@ -109,9 +109,9 @@ async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<D
     let mut samples = Vec::with_capacity(SAMPLES);
     while samples.is_empty() || samples.len() < SAMPLES && SystemClock.uptime().saturating_sub(begun) < ENOUGH
     {
-        let asked = SystemClock.uptime();
+        let started = SystemClock.uptime();
         call().await?;
-        samples.push(SystemClock.uptime().saturating_sub(asked));
+        samples.push(SystemClock.uptime().saturating_sub(started));
     }
     Ok(samples)
 }
@@ -167,9 +167,9 @@ async fn records(
 }
 
 async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Result<Duration, String> {
-    let asked = SystemClock.uptime();
+    let started = SystemClock.uptime();
     match store.write(id, change).await {
-        Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(asked)),
+        Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(started)),
         Ok(Written::Refused(_)) => Err("another process changed the record used for measuring".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -207,9 +207,9 @@ async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> 
     let _ = store.set(SETTING, Some(value), None).await;
     for _ in 0..SAMPLES {
         for (expect, next) in [(None, Some(value)), (Some(value), None)] {
-            let asked = SystemClock.uptime();
+            let started = SystemClock.uptime();
             match store.set(SETTING, expect, next).await {
-                Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(asked)),
+                Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(started)),
                 Ok(Setting::Refused(_)) => {
                     return Err("another process is measuring at the same time".to_owned());
                 }
@@ -238,10 +238,6 @@ mod tests {
         let record = claim(CommandId::from_bytes([7; 32]), now).expect("a claim");
         let dead = Stamp::new(now + LEASE + LEASE, "a sweeper", "swept");
         let lapsed = machine::lapse(&record, dead).expect("its lease is dead").next;
-        assert_eq!(
-            lapsed.state_name().as_str(),
-            "FAILED_NOT_REPLAYABLE",
-            "nobody is asked what became of it"
-        );
+        assert_eq!(lapsed.state_name().as_str(), "FAILED_NOT_REPLAYABLE", "its outcome is never unknown");
     }
 }

@@ -1,5 +1,6 @@
 //! Examines a store and reports what is wrong, with a fix for each finding. It changes nothing.
 
+mod advice;
 mod clock;
 mod file;
 mod finding;
@@ -156,7 +157,7 @@ pub async fn examine(url: &Url, ask: &Options) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
     if let Some(look) = file::open(url, &mut report, &mut found).await {
-        if let Err(error) = whole(url, &*look, ask, &mut report, &mut found).await {
+        if let Err(error) = examine_store(url, &*look, ask, &mut report, &mut found).await {
             found.push(unanswered(url, &error));
         }
         latency::measure(url, &*look, ask, &mut report, &mut found).await;
@@ -167,7 +168,7 @@ pub async fn examine(url: &Url, ask: &Options) -> Report {
     report
 }
 
-async fn whole(
+async fn examine_store(
     url: &Url,
     look: &dyn Inspection,
     ask: &Options,
@@ -197,10 +198,7 @@ fn unanswered(url: &Url, error: &store::Error) -> Finding {
     Finding::error(
         "store-unanswered",
         format!("the store did not answer, so the remaining checks were skipped: {error}"),
-        format!(
-            "try again; if this remains, stop the gateways and restore the {} from a backup",
-            file::noun(url)
-        ),
+        advice::unanswered(url),
     )
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn unknown(
     }
     let Some((since, operation_id)) = oldest else { return Ok(()) };
     let age = Duration::from_millis(millis(now, since));
-    let what = format!(
+    let problem = format!(
         "{} with an unknown outcome; the oldest, {operation_id}, for {}",
         many(count, "record"),
         rough(age)
@@ -57,7 +57,7 @@ pub(super) async fn unknown(
     let fix = "list them with `semel records list --state UNKNOWN`, check in the service what happened, and \
         enter the result with `semel records resolve`";
     let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
-    found.push(finding("unknown-outcomes", &what, fix));
+    found.push(finding("unknown-outcomes", &problem, fix));
     report.oldest_unknown = Some(RecordSince { operation_id, since: rfc3339::text(since) });
     Ok(())
 }
@@ -109,8 +109,8 @@ pub(super) async fn due(
 }
 
 /// `3 records`, `1 record`.
-pub(super) fn many(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+pub(super) fn many(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A duration, rounded.
@@ -192,7 +192,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_outcome_that_nobody_is_asked_about_is_no_lag_of_the_sweeper() {
+    async fn an_unknown_outcome_without_probe_is_no_lag() {
         let report = looked_at(&[true]).await;
         let codes: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
         assert_eq!((codes, report.sweep_lag_ms), (vec!["unknown-outcomes"], 0));
@@ -204,7 +204,7 @@ pub(crate) mod tests {
 
     #[test]
     fn durations_are_shown_roughly() {
-        let told = [0, 59, 119, 120, 7_199, 7_201, 200_000].map(|secs| rough(Duration::from_secs(secs)));
-        assert_eq!(told, ["0s", "59s", "119s", "2m", "119m", "2h", "2d"]);
+        let texts = [0, 59, 119, 120, 7_199, 7_201, 200_000].map(|secs| rough(Duration::from_secs(secs)));
+        assert_eq!(texts, ["0s", "59s", "119s", "2m", "119m", "2h", "2d"]);
     }
 }

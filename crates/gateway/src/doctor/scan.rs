@@ -148,17 +148,17 @@ fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mu
         ));
     }
     if report.sealed > 0 && ask.sealing.is_none() {
-        let what = format!("{} sealed", are(report.sealed));
+        let problem = format!("{} sealed", are(report.sealed));
         found.push(if ask.is_configured {
             let fix = "add their keys again under [sealing]; until then they are answered as not retained, \
                 and a gateway with this configuration stores responses unsealed";
-            Finding::error("sealing-key-missing", format!("{what}, but the configuration has no key"), fix)
+            Finding::error("sealing-key-missing", format!("{problem}, but the configuration has no key"), fix)
         } else {
-            Finding::notice("answers-sealed", what, "--config FILE checks whether its keys open them")
+            Finding::notice("answers-sealed", problem, "--config FILE checks whether its keys open them")
         });
     }
     if unsealed.count > 0 {
-        let what = format!(
+        let problem = format!(
             "{} stored unsealed ({}), although this configuration seals them: they were stored before that, \
                 or by a node without its keys",
             are(unsealed.count),
@@ -167,7 +167,7 @@ fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mu
         let fix = "they stay unsealed: protect the file from readers. Each is removed after its ttl by the sweeper, but SQLite's \
                    free pages and log may contain its bytes for longer. Every node on the store, including semel \
                    records with --store, needs the keys";
-        found.push(Finding::warning("answers-unsealed", what, fix));
+        found.push(Finding::warning("answers-unsealed", problem, fix));
     }
     if let Some(future) = future {
         found.push(Finding::error(

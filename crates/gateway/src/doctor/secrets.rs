@@ -47,8 +47,8 @@ pub(super) async fn check(
         ));
         return Ok(());
     }
-    let asked = Bounded::new(store, &SystemClock, Settings::default().store_timeout);
-    let progress = match rotation::progress(asked).await {
+    let bounded = Bounded::new(store, &SystemClock, Settings::default().store_timeout);
+    let progress = match rotation::progress(bounded).await {
         Ok(progress) => progress,
         Err(secrets::Error::Store(error)) => return Err(error),
         Err(error @ secrets::Error::Copying) => {

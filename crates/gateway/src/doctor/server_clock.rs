@@ -33,9 +33,9 @@ pub(super) async fn compare(
     }
     let mut best: Option<ClockDifference> = None;
     for _ in 0..ASKED {
-        let (asked, here) = (SystemClock.uptime(), SystemClock.now().as_millis());
+        let (started, here) = (SystemClock.uptime(), SystemClock.now().as_millis());
         let there = store.get(CommandId::from_bytes([0; 32])).await?.now.as_millis();
-        let difference = difference(here, there, SystemClock.uptime().saturating_sub(asked));
+        let difference = difference(here, there, SystemClock.uptime().saturating_sub(started));
         if best.is_none_or(|best| difference.uncertainty_ms < best.uncertainty_ms) {
             best = Some(difference);
         }
@@ -75,11 +75,11 @@ mod tests {
 
     #[test]
     fn a_difference_is_known_to_within_half_a_round_trip() {
-        let told = difference(1_000, 1_050, Duration::from_millis(100));
-        assert_eq!(told, ClockDifference { ahead_ms: 0, uncertainty_ms: 51 });
-        let told = difference(100_000, 90_000, Duration::from_micros(300));
-        assert_eq!(told, ClockDifference { ahead_ms: -10_001, uncertainty_ms: 2 });
-        let told = difference(0, u64::MAX, Duration::ZERO);
-        assert_eq!(told, ClockDifference { ahead_ms: i64::MAX, uncertainty_ms: 1 });
+        let measured = difference(1_000, 1_050, Duration::from_millis(100));
+        assert_eq!(measured, ClockDifference { ahead_ms: 0, uncertainty_ms: 51 });
+        let measured = difference(100_000, 90_000, Duration::from_micros(300));
+        assert_eq!(measured, ClockDifference { ahead_ms: -10_001, uncertainty_ms: 2 });
+        let measured = difference(0, u64::MAX, Duration::ZERO);
+        assert_eq!(measured, ClockDifference { ahead_ms: i64::MAX, uncertainty_ms: 1 });
     }
 }

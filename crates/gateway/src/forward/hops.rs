@@ -106,9 +106,9 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 
 /// The protocol that a message wants to upgrade to, if its connection allows it.
 pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = headers.get(UPGRADE)?;
+    let protocols = headers.get(UPGRADE)?;
     let is_named = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));
-    is_named.then(|| asked.clone())
+    is_named.then(|| protocols.clone())
 }
 
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {

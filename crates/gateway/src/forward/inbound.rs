@@ -65,11 +65,11 @@ where
         let (mut inner, rules) = (self.inner.clone(), Arc::clone(&self.rules));
         Box::pin(async move {
             let form = Form::of(&parts.headers);
-            let asked = async {
+            let exchange = async {
                 std::future::poll_fn(|context| inner.poll_ready(context)).await?;
                 inner.call(Request::from_parts(parts, body)).await
             };
-            Ok(match asked.await {
+            Ok(match exchange.await {
                 Ok(response) => response,
                 Err(error) => coded(refusal::unanswered(&error.into()), form, &rules.prefix),
             })
@@ -94,7 +94,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
         return Err(refused(refusal::tunnel()));
     }
-    if parts.uri.path_and_query().is_some_and(|asked| asked.as_str().len() > ASKED_BYTES_MAX) {
+    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > ASKED_BYTES_MAX) {
         return Err(Box::new(refusal::too_long()));
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {

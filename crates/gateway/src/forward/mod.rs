@@ -19,3 +19,4 @@ pub use inbound::{Inbound, Rules};
 pub(crate) use origin::is_origin_header;
 pub use origin::{Client, Trust};
 pub use outbound::{Host, Options, Outbound};
+pub(crate) use refusal::Uncoded;

@@ -159,9 +159,9 @@ mod tests {
         from: &str,
         is_tls: bool,
         trust: &Trust,
-        said: &[(&'static str, &'static str)],
+        received: &[(&'static str, &'static str)],
     ) -> Vec<String> {
-        let mut headers: HeaderMap = said
+        let mut headers: HeaderMap = received
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_untrusted_peers_hops_are_replaced() {
-        let said = [
+        let received = [
             ("host", "pay.example"),
             ("forwarded", "for=10.0.0.1"),
             ("x-forwarded-for", "10.0.0.1"),
@@ -202,9 +202,9 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
         ];
         let alone = origin_headers(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
-        assert_eq!(origin_headers(V4, false, &Trust::NOBODY, &said), alone);
+        assert_eq!(origin_headers(V4, false, &Trust::NOBODY, &received), alone);
         let other = Trust::of(|address| address != V4.parse::<IpAddr>().expect("an address"));
-        assert_eq!(origin_headers(V4, false, &other, &said), alone);
+        assert_eq!(origin_headers(V4, false, &other, &received), alone);
     }
 
     /// Many servers treat both spellings as one name.
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_trusted_peers_hops_are_continued() {
         let trust = Trust::of(|address| address == V4.parse::<IpAddr>().expect("an address"));
-        let said = [
+        let received = [
             ("host", "pay.example"),
             ("forwarded", "for=10.0.0.1"),
             ("x-forwarded-for", "10.0.0.1"),
@@ -236,7 +236,7 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
         ];
         assert_eq!(
-            origin_headers("::ffff:192.0.2.7", false, &trust, &said),
+            origin_headers("::ffff:192.0.2.7", false, &trust, &received),
             [
                 "for=10.0.0.1, for=192.0.2.7;host=\"pay.example\";proto=http",
                 "10.0.0.1, 192.0.2.7",

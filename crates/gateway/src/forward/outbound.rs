@@ -99,9 +99,9 @@ impl Service<Request<semel_http::Body>> for Outbound {
         if let Err(failure) = send(&mut request, upgrade, self.upstream.target(), &self.options) {
             return Box::pin(std::future::ready(Err(failure)));
         }
-        let asked = self.upstream.call(request);
+        let exchange = self.upstream.call(request);
         Box::pin(async move {
-            let mut response = asked.await?;
+            let mut response = exchange.await?;
             let received = response.version();
             let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS)
                 .then(|| response.headers().get(UPGRADE).cloned());
@@ -180,10 +180,10 @@ fn upgrade<B>(request: &Request<B>, target: &Target) -> Option<HeaderValue> {
     let is_possible = request.version() == Version::HTTP_11
         && request.extensions().get::<Attempt>().is_none()
         && target.transport() != Transport::H2c;
-    let asked = hops::upgrade(request.headers()).filter(|_| is_possible)?;
-    let is_http = asked.as_bytes().split(|byte| *byte == b',').any(|protocol| {
+    let protocols = hops::upgrade(request.headers()).filter(|_| is_possible)?;
+    let is_http = protocols.as_bytes().split(|byte| *byte == b',').any(|protocol| {
         let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
         [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
     });
-    (!is_http).then_some(asked)
+    (!is_http).then_some(protocols)
 }

@@ -6,13 +6,17 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use semel_http::{Body, BoxError, Code, Failure, Problem};
 
+/// An extension of a response that refuses a request without a code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Uncoded;
+
 /// The response to an unprotected request without a response, by what `error` or its cause says.
 pub(super) fn unanswered(error: &BoxError) -> Problem {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     let mut failure = Failure::Broken;
     while let Some(error) = next {
-        if let Some(told) = error.downcast_ref() {
-            failure = *told;
+        if let Some(known) = error.downcast_ref() {
+            failure = *known;
             break;
         }
         next = error.source();
@@ -61,6 +65,7 @@ fn plain(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     });
     let mut response = Response::new(Body::from(Bytes::from(members.to_string())));
     *response.status_mut() = status;
+    response.extensions_mut().insert(Uncoded);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

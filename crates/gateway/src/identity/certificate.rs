@@ -170,7 +170,7 @@ fn all(mut extensions: &[u8]) -> Option<Vec<(u8, &[u8])>> {
 /// A subject in a form that does not depend on the type of strings that an authority uses, which may change with its
 /// software. Letter case is significant: names that differ in case may belong to two people.
 fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
-    let mut whole = Vec::new();
+    let mut encoded = Vec::new();
     while !subject.is_empty() {
         let (mut set, rest) = take(subject, SET)?;
         subject = rest;
@@ -196,9 +196,9 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
         for one in attributes {
             put(&mut together, &one)?;
         }
-        put(&mut whole, &together)?;
+        put(&mut encoded, &together)?;
     }
-    Some(whole)
+    Some(encoded)
 }
 
 /// With its length before it, so that parts cannot run together.
@@ -330,12 +330,12 @@ mod tests {
 
     #[test]
     fn truncated_input_is_malformed() {
-        let whole = made(&[(DnType::CommonName, utf8("alice"))], vec![dns("a.example")]);
-        for end in 0..whole.len() {
-            assert_eq!(name(&whole[..end], CertificateName::Subject), Err(Refused::Malformed), "{end}");
+        let certificate = made(&[(DnType::CommonName, utf8("alice"))], vec![dns("a.example")]);
+        for end in 0..certificate.len() {
+            assert_eq!(name(&certificate[..end], CertificateName::Subject), Err(Refused::Malformed), "{end}");
         }
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
+        for at in 0..certificate.len() {
+            let mut changed = certificate.clone();
             changed[at] ^= 0xff;
             drop(name(&changed, CertificateName::Dns));
         }

@@ -265,8 +265,8 @@ fn is_reserved(name: &HeaderName) -> bool {
 }
 
 fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
-    for (place, source) in sources.iter().enumerate() {
-        let before = &sources[..place];
+    for (index, source) in sources.iter().enumerate() {
+        let before = &sources[..index];
         if before.contains(&Source::Anonymous) {
             found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Anonymous.name() });
         } else if matches!(source, Source::Jwt(_)) && before.contains(&Source::Authorization) {
@@ -288,8 +288,8 @@ fn check_issuers(issuers: &[Issuer], found: &mut Vec<Unsafe>) {
     if issuers.is_empty() {
         found.push(Unsafe::NoIssuers);
     }
-    for (place, issuer) in issuers.iter().enumerate() {
-        if issuers[..place].iter().any(|other| other.name == issuer.name) {
+    for (index, issuer) in issuers.iter().enumerate() {
+        if issuers[..index].iter().any(|other| other.name == issuer.name) {
             found.push(Unsafe::IssuerTwice(issuer.name.clone()));
         }
         found.extend(issuer.check());
@@ -311,9 +311,9 @@ fn check_tenant(identity: &Identity, found: &mut Vec<Unsafe>) {
             if hosts.is_empty() {
                 found.push(Unsafe::NoHosts);
             }
-            for (place, host) in hosts.iter().enumerate() {
+            for (index, host) in hosts.iter().enumerate() {
                 if super::tenant::host_of(host.as_bytes()).as_deref() != Some(host)
-                    || hosts[..place].contains(host)
+                    || hosts[..index].contains(host)
                 {
                     found.push(Unsafe::HostName(host.clone()));
                 }

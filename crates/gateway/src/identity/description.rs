@@ -23,7 +23,7 @@ impl RuleOwner {
 /// The refusal, with the setting that an operator can change.
 pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentified {
     let setting = whose.setting();
-    let named = |what: &str, fix: &str| format!("{what} (Service: {fix}.)").into();
+    let named = |reason: &str, fix: &str| format!("{reason} (Service: {fix}.)").into();
     match why {
         NotIdentified::SeveralAuthorizations => NotIdentified::Rejected(named(
             "The request has several Authorization headers; send one.",
@@ -37,8 +37,8 @@ pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentifie
             "The request has a Cookie and no Authorization header, so its session cannot be identified.",
             &format!("name the session's cookie in {setting} as `cookie:NAME`, or write `anonymous`"),
         )),
-        NotIdentified::Rejected(what) if !what.contains("(Service:") => {
-            NotIdentified::Rejected(named(&what, &format!("see {setting}")))
+        NotIdentified::Rejected(reason) if !reason.contains("(Service:") => {
+            NotIdentified::Rejected(named(&reason, &format!("see {setting}")))
         }
         other => other,
     }

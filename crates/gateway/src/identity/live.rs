@@ -98,13 +98,16 @@ impl Live {
             let verifiers = started.iter().map(|known| &known.verifier);
             let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
             let whose = if rules.is_empty() { RuleOwner::Default } else { RuleOwner::Operation };
-            let (nobody, told) =
+            let (nobody, description) =
                 (description::nobody(&identity.sources, whose), description::description(&identity));
             let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
             let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
             let rule = Arc::new(rule);
-            let asked = Arc::clone(&rule);
-            rules.push((rule, Callers::in_tenants(move |parts| asked.identify(parts)).described(told)));
+            let shared_rule = Arc::clone(&rule);
+            rules.push((
+                rule,
+                Callers::in_tenants(move |parts| shared_rule.identify(parts)).described(description),
+            ));
         }
         Ok(Self(Arc::new(Rules { all: rules, issuers: started, peer })))
     }
@@ -235,7 +238,7 @@ impl Rule {
                 Source::Anonymous => return Ok((Caller::Anonymous, None)),
             };
             if let Some(name) = name {
-                return Ok((self.own(name, found_in).into(), None));
+                return Ok((self.name_in_rule(name, found_in).into(), None));
             }
         }
         Err(because(self.nobody.clone()))
@@ -243,7 +246,7 @@ impl Rule {
 
     /// The caller in this rule. With an operation's own `callers`, the source of the name is part of it: merchant 7
     /// must not become user 7, whatever rule applies later. With the default, it is not part of it.
-    fn own(&self, name: Name, found_in: &str) -> Name {
+    fn name_in_rule(&self, name: Name, found_in: &str) -> Name {
         if self.identity.is_by_place { name.found_in(found_in) } else { name }
     }
 

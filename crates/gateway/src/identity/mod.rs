@@ -137,8 +137,8 @@ impl Identity {
         let mut all = vec![self];
         all.extend(others);
         let mut found: Vec<Unsafe> = Vec::new();
-        for (place, identity) in all.iter().enumerate() {
-            let unsafe_ = check::check(identity).into_iter().chain(identity.check_beside(&all[..place]));
+        for (index, identity) in all.iter().enumerate() {
+            let unsafe_ = check::check(identity).into_iter().chain(identity.check_beside(&all[..index]));
             for unsafe_ in unsafe_ {
                 if !found.contains(&unsafe_) {
                     found.push(unsafe_);

@@ -47,7 +47,7 @@ impl Network {
     }
 
     /// One address alone.
-    fn whole(address: IpAddr) -> Self {
+    fn single(address: IpAddr) -> Self {
         let base = address.to_canonical();
         Self { base, prefix: width(base) }
     }
@@ -59,7 +59,7 @@ fn width(address: IpAddr) -> u8 {
 
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
-        Self::whole(address)
+        Self::single(address)
     }
 }
 
@@ -69,7 +69,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, NetworkError> {
         let malformed = |_| NetworkError::Malformed(text.to_owned());
         let Some((base, prefix)) = text.split_once('/') else {
-            return Ok(Self::whole(text.parse().map_err(malformed)?));
+            return Ok(Self::single(text.parse().map_err(malformed)?));
         };
         let written: IpAddr = base.parse().map_err(malformed)?;
         let is_plain = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
@@ -171,8 +171,8 @@ mod tests {
         {
             assert_eq!(text.parse::<Network>(), Err(NetworkError::Malformed(text.to_owned())), "{text}");
         }
-        let told = "10.1.2.3/8".parse::<Network>().map_err(|error| error.to_string());
-        assert!(told.is_err_and(|told| told.contains("10.0.0.0/8")));
+        let refusal = "10.1.2.3/8".parse::<Network>().map_err(|error| error.to_string());
+        assert!(refusal.is_err_and(|refusal| refusal.contains("10.0.0.0/8")));
     }
 
     #[test]

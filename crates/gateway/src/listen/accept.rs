@@ -94,10 +94,10 @@ impl Bound {
         S::Future: Send,
     {
         let Self { listener, tls, options, .. } = self;
-        let places_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let (drain, slots) = (options.drain, Slots::new(places_max));
+        let slots_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let (drain, slots) = (options.drain, Slots::new(slots_max));
         let server = Arc::new(Server::new(options, tls));
-        let (tell, end) = watch::channel(Shutdown::Open);
+        let (shutdown, end) = watch::channel(Shutdown::Open);
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -119,10 +119,10 @@ impl Bound {
         }
         drop(listener);
         let open = slots.taken();
-        tell.send_replace(Shutdown::Soon);
+        shutdown.send_replace(Shutdown::Soon);
         let is_drained = timeout(drain, slots.all_left()).await.is_ok();
         let cut_off = if is_drained { 0 } else { slots.taken() };
-        tell.send_replace(Shutdown::Now);
+        shutdown.send_replace(Shutdown::Now);
         Drained { ended: open.saturating_sub(cut_off), cut_off }
     }
 }

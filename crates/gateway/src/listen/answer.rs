@@ -4,7 +4,7 @@ use super::body::Body;
 use super::proxies::Proxies;
 use super::requests::{Arrival, Requests, Slot};
 use super::taking::SendProgress;
-use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Running, is_disguised};
+use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Refusals, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -52,10 +52,16 @@ pub(super) struct Line {
     pub(super) requests: Arc<Requests>,
     pub(super) heads: HeadRoom,
     pub(super) proxies: Proxies,
-    /// Where refusals are explained.
-    pub(super) prefix: Arc<str>,
+    pub(super) refusals: Refusals,
     pub(super) body_timeout: Duration,
     pub(super) rate_min: Rate,
+    pub(super) headers_max: usize,
+}
+
+/// The response to a request that the service does not answer.
+fn unanswered(refusal: Refusal, refusals: &Refusals) -> Response<semel_http::Body> {
+    refusals.observer.observe(refusal);
+    refused(refusal, &refusals.prefix, false)
 }
 
 /// How much is handed to an HTTP/2 stream at once. The library accepts a chunk of any length as soon as the client's
@@ -106,8 +112,10 @@ where
     let running = line.exchange.begin();
     let allowance = Allowance::reading(line.rate_min, line.body_timeout);
     let mut request = request.map(|incoming| Body::new(incoming, allowance));
-    let checked =
-        check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
+    let checked = few_headers(&request, line.headers_max)
+        .and_then(|()| check_target(&request))
+        .and_then(|()| one_host(&request))
+        .and_then(|()| one_length(&request));
     let slot = checked.and_then(|()| {
         let client = line.proxies.client(line.peer.address.ip(), request.headers());
         let arrival = arrival(&request, &line.exchange);
@@ -118,7 +126,7 @@ where
     let slot = match slot {
         Ok(slot) => slot,
         Err(refusal) => {
-            let response = refused(refusal, &line.prefix, false);
+            let response = unanswered(refusal, &line.refusals);
             return Ok(response.map(|body| Answer::new(body, running, None)));
         }
     };
@@ -134,15 +142,12 @@ where
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = tokio::select! {
         biased;
-        () = slot.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
+        () = slot.end_requested() => unanswered(Refusal::Busy, &line.refusals),
         response = service.call(request) => response?,
     };
     watch.answered();
-    // The service failed because the client's body broke; the client is at fault.
-    if let Some(refusal) = watch.fault()
-        && response.status().is_server_error()
-    {
-        response = refused(refusal, &line.prefix, true);
+    if let Some(refusal) = watch.refusal_instead_of(response.status()) {
+        response = refused(refusal, &line.refusals.prefix, true);
     }
     if wants_upgrade {
         let status = response.status();
@@ -174,6 +179,12 @@ fn wants_upgrade<B>(request: &Request<B>) -> bool {
         Version::HTTP_10 => request.method() == Method::CONNECT,
         _ => false,
     }
+}
+
+/// Header lines of HTTP/2, whose library limits only their bytes. (For HTTP/1, the scanner has counted them.)
+fn few_headers<B>(request: &Request<B>, headers_max: usize) -> Result<(), Refusal> {
+    let is_http2 = request.version() == Version::HTTP_2;
+    if is_http2 && request.headers().len() > headers_max { Err(Refusal::TooManyHeaders) } else { Ok(()) }
 }
 
 /// Target forms of HTTP/2. (For HTTP/1, the scanner has checked the bytes. The library removes fragments.)

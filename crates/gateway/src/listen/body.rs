@@ -4,6 +4,7 @@
 use super::requests::Slot;
 use crate::wire::{Allowance, Refusal};
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel_http::{Malformed, TooSlow};
@@ -34,12 +35,13 @@ struct BodyState {
 }
 
 /// The listener's view of a body, wherever the body is.
-pub(super) struct BodyWatch(Arc<BodyState>);
+pub(crate) struct BodyWatch(Arc<BodyState>);
 
 impl BodyWatch {
-    /// What the client did wrong, if anything.
-    pub(super) fn fault(&self) -> Option<Refusal> {
-        self.0.fault.get().copied()
+    /// What the client gets instead of a response with `status`: the service failed because the body broke, and that is the
+    /// client's fault.
+    pub(crate) fn refusal_instead_of(&self, status: StatusCode) -> Option<Refusal> {
+        self.0.fault.get().copied().filter(|_| status.is_server_error())
     }
 
     /// The response has begun. The rest of a body of unknown length may be a conversation, so only silence counts.
@@ -59,7 +61,7 @@ impl Body {
         self.slot = Some(slot);
     }
 
-    pub(super) fn watch(&self) -> BodyWatch {
+    pub(crate) fn watch(&self) -> BodyWatch {
         BodyWatch(Arc::clone(&self.fate))
     }
 

@@ -161,26 +161,30 @@ impl Server {
         let (connection, others) = (slot.connection(), slot.others());
         let exchange = Arc::clone(connection.exchange());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
-        let (prefix, head_place) = (self.options.prefix.get(), self.heads.slot());
-        let mut stream = Stream::new(
-            io,
-            scanner,
-            Arc::clone(&exchange),
-            patience,
-            Arc::clone(&prefix),
-            (slot, head_place),
-        );
+        let (refusals, head_slot) = (self.options.refusals(), self.heads.slot());
+        let mut stream =
+            Stream::new(io, scanner, Arc::clone(&exchange), patience, refusals.clone(), (slot, head_slot));
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
-            () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
+            () = connection.end_requested() => Err(std::io::ErrorKind::Interrupted.into()),
             () = until_shutdown(end, Shutdown::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
         let (requests, heads) = (Arc::clone(&self.requests), self.heads.clone());
         let proxies = self.options.proxies.clone();
-        let (body_timeout, rate_min) = (self.options.body_timeout, self.options.rate_min);
-        let line =
-            Line { peer, certificate, exchange, requests, heads, proxies, prefix, body_timeout, rate_min };
+        let Options { body_timeout, rate_min, headers_max, .. } = self.options;
+        let line = Line {
+            peer,
+            certificate,
+            exchange,
+            requests,
+            heads,
+            proxies,
+            refusals,
+            body_timeout,
+            rate_min,
+            headers_max,
+        };
         match protocol {
             // On the heap from here on: until now, a connection needs far less.
             Ok(Protocol::Http1) => Box::pin(self.http1(service, stream, line, &connection, end)).await,
@@ -247,7 +251,7 @@ impl Server {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            () = idle_or_told(&exchange, self.options.idle_timeout, held) => {
+            () = idle_or_end_requested(&exchange, self.options.idle_timeout, held) => {
                 connection.as_mut().graceful_shutdown();
                 // A client that has not finished its handshake gets no graceful shutdown.
                 let rest = connection.as_mut();
@@ -281,10 +285,10 @@ async fn idle(exchange: &Exchange, limit: Duration) {
 }
 
 /// Resolves when a connection is [idle](idle), or has to make room for another.
-async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
+async fn idle_or_end_requested(exchange: &Exchange, limit: Duration, held: &Connection) {
     tokio::select! {
         () = idle(exchange, limit) => {}
-        () = held.told_to_go() => {}
+        () = held.end_requested() => {}
     }
 }
 
@@ -292,7 +296,7 @@ async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
 async fn goes(end: &mut watch::Receiver<Shutdown>, held: &Connection) {
     tokio::select! {
         () = until_shutdown(end, Shutdown::Soon) => {}
-        () = held.told_to_go() => {}
+        () = held.end_requested() => {}
     }
 }
 
@@ -325,7 +329,7 @@ mod tests {
     const LOOK: Duration = Duration::from_millis(50);
 
     #[tokio::test]
-    async fn a_connection_is_not_idle_while_answers_go_out_and_idle_once_only_pings_do() {
+    async fn a_connection_is_idle_if_only_pings_are_sent() {
         let exchange = Arc::new(Exchange::default());
         drop(exchange.begin());
         let going_out = async {

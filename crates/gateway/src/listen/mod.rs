@@ -15,10 +15,11 @@ mod slots;
 mod taking;
 mod tls;
 
-pub use crate::wire::Rate;
+pub use crate::wire::{Rate, Refusal, RefusalObserver};
 pub use accept::{Bound, Drained};
 pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
+pub(crate) use body::BodyWatch;
 pub use error::Error;
 pub use options::{Clients, Options, Prefix, Tls};
 pub use proxies::Proxies;

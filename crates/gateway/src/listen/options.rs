@@ -2,7 +2,7 @@
 //! for ever.
 
 use super::proxies::Proxies;
-use crate::wire::{Limits, Patience, Rate};
+use crate::wire::{Limits, Patience, Rate, RefusalObserver, Refusals};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -47,6 +47,9 @@ pub struct Options {
     pub proxies: Proxies,
     /// The prefix of the path at which problems are explained; see [`semel_http::Layer::publishing`].
     pub prefix: Prefix,
+    /// Learns of the requests that are refused here, before the service gets them or while it waits for their bodies. Requests
+    /// that the service answers with an error are its own to count, also if the client gets a refusal instead.
+    pub refusals: RefusalObserver,
     /// How long running requests may take after shutdown begins.
     pub drain: Duration,
 }
@@ -68,7 +71,7 @@ impl Prefix {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = prefix.into();
     }
 
-    pub(super) fn get(&self) -> Arc<str> {
+    fn get(&self) -> Arc<str> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -111,6 +114,7 @@ impl Default for Options {
             streams_max: 128,
             proxies: Proxies::default(),
             prefix: Prefix::default(),
+            refusals: RefusalObserver::default(),
             drain: Duration::from_secs(30),
         }
     }
@@ -130,6 +134,10 @@ impl Options {
 
     pub(super) fn limits(&self) -> Limits {
         Limits { head_bytes_max: self.head_bytes_max, headers_max: self.headers_max }
+    }
+
+    pub(super) fn refusals(&self) -> Refusals {
+        Refusals { prefix: self.prefix.get(), observer: self.refusals.clone() }
     }
 
     pub(super) fn patience(&self) -> Patience {

@@ -91,11 +91,11 @@ mod tests {
     fn a_trusted_proxy_names_its_client() {
         let client = |text| client_of("10.0.0.1", &[("x-forwarded-for", text)]);
         assert_eq!(client("192.0.2.7"), "192.0.2.7");
-        assert_eq!(client("198.51.100.9, 192.0.2.7"), "192.0.2.7", "what a client says itself stands first");
+        assert_eq!(client("198.51.100.9, 192.0.2.7"), "192.0.2.7", "the client's own entry comes first");
         assert_eq!(client("192.0.2.7, 10.0.0.2"), "192.0.2.7", "a proxy behind a proxy");
         assert_eq!(client("192.0.2.7:4711"), "192.0.2.7");
         assert_eq!(client("[2001:db8:1:2::9]:4711"), "2001:db8:1:2::", "IPv6: the network");
-        assert_eq!(client("198.51.100.9, unknown"), "10.0.0.1", "nobody that could be known");
+        assert_eq!(client("198.51.100.9, unknown"), "10.0.0.1", "no known client address");
         let forwarded = |text| client_of("::ffff:10.0.0.1", &[("forwarded", text)]);
         assert_eq!(forwarded("for=192.0.2.7;proto=http"), "192.0.2.7");
         assert_eq!(forwarded("for=198.51.100.9, proto=https;For=\"[2001:db8::9]:80\""), "2001:db8::");

@@ -93,10 +93,10 @@ impl Requests {
         head: HeadSlot,
     ) -> Result<Slot, Full> {
         let mut running = self.lock();
-        let own = running.clients.get(&client).map_or(0, |client| client.count);
-        let reserved = if own < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
+        let client_count = running.clients.get(&client).map_or(0, |client| client.count);
+        let reserved = if client_count < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
         if running.count + reserved >= self.total {
-            running.end_one(own)?;
+            running.end_one(client_count)?;
         }
         let state = AtomicU8::new(if arrival == Arrival::Whole { STAYS } else { UNREAD });
         let request = Arc::new(Request { client, number: running.begun, state, go: Notify::new() });
@@ -123,10 +123,10 @@ impl Running {
         });
     }
 
-    /// Ends a request of a client that has more than `own` + 1.
-    fn end_one(&mut self, own: usize) -> Result<(), Full> {
+    /// Ends a request of a client that has more than `client_count` + 1.
+    fn end_one(&mut self, client_count: usize) -> Result<(), Full> {
         let (count, client) = *self.with_unread.last().ok_or(Full)?;
-        if count <= own + 1 {
+        if count <= client_count + 1 {
             return Err(Full);
         }
         let mut first = None;
@@ -210,7 +210,7 @@ impl Slot {
     }
 
     /// Resolves when it has to make room for another.
-    pub(super) async fn told_to_go(&self) {
+    pub(super) async fn end_requested(&self) {
         self.0.request.go.notified().await;
     }
 }
@@ -238,17 +238,17 @@ mod tests {
     #[tokio::test]
     async fn the_largest_holders_oldest_unread_request_is_ended() {
         let requests = Requests::new(4);
-        let other = take(&requests, client(2), true).expect("a place");
-        let runs = take(&requests, client(1), true).expect("a place");
+        let other = take(&requests, client(2), true).expect("a slot");
+        let runs = take(&requests, client(1), true).expect("a slot");
         assert!(runs.stay());
-        let oldest = take(&requests, client(1), true).expect("a place");
-        let _youngest = take(&requests, client(1), true).expect("a place");
-        assert_eq!(take(&requests, client(1), true).err(), Some(Full), "nobody has more than this one");
-        let new = take(&requests, client(3), false).expect("a place");
-        oldest.told_to_go().await;
+        let oldest = take(&requests, client(1), true).expect("a slot");
+        let _youngest = take(&requests, client(1), true).expect("a slot");
+        assert_eq!(take(&requests, client(1), true).err(), Some(Full), "this client already has the most");
+        let new = take(&requests, client(3), false).expect("a slot");
+        oldest.end_requested().await;
         assert!(!oldest.stay(), "too late");
         drop((oldest, new));
-        assert_eq!(requests.lock().count, 3, "the one that went counts no more");
+        assert_eq!(requests.lock().count, 3, "the ended request is no longer counted");
         assert!(other.stay() && runs.stay());
     }
 
@@ -256,14 +256,14 @@ mod tests {
     fn nothing_goes_that_runs_or_whose_client_has_as_few() {
         let requests = Requests::new(2);
         let _runs = [
-            take(&requests, client(1), false).expect("a place"),
-            take(&requests, client(1), false).expect("a place"),
+            take(&requests, client(1), false).expect("a slot"),
+            take(&requests, client(1), false).expect("a slot"),
         ];
         assert_eq!(take(&requests, client(2), true).err(), Some(Full));
         let requests = Requests::new(2);
         let _few = [
-            take(&requests, client(1), true).expect("a place"),
-            take(&requests, client(2), true).expect("a place"),
+            take(&requests, client(1), true).expect("a slot"),
+            take(&requests, client(2), true).expect("a slot"),
         ];
         assert_eq!(take(&requests, client(3), true).err(), Some(Full));
     }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn nothing_is_left_of_requests_that_ended_in_any_way() {
         let requests = Requests::new(4);
-        let mut slots: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
+        let mut slots: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a slot")).collect();
         assert!(slots[1].stay());
-        let other = take(&requests, client(2), true).expect("a place for which the first goes");
+        let other = take(&requests, client(2), true).expect("a slot, because the first request is ended");
         assert!(!slots[0].stay() && slots[1].stay() && slots[2].stay() && other.stay());
         assert_eq!(requests.lock().with_unread.iter().copied().collect::<Vec<_>>(), [(3, client(1))]);
         slots.swap(0, 3);
@@ -291,7 +291,7 @@ mod tests {
         }
         assert_eq!(held.len(), 112);
         for _ in 0..2 {
-            held.push(take(&requests, client(2), false).expect("a place that is kept for it"));
+            held.push(take(&requests, client(2), false).expect("a reserved slot"));
         }
         assert_eq!(take(&requests, client(2), false).err(), Some(Full), "it has a few by now");
     }

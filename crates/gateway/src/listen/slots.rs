@@ -140,7 +140,7 @@ impl Connection {
     }
 
     /// Resolves when it has to make room for another.
-    pub(super) async fn told_to_go(&self) {
+    pub(super) async fn end_requested(&self) {
         self.go.notified().await;
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let running = busy.connection().exchange().begin();
         let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
-            second.connection().told_to_go().await;
+            second.connection().end_requested().await;
             drop(second);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
@@ -213,7 +213,7 @@ mod tests {
         drop(running);
         let wanted = slots.take(address("192.0.2.9"));
         let goes = async {
-            busy.connection().told_to_go().await;
+            busy.connection().end_requested().await;
             drop(busy);
         };
         let (_new, ()) = tokio::join!(wanted, goes);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_eighth_of_the_places_may_speak_http2_and_idle_ones_make_room() {
+    async fn http2_has_an_eighth_of_the_slots() {
         let slots = Slots::new(16);
         let first = slots.take(address("192.0.2.1")).await;
         let second = slots.take(address("192.0.2.2")).await;
@@ -233,7 +233,7 @@ mod tests {
         assert!(!others.admit_http2(&third.connection()), "both are busy");
         drop(running);
         assert!(others.admit_http2(&third.connection()));
-        first.connection().told_to_go().await;
+        first.connection().end_requested().await;
         assert!(second.connection().may_go());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::options::{Clients, Tls};
+use crate::bounded_read::{self, FileKind};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -121,5 +122,6 @@ fn key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(file).map_err(|error| Error::Unreadable(file.to_owned(), error))
+    bounded_read::read(file, FileKind::Certificates)
+        .map_err(|error| Error::Unreadable(file.to_owned(), error))
 }

@@ -5,9 +5,9 @@
 //! that traffic does not notice; the larger the store, the older that number, and a metric of its own tells how old.
 
 use super::{Metrics, OTHER};
-use semel::Clock;
 use semel::core::record::StateName;
 use semel::core::store::{Count, Cursor, Error, Hazard, Severity, Store, Tallied};
+use semel::{Call, Clock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Census {
 
     /// The store's quick counts. If it does not answer, nothing changes.
     async fn count(&self) -> Option<()> {
-        let census = in_time(self.store.census()).await?;
+        let census = self.counted(self.store.census()).await?;
         let unknown = self.unknown().await?;
         let counted = &self.metrics.0.census;
         counted
@@ -89,7 +89,7 @@ impl Census {
         let (mut sums, mut seen, mut after) = (self.labels(), 0, None);
         loop {
             let tally = self.store.tally(Some(StateName::Unknown), after.as_ref(), PART);
-            let tally = in_time(tally).await?;
+            let tally = self.counted(tally).await?;
             for Tallied { operation, count, .. } in tally.counts {
                 *self.metrics.with_label(&operation, |label| sums.entry(label.to_owned()).or_insert(0)) +=
                     count;
@@ -100,7 +100,7 @@ impl Census {
                 return Some(sums);
             }
             if seen >= UNKNOWN_MAX {
-                let all = in_time(self.store.count(Count::State(StateName::Unknown), u64::MAX)).await?;
+                let all = self.counted(self.store.count(Count::State(StateName::Unknown), u64::MAX)).await?;
                 *sums.entry(OTHER.to_owned()).or_insert(0) += all.count.saturating_sub(seen);
                 return Some(sums);
             }
@@ -115,7 +115,7 @@ impl Census {
         }
         let mut after: Option<Cursor> = None;
         loop {
-            let tally = in_time(self.store.tally(None, after.as_ref(), PART)).await?;
+            let tally = self.counted(self.store.tally(None, after.as_ref(), PART)).await?;
             for Tallied { operation, state, count } in tally.counts {
                 let key = self.metrics.with_label(&operation, |label| (label.to_owned(), state.as_str()));
                 *sums.entry(key).or_insert(0) += count;
@@ -148,6 +148,18 @@ impl Census {
             (vec![("severity", name)], count as u64)
         });
         self.metrics.0.census.hazards.replace(numbers);
+    }
+
+    /// The answer to one counting call, if it comes in time; it is measured like the engine's own.
+    async fn counted<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
+        let started = self.clock.uptime();
+        let answer = in_time(answer).await;
+        self.metrics.store_answered(
+            Call::Count,
+            self.clock.uptime().saturating_sub(started),
+            answer.is_none(),
+        );
+        answer
     }
 
     fn labels(&self) -> BTreeMap<String, u64> {

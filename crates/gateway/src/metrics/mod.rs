@@ -33,6 +33,9 @@ const CALLS: [Call; 9] = [
     Call::Beat,
 ];
 
+/// The label of refusals whose problem has no code: 408, 414 and 431.
+const UNCODED: &str = "none";
+
 /// The label for everything without its own name.
 const OTHER: &str = "other";
 
@@ -122,6 +125,7 @@ impl Metrics {
         for code in Code::ALL {
             numbers.refusals.init(&[("code", code.as_str())]);
         }
+        numbers.refusals.init(&[("code", UNCODED)]);
         for kind in UpstreamError::ALL {
             numbers.upstream_errors.init(&[("kind", kind.name())]);
         }
@@ -136,8 +140,8 @@ impl Metrics {
         for differs in ["true", "false"] {
             numbers.fenced.init(&[("differs", differs)]);
         }
-        for what in watching::ALARMS {
-            numbers.alarms.init(&[("what", what)]);
+        for alarm in watching::ALARMS {
+            numbers.alarms.init(&[("what", alarm)]);
         }
         Self(Arc::new(numbers))
     }
@@ -183,6 +187,17 @@ impl Metrics {
 
     /// A request was answered.
     pub(crate) fn answered(&self, operation: &str, status: StatusCode, took: Duration) {
+        self.responded(operation, status);
+        self.0.request_took.record(operation, took);
+    }
+
+    /// A request got no further than its connection.
+    pub(crate) fn refused_unrouted(&self, code: Option<Code>, status: StatusCode) {
+        self.refused(code);
+        self.responded(OTHER, status);
+    }
+
+    fn responded(&self, operation: &str, status: StatusCode) {
         let class = match status.as_u16() / 100 {
             1 => "1xx",
             2 => "2xx",
@@ -191,12 +206,11 @@ impl Metrics {
             _ => "5xx",
         };
         self.0.responses.add(&[("operation", operation), ("class", class)]);
-        self.0.request_took.record(operation, took);
     }
 
     /// A request was refused before or after the layer, which reports its own refusals.
-    pub(crate) fn refused(&self, code: Code) {
-        self.0.refusals.add(&[("code", code.as_str())]);
+    pub(crate) fn refused(&self, code: Option<Code>) {
+        self.0.refusals.add(&[("code", code.map_or(UNCODED, Code::as_str))]);
     }
 
     /// The upstream answered or failed.
@@ -232,8 +246,8 @@ impl Metrics {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
         if let Some(spans) = self.0.spans.get() {
             let counts = [("dropped", &spans.dropped), ("failed", &spans.failed), ("sent", &spans.sent)];
-            for (what, count) in counts {
-                let _ = writeln!(text, "{name}{{what=\"{what}\"}} {}", count.load(Ordering::Relaxed));
+            for (kind, count) in counts {
+                let _ = writeln!(text, "{name}{{what=\"{kind}\"}} {}", count.load(Ordering::Relaxed));
             }
         }
     }

@@ -4,9 +4,10 @@
 use super::{CALLS, Metrics};
 use semel::core::record::StateName;
 use semel::time::ClockChange;
-use semel::{Event, Resolver};
+use semel::{Call, Event, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Events that should never happen.
 pub(super) const ALARMS: [&str; 14] = [
@@ -39,8 +40,8 @@ pub(super) const fn name_of(by: Resolver) -> &'static str {
 }
 
 /// A request's outcome in one word. `None` if another event reports it.
-pub(crate) const fn outcome(what: EventKind) -> Option<&'static str> {
-    Some(match what {
+pub(crate) const fn outcome(kind: EventKind) -> Option<&'static str> {
+    Some(match kind {
         EventKind::Unprotected => "unprotected",
         EventKind::Ran(_) => "ran",
         EventKind::Replayed => "replayed",
@@ -56,9 +57,19 @@ pub(crate) const fn outcome(what: EventKind) -> Option<&'static str> {
 }
 
 impl Metrics {
-    fn alarm(&self, what: &str) {
-        debug_assert!(ALARMS.contains(&what), "{what} does not stand there from the beginning");
-        self.0.alarms.add(&[("what", what)]);
+    /// A call to the store was answered, or failed.
+    pub(super) fn store_answered(&self, call: Call, took: Duration, is_error: bool) {
+        if let Some(at) = CALLS.iter().position(|known| *known == call) {
+            self.0.store_took[at].record(took);
+        }
+        if is_error {
+            self.0.store_errors.add(&[("call", call.name())]);
+        }
+    }
+
+    fn alarm(&self, name: &str) {
+        debug_assert!(ALARMS.contains(&name), "{name} is missing from ALARMS");
+        self.0.alarms.add(&[("what", name)]);
     }
 }
 
@@ -73,16 +84,17 @@ impl semel_http::Observer for Metrics {
                 }
                 numbers.refusals.add(&[("code", code.as_str())]);
             }
+            EventKind::Unread(_) => self.refused(None),
             EventKind::FailedOpen => self.alarm("failed_open"),
-            EventKind::Shadow(would) => {
-                let would = match would {
+            EventKind::Shadow(shadow_outcome) => {
+                let shadow_outcome = match shadow_outcome {
                     ShadowOutcome::Run => "run",
                     ShadowOutcome::Replay => "replay",
                     ShadowOutcome::Refuse(code) => code.as_str(),
                     ShadowOutcome::RunAgain => "run_again",
                     _ => "not_judged",
                 };
-                numbers.shadow.add(&[operation, ("would", would)]);
+                numbers.shadow.add(&[operation, ("would", shadow_outcome)]);
             }
             EventKind::OddWord => self.alarm("odd_word"),
             _ => {}
@@ -128,12 +140,7 @@ impl semel::Observer for Metrics {
                 numbers.fenced.add(&[("differs", if *differs { "true" } else { "false" })]);
             }
             Event::Asked { call, took, error } => {
-                if let Some(at) = CALLS.iter().position(|known| known == call) {
-                    numbers.store_took[at].record(*took);
-                }
-                if error.is_some() {
-                    numbers.store_errors.add(&[("call", call.name())]);
-                }
+                self.store_answered(*call, *took, error.is_some());
             }
             Event::Expired { operation } => {
                 self.with_label(operation, |label| numbers.expired.add(&[("operation", label)]));

@@ -2,9 +2,11 @@
 
 use super::Admin as Plan;
 use crate::admin::{self, Admin};
+use crate::ask::Directory;
 use crate::listen::{self, Bound, Credentials, Peer};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
+use crate::upstream;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_http::Body;
@@ -18,6 +20,15 @@ use std::time::Duration;
 
 /// How long running requests may take after the process was asked to stop.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// The limits of a response that an operator enters, by the record's operation.
+type ResponseLimitsOf = Arc<dyn Fn(&str) -> admin::ResponseLimits + Send + Sync>;
+
+/// The limits by the routes of the moment, and the upstream's longest head.
+pub(super) fn response_limits(directory: &Directory, upstream: &upstream::Options) -> ResponseLimitsOf {
+    let (directory, head_bytes_max) = (directory.clone(), upstream.head_bytes_max);
+    Arc::new(move |operation| directory.response_limits(operation, head_bytes_max))
+}
 
 /// Binds the address, before anything else is opened.
 pub(super) async fn bind(plan: &Plan) -> Result<Bound, String> {
@@ -58,6 +69,7 @@ impl AdminServer {
         metrics: &Metrics,
         shadow: &Tally,
         is_draining: &Arc<AtomicBool>,
+        response_limits: ResponseLimitsOf,
     ) -> Result<Self, String> {
         let (counted, named, running) = (metrics.clone(), metrics.clone(), engine.clone());
         let is_draining = Arc::clone(is_draining);
@@ -67,6 +79,7 @@ impl AdminServer {
             shadow: shadow.clone(),
             clock: Arc::new(SystemClock),
             label: Arc::new(move |operation| named.label_of(operation)),
+            response_limits,
             knows_probes: true,
         };
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
@@ -92,9 +105,14 @@ impl AdminServer {
 
 impl AdminHandle {
     /// The service with `options`, at the bound address.
-    pub(super) fn build(&self, options: &admin::Options) -> Result<Admin, String> {
+    pub(super) fn build(
+        &self,
+        options: &admin::Options,
+        response_limits: ResponseLimitsOf,
+    ) -> Result<Admin, String> {
         let options = admin::Options { address: self.address, ..options.clone() };
-        admin::service(self.engine.clone(), options, self.sources.clone()).map_err(|error| error.to_string())
+        let sources = admin::Sources { response_limits, ..self.sources.clone() };
+        admin::service(self.engine.clone(), options, sources).map_err(|error| error.to_string())
     }
 
     /// Its TLS credentials, if it uses TLS.

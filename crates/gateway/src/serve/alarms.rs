@@ -120,9 +120,9 @@ fn clock(change: &ClockChange) {
 /// Requests in shadow mode that protection would have treated differently.
 impl semel_http::Observer for Alarms {
     fn observe(&self, event: &semel_http::Event<'_>) {
-        let EventKind::Shadow(would) = event.what else { return };
+        let EventKind::Shadow(outcome) = event.what else { return };
         let operation = event.operation;
-        match would {
+        match outcome {
             ShadowOutcome::Replay => {
                 info!(operation, "shadow: ran again; protection would have replayed the stored response");
             }

@@ -34,14 +34,14 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     let mut out = io::stdout();
     let printed = tokio::select! {
         printed = story::play(stage, &mut out) => Some(printed),
-        () = signals::asked_to_end() => None,
+        () = signals::shutdown_requested() => None,
     };
     let code = match printed {
         Some(Ok(balance)) if is_short => ExitCode::from(u8::from(!balance.is_balanced())),
         Some(Ok(_)) => {
             // If nobody reads the output, nobody will try the commands either.
             if out.flush().is_ok() {
-                signals::asked_to_end().await;
+                signals::shutdown_requested().await;
             }
             ExitCode::SUCCESS
         }

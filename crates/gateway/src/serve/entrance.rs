@@ -86,21 +86,21 @@ impl Service<Request<listen::Body>> for Entrance {
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
         // Always ready: readiness is checked for each request.
         let (mut way, requests) = (self.way(), self.requests.clone());
-        let method = request.method().clone();
+        let (method, watch) = (request.method().clone(), request.body().watch());
         let Some(tracer) = &self.tracer else {
             // A trace that passes through is not changed, but log lines can name it.
             let trace = Trace::of(request.headers());
-            let asked = requests.follow(method, way.call(request));
+            let pending_response = requests.follow(method, watch, way.call(request));
             return match trace {
-                None => Box::pin(asked),
-                Some(context) => Box::pin(InTrace::new(context, asked)),
+                None => Box::pin(pending_response),
+                Some(context) => Box::pin(InTrace::new(context, pending_response)),
             };
         };
         let (context, span) = tracer.begin(&method, request.headers_mut());
         request.extensions_mut().insert(SampledTrace(context));
         let recorded = span.clone();
-        let asked = async move {
-            let Ok(response) = requests.follow(method, way.call(request)).await;
+        let pending_response = async move {
+            let Ok(response) = requests.follow(method, watch, way.call(request)).await;
             if let Some(Ok(id)) =
                 response.headers().get(semel_http::names::OPERATION_ID).map(HeaderValue::to_str)
             {
@@ -109,6 +109,6 @@ impl Service<Request<listen::Body>> for Entrance {
             recorded.record("http.response.status_code", u64::from(response.status().as_u16()));
             Ok(response)
         };
-        Box::pin(InTrace::new(context, asked.instrument(span)))
+        Box::pin(InTrace::new(context, pending_response.instrument(span)))
     }
 }

@@ -18,8 +18,8 @@ enum Severity {
 }
 
 /// A request's outcome in one word, and the level of its line.
-fn describe(what: EventKind) -> Option<(&'static str, Severity)> {
-    Some(match what {
+fn describe(kind: EventKind) -> Option<(&'static str, Severity)> {
+    Some(match kind {
         EventKind::Ran(Some(StateName::Unknown)) => ("unknown", Severity::Warn),
         EventKind::Ran(None) => ("ran, not stored yet", Severity::Warn),
         EventKind::Ran(Some(_)) => ("ran", Severity::Debug),

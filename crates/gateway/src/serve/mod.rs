@@ -8,6 +8,7 @@ mod announce;
 pub mod demo;
 mod entrance;
 mod ledgers;
+mod line_budget;
 mod lines;
 mod plan;
 pub(crate) mod requests;
@@ -19,6 +20,7 @@ mod unsealed;
 
 pub use plan::{Admin, Operation, Plan};
 pub use storage::{Hashing, Limits, Next, StorageSettings};
+pub(crate) use unsealed::{any_sealed, contains_sealed};
 
 use crate::ask::Directory;
 use crate::cli::table::Screen;
@@ -70,14 +72,16 @@ impl Gateway {
         // The address comes first: it fails most often, and then nothing else was changed.
         plan.listen.prefix.replace(&plan.prefix);
         plan.listen.proxies.replace(plan.is_proxy());
-        let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
+        let metrics = Metrics::new(SystemClock.now());
+        let requests = Requests::new(metrics.clone(), plan.logs_requests);
+        let listen = listen::Options { refusals: requests.refusals(), ..plan.listen.clone() };
+        let bound = Bound::bind(&listen).await.map_err(|error| error.to_string())?;
         let admin_address = match &plan.admin {
             Some(admin) => Some((admin, admin_address::bind(admin).await?)),
             None => None,
         };
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
-        let metrics = Metrics::new(SystemClock.now());
         let stack = Stack::of(&plan, &ledgers, &metrics, None).await?;
         let live = stack.live.clone();
         let options = OpenOptions { is_archived: plan.storage.archive.is_some(), ..OpenOptions::default() };
@@ -97,10 +101,10 @@ impl Gateway {
         let observers: Vec<Arc<dyn Observer>> =
             vec![Arc::new(alarms::Alarms::new(metrics.clone())), Arc::new(metrics.clone())];
         let directory = Directory::new(stack.routes.clone());
-        let asked = directory.clone();
+        let probe_directory = directory.clone();
         let builder = storage::builder(&plan, &store)?
             .observer(observers)
-            .reconcilers(move |operation| asked.reconciler_of(operation));
+            .reconcilers(move |operation| probe_directory.reconciler_of(operation));
         let engine = builder.build().await;
         let engine = engine.map_err(|error| {
             let remedy = rotation::remedy(&error, next);
@@ -112,11 +116,13 @@ impl Gateway {
         }
         let is_draining = Arc::new(AtomicBool::new(false));
         let admin_address = admin_address
-            .map(|(admin, bound)| AdminServer::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
+            .map(|(admin, bound)| {
+                let limits = admin_address::response_limits(&directory, &plan.upstream);
+                AdminServer::open(bound, admin, &engine, &metrics, &shadow, &is_draining, limits)
+            })
             .transpose()?;
         let joined = stack.joined(&plan, &engine, &metrics, &shadow, None);
         let (way, layer) = joined.map_err(|error| error.to_string())?;
-        let requests = Requests::new(metrics.clone(), plan.logs_requests);
         let entrance = Entrance::new(way, plan.tracer.clone(), requests);
         Ok(Self {
             plan,
@@ -174,14 +180,14 @@ impl Gateway {
         let store = &self.store;
         let admin_address = self.admin_address.as_ref().map(AdminServer::address);
         let hazards = store.hazards().await;
-        let said =
+        let announcement =
             announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), hazards);
         match self.plan.log {
             Form::Text => {
-                let said = said.text(Screen::of_stdout().width);
-                say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION")));
+                let announcement = announcement.text(Screen::of_stdout().width);
+                say(&format!("semel {}\n\n{announcement}", env!("CARGO_PKG_VERSION")));
             }
-            Form::Json => said.log(),
+            Form::Json => announcement.log(),
         }
     }
 
@@ -286,7 +292,8 @@ impl Reloading {
         let new_admin = match (&self.admin_handle, &plan.admin) {
             (Some(admin_handle), Some(admin)) => {
                 let shown = read_anew(admin_handle.credentials(), admin.tls.as_ref(), None)?;
-                Some((admin_handle, admin_handle.build(&admin.options)?, shown))
+                let limits = admin_address::response_limits(&self.directory, &plan.upstream);
+                Some((admin_handle, admin_handle.build(&admin.options, limits)?, shown))
             }
             _ => None,
         };
@@ -344,8 +351,8 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
     let gateway = Gateway::open(plan).await?;
     // Before the start-up text tells anybody that there is a process to signal. Until then, a signal ends the process
     // as usual: nothing is running.
-    let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
-    let reloads = hangups.map(|(reread, asked)| (gateway.reloading(), reread, asked));
+    let (to_drain, once) = (signals::shutdown_requested(), signals::shutdown_requested());
+    let reloads = hangups.map(|(reread, signals)| (gateway.reloading(), reread, signals));
     gateway.announce().await;
     let stop = async {
         to_drain.await;
@@ -354,7 +361,7 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
     let served = gateway.run(stop);
     let twice = async {
         once.await;
-        signals::asked_to_end().await;
+        signals::shutdown_requested().await;
     };
     tokio::select! {
         () = served => Ok(ExitCode::SUCCESS),
@@ -369,9 +376,9 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
 
 /// Applies new plans as long as it is polled.
 async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> Infallible {
-    let Some((mut reloading, reread, mut asked)) = reloads else { return std::future::pending().await };
+    let Some((mut reloading, reread, mut signals)) = reloads else { return std::future::pending().await };
     loop {
-        asked.next().await;
+        signals.next().await;
         match reread() {
             Ok(plan) => {
                 let operations = plan.operations.clone();

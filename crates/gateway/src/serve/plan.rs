@@ -138,8 +138,8 @@ impl Plan {
 
     /// Every rule that identifies callers, the default's first.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
-        let own = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
-        std::iter::once(&self.identity).chain(own)
+        let of_operations = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
+        std::iter::once(&self.identity).chain(of_operations)
     }
 
     /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client
@@ -150,22 +150,23 @@ impl Plan {
         live: &Live,
         ledgers: &Ledgers,
     ) -> Result<Routes, String> {
-        let asked = |questions: &Questions, terms: &Terms, identity: &Identity| {
+        let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {
             let clients =
                 ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
             questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
         };
-        let told = |error: TermsError| error.to_string();
-        let routes = Routes::new(asked(&self.questions, &self.terms, &self.identity)?).map_err(told)?;
+        let text_of = |error: TermsError| error.to_string();
+        let routes =
+            Routes::new(complete_terms(&self.questions, &self.terms, &self.identity)?).map_err(text_of)?;
         self.operations.iter().try_fold(routes, |routes, operation| {
             let Operation { template, terms, questions, identity, .. } = operation;
-            let mut terms = asked(questions, terms, identity.as_ref().unwrap_or(&self.identity))?;
+            let mut terms = complete_terms(questions, terms, identity.as_ref().unwrap_or(&self.identity))?;
             if let Some(identity) = identity {
                 let callers = live.callers_of(identity);
                 terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
             }
             terms.rates = ledgers.of(operation);
-            routes.with(template, terms).map_err(told)
+            routes.with(template, terms).map_err(text_of)
         })
     }
 
@@ -182,9 +183,9 @@ impl Plan {
 
     /// Refuses rules by certificate if the running listener does not ask for certificates.
     pub(super) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
-        let is_asked = listen.tls.is_some() && listen.clients.is_some();
+        let asks_for_certificates = listen.tls.is_some() && listen.clients.is_some();
         let mut sources = self.identities().flat_map(|identity| &identity.sources);
-        if !is_asked && sources.any(|source| matches!(source, Source::Mtls(_))) {
+        if !asks_for_certificates && sources.any(|source| matches!(source, Source::Mtls(_))) {
             return Err(
                 "callers are identified by client certificates, but the listener asks for none: set \
                 `client_ca` under [listen] and restart"
@@ -198,14 +199,14 @@ impl Plan {
     pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
         let is_other =
             |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
-        let is_desk_other = match (&self.admin, &old.admin) {
+        let is_admin_address_changed = match (&self.admin, &old.admin) {
             (Some(new), Some(old)) => !new.is_at_the_same_place(old),
             (None, None) => false,
             _ => true,
         };
         let held = [
             ("[listen]", is_other(&self.listen, &old.listen)),
-            ("the address of [admin], or whether it speaks TLS,", is_desk_other),
+            ("the address of [admin], or whether it speaks TLS,", is_admin_address_changed),
             ("[store]", self.store != old.store || self.storage.is_other_store(&old.storage)),
             ("[sweep]", self.storage.is_swept_otherwise(&old.storage)),
             ("[clock]", self.storage.is_dated_otherwise(&old.storage)),
@@ -256,9 +257,16 @@ mod tests {
         let selection = Selection::default().with_headers(["X-Region"]).expect("fit to be chosen");
         terms.policy = terms.policy.with(|policy| policy.selection = selection).expect("fit for use");
         let (questions, rates) = (Questions::default(), Rates::default());
-        let own = Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
+        let operation_identity =
+            Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
         let template = "/hook".to_owned();
-        plan.operations.push(Operation { template, terms, questions, identity: Some(own), rates });
+        plan.operations.push(Operation {
+            template,
+            terms,
+            questions,
+            identity: Some(operation_identity),
+            rates,
+        });
         plan.identity.sources = vec![Source::Header(header("x-user")), Source::ApiKey(header("x-key"))];
         plan.identity.tenant = Tenant::Header(header("x-tenant"));
         let kept = plan.rules().end_to_end;

@@ -1,9 +1,12 @@
 //! Counts and times each request, from its head to the head of its response, and logs it if that is configured. The
 //! log never contains a key, a path, a query, a header or a body.
 
+use super::line_budget::LineBudget;
+use crate::forward::Uncoded;
+use crate::listen::{BodyWatch, Refusal, RefusalObserver};
 use crate::metrics::{self, Metrics};
 use crate::trace;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::{Attempt, Clock as _, SystemClock};
 use semel_http::{Body, Code, Event, Mode, Observer};
@@ -16,6 +19,9 @@ use tower_service::Service;
 
 /// The target of the lines of the request log.
 pub(crate) const TARGET: &str = "semel::requests";
+
+/// The outcome of requests that are refused without a code.
+const REFUSED: &str = "refused";
 
 /// The name for requests without terms.
 const OTHER: &str = "other";
@@ -82,45 +88,91 @@ impl Observer for OutcomeRecorder {
 pub(super) struct Requests {
     metrics: Metrics,
     is_logged: bool,
+    /// For requests that get no further than their connection: their senders need no route, no key and no valid HTTP.
+    refused_lines: Arc<LineBudget>,
 }
 
 impl Requests {
     pub(super) fn new(metrics: Metrics, is_logged: bool) -> Self {
-        Self { metrics, is_logged }
+        Self { metrics, is_logged, refused_lines: Arc::default() }
+    }
+
+    /// Counts and logs what the listener refuses.
+    pub(super) fn refusals(&self) -> RefusalObserver {
+        let this = self.clone();
+        RefusalObserver::new(move |refusal| this.refused(refusal))
+    }
+
+    fn refused(&self, refusal: Refusal) {
+        let (code, status) = (refusal.code(), status_of(refusal));
+        self.metrics.refused_unrouted(code, status);
+        if self.is_logged
+            && let Some(left_out) = self.refused_lines.take(SystemClock.uptime())
+        {
+            let left_out = (left_out > 0).then_some(left_out);
+            let outcome = code.map_or(REFUSED, Code::as_str);
+            let (operation, status) = (OTHER, status.as_u16());
+            tracing::info!(target: TARGET, operation, status, outcome, reason = %refusal, left_out, "refused");
+        }
     }
 
     /// Follows a request up to the head of its response.
     pub(super) async fn follow(
         self,
         method: Method,
+        watch: BodyWatch,
         answering: impl Future<Output = Result<Response<Body>, Infallible>>,
     ) -> Result<Response<Body>, Infallible> {
         let begun = SystemClock.uptime();
         let current = Arc::new(Current::default());
         let Ok(response) = CURRENT.scope(Arc::clone(&current), answering).await;
         let mut known = current.known();
-        // The layer reports its own refusals; others have their code in the response.
-        if let Some(code) = response.extensions().get::<Code>() {
-            self.metrics.refused(*code);
-            known.outcome = code.as_str();
+        let Sent { status, is_refusal, code } = Sent::of(&response, &watch);
+        if is_refusal {
+            self.metrics.refused(code);
+            known.outcome = code.map_or(REFUSED, Code::as_str);
         }
         let took = SystemClock.uptime().saturating_sub(begun);
-        self.metrics.answered(&known.operation, response.status(), took);
+        self.metrics.answered(&known.operation, status, took);
         if self.is_logged {
-            log(&method, &known, &response, took);
+            log(&method, &known, status, took);
         }
         Ok(response)
     }
 }
 
-fn log(method: &Method, known: &Known, response: &Response<Body>, took: Duration) {
+/// What the client gets.
+struct Sent {
+    status: StatusCode,
+    /// Whether it is a refusal that the layer has not reported, and its code, if it has one.
+    is_refusal: bool,
+    code: Option<Code>,
+}
+
+impl Sent {
+    fn of(response: &Response<Body>, watch: &BodyWatch) -> Self {
+        let status = response.status();
+        if let Some(refusal) = watch.refusal_instead_of(status) {
+            return Self { status: status_of(refusal), is_refusal: true, code: refusal.code() };
+        }
+        let code = response.extensions().get::<Code>().copied();
+        let is_refusal = code.is_some() || response.extensions().get::<Uncoded>().is_some();
+        Self { status, is_refusal, code }
+    }
+}
+
+fn status_of(refusal: Refusal) -> StatusCode {
+    StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST)
+}
+
+fn log(method: &Method, known: &Known, status: StatusCode, took: Duration) {
     let id = known.operation_id.map(|id| id.to_string());
     let trace = trace::current().map(|context| format!("{:032x}", context.trace));
     tracing::info!(
         target: TARGET,
         method = method.as_str(),
         operation = known.operation,
-        status = response.status().as_u16(),
+        status = status.as_u16(),
         duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         outcome = known.outcome,
         operation_id = id.as_deref(),
@@ -164,10 +216,10 @@ where
                 CURRENT.try_with(|current| current.known().operation).unwrap_or_else(|_| OTHER.to_owned())
             }
         };
-        let (asked, metrics) = (self.inner.call(request), self.metrics.clone());
+        let (pending_response, metrics) = (self.inner.call(request), self.metrics.clone());
         let begun = SystemClock.uptime();
         Box::pin(async move {
-            let answered = asked.await;
+            let answered = pending_response.await;
             metrics.upstream_took(&operation, SystemClock.uptime().saturating_sub(begun));
             answered
         })

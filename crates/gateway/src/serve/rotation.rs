@@ -28,7 +28,7 @@ enum Step {
 /// Replaces the store's secret with `next`, step by step, and returns when that is done.
 pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>) {
     let store = Bounded::new(&*store, &SystemClock, timeout);
-    let mut told = String::new();
+    let mut last_line = String::new();
     loop {
         let (line, pause) = match step(store, &next).await {
             Ok(Step::Over) => {
@@ -45,9 +45,9 @@ pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>)
                 return;
             }
         };
-        if line != told {
+        if line != last_line {
             info!("the hashing secret is being replaced: {line}");
-            told = line;
+            last_line = line;
         }
         SystemClock.sleep(pause).await;
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_is_replaced_step_by_step_and_each_step_waits_for_every_node() {
+    async fn each_step_of_a_rotation_waits_for_every_node() {
         let (old, next) = ([1; 32], [2; 32]);
         let store: Arc<dyn Store> = Arc::new(memory::Store::new());
         let configured = Configured { secret: Some(&old), rotate_to: Some(&next) };

@@ -4,7 +4,7 @@ use tokio::signal;
 
 /// Resolves when the process is asked to stop: SIGTERM or SIGINT (Ctrl-C). From this call on, no such signal is lost
 /// or ends the process by itself.
-pub(super) fn asked_to_end() -> impl Future<Output = ()> {
+pub(super) fn shutdown_requested() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let signals = {
         use signal::unix::{SignalKind, signal};

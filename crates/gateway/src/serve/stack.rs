@@ -49,11 +49,13 @@ impl Stack {
             let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
             Some(identity::Peer { address: address.ip(), certificate })
         };
-        let own = plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
-        let live = plan.identity.clone().start_beside(own, running, Arc::new(SystemClock), peer).await;
+        let of_operations =
+            plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
+        let live =
+            plan.identity.clone().start_beside(of_operations, running, Arc::new(SystemClock), peer).await;
         let live = live.map_err(|found| {
-            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
-            told.join("\n")
+            let errors: Vec<_> = found.iter().map(ToString::to_string).collect();
+            errors.join("\n")
         })?;
         // Each route has its own identifying headers.
         let clients = ServiceClients {

@@ -1,20 +1,23 @@
-//! Warns a gateway without sealing keys whose store contains sealed responses. It samples a few records; `semel
-//! doctor` reads all of them.
+//! Whether a store contains sealed responses, for those who have no keys: a gateway warns, and the command line stores no
+//! response beside them. A few records are checked; `semel doctor` reads all of them.
 
-use semel::core::outcome::Body;
+use semel::core::id::CommandId;
+use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Record, State, StateName};
-use semel::core::store::{Filter, Item, Store};
+use semel::core::store::{Error, Filter, Store};
 use semel::core::time::Time;
 use std::time::Duration;
 use tracing::warn;
 
-/// How many responses are checked: the oldest of all, and the oldest of the last hour.
+/// How many responses a gateway checks at start: the oldest of all, and the oldest of the last hour.
 const LOOKED_AT: usize = 100;
+/// The most that are read at once.
+const PAGE: usize = 500;
 const LATELY: Duration = Duration::from_hours(1);
 
 /// Warns if sealed responses are found. For a gateway that has no keys.
 pub(super) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeout: Duration) {
-    if tokio::time::timeout(timeout, is_sealed_by_others(store, now)).await == Ok(true) {
+    if matches!(tokio::time::timeout(timeout, contains_sealed(store, now, LOOKED_AT)).await, Ok(Ok(true))) {
         warn!(
             "the store contains sealed responses, but this gateway has no key: it answers them as not \
                 retained, and STORES NEW ONES UNSEALED; every node on a store needs the keys of [sealing]"
@@ -22,17 +25,47 @@ pub(super) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeo
     }
 }
 
-async fn is_sealed_by_others(store: &dyn Store, now: Time) -> bool {
-    for updated_from in [Some(now - LATELY), None] {
-        let filter = Filter { state: Some(StateName::Succeeded), updated_from, ..Filter::default() };
-        let page = store.page(&filter, None, LOOKED_AT).await;
-        if page.is_ok_and(|page| page.items.iter().filter_map(Item::record).any(is_sealed)) {
-            return true;
-        }
-    }
-    false
+/// Whether one of the checked responses is sealed.
+pub(crate) async fn contains_sealed(store: &dyn Store, now: Time, looked_at: usize) -> Result<bool, Error> {
+    any_sealed(store, now, looked_at, |_, _| true).await
 }
 
-fn is_sealed(record: &Record) -> bool {
-    matches!(record.state(), State::Succeeded { outcome, .. } if matches!(outcome.body, Body::Sealed(_)))
+/// Whether `test` holds for one of the sealed responses among those that are checked: of the last hour, of all, and of
+/// refusals, the oldest `looked_at`.
+pub(crate) async fn any_sealed(
+    store: &dyn Store,
+    now: Time,
+    looked_at: usize,
+    test: impl Fn(&CommandId, &Outcome) -> bool,
+) -> Result<bool, Error> {
+    for (state, updated_from) in [
+        (StateName::Succeeded, Some(now - LATELY)),
+        (StateName::Succeeded, None),
+        (StateName::FailedReplayable, None),
+    ] {
+        let filter = Filter { state: Some(state), updated_from, ..Filter::default() };
+        let (mut left, mut after) = (looked_at, None);
+        while left > 0 {
+            let page = store.page(&filter, after.as_ref(), left.min(PAGE)).await?;
+            let mut sealed = page.items.iter().filter_map(|item| Some((&item.id, sealed(item.record()?)?)));
+            if sealed.any(|(id, outcome)| test(id, outcome)) {
+                return Ok(true);
+            }
+            // A page may be empty and have a next one.
+            left = left.saturating_sub(page.items.len().max(1));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The outcome, if it is sealed.
+fn sealed(record: &Record) -> Option<&Outcome> {
+    let (State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. }) = record.state() else {
+        return None;
+    };
+    matches!(outcome.body, Body::Sealed(_)).then_some(outcome)
 }

@@ -62,7 +62,7 @@ impl Tally {
         Summary { since: rfc3339::text(self.0.since), routes }
     }
 
-    fn count(&self, operation: &str, seen: &ShadowDetails<'_>, would: ShadowOutcome) {
+    fn count(&self, operation: &str, seen: &ShadowDetails<'_>, outcome: ShadowOutcome) {
         let route = (operation == OTHER).then(|| (seen.method.to_owned(), seen.path.to_owned()));
         let name = Name { operation: operation.to_owned(), route };
         let mut routes = self.0.routes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Tally {
         counts.requests += 1;
         counts.with_key += u64::from(seen.has_key);
         counts.likely_duplicates += u64::from(seen.is_repeat);
-        match would {
+        match outcome {
             ShadowOutcome::Run | ShadowOutcome::RunAgain => counts.would_run += 1,
             ShadowOutcome::Replay => counts.would_replay += 1,
             ShadowOutcome::Refuse(code) => *counts.would_refuse.entry(code.as_str()).or_default() += 1,
@@ -83,8 +83,8 @@ impl Tally {
 
 impl Observer for Tally {
     fn observe(&self, event: &Event<'_>) {
-        if let (EventKind::Shadow(would), Some(seen)) = (event.what, &event.seen) {
-            self.count(event.operation, seen, would);
+        if let (EventKind::Shadow(outcome), Some(seen)) = (event.what, &event.seen) {
+            self.count(event.operation, seen, outcome);
         }
     }
 }

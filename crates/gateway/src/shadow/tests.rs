@@ -10,14 +10,14 @@ fn seen(path: &str, has_key: bool, is_repeat: bool) -> ShadowDetails<'_> {
 fn shadow_mode_counts_every_request_once() {
     let tally = Tally::new(Time::from_millis(0));
     let keyed = seen("/charges", true, false);
-    for would in [
+    for outcome in [
         ShadowOutcome::Run,
         ShadowOutcome::Replay,
         ShadowOutcome::Refuse(Code::InProgress),
         ShadowOutcome::Refuse(Code::Mismatch),
         ShadowOutcome::NotJudged,
     ] {
-        tally.count("other", &keyed, would);
+        tally.count("other", &keyed, outcome);
     }
     tally.count("other", &seen("/charges", false, true), ShadowOutcome::RunAgain);
     tally.count("other", &seen("/charges", false, true), ShadowOutcome::Refuse(Code::Missing));
@@ -44,7 +44,7 @@ fn an_operation_is_one_route_whatever_its_paths() {
 }
 
 #[test]
-fn a_flood_of_paths_is_counted_together_and_the_table_stays_small() {
+fn a_flood_of_paths_is_counted_together() {
     let tally = Tally::new(Time::from_millis(0));
     for number in 0..ROUTES_MAX + 500 {
         let path = "/".to_owned() + &"x".repeat(number);

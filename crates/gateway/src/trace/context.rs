@@ -74,7 +74,7 @@ mod tests {
         assert_eq!((read.span, read.is_sampled), (0x00f0_67aa_0ba9_02b7, true));
         assert_eq!(read.to_string(), ORDINARY);
         let unsampled = Context::parse(&ORDINARY.replace("-01", "-02")).expect("a context");
-        assert!(!unsampled.is_sampled, "a flag that nobody knows is not the one that everybody knows");
+        assert!(!unsampled.is_sampled, "an unknown flag is not the sampled flag");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) struct Exporter {
 /// Trouble since it was last logged.
 #[derive(Debug, Default)]
 struct Trouble {
-    told_at: Option<Duration>,
+    logged_at: Option<Duration>,
     batches: u64,
     spans: usize,
 }
@@ -58,18 +58,18 @@ impl Trouble {
 
     /// What to log, if it is time: also trouble that is over.
     fn due(&mut self, now: Duration) -> Option<(u64, usize)> {
-        if self.told_at.is_some_and(|at| now.saturating_sub(at) < LOG_EVERY) {
+        if self.logged_at.is_some_and(|at| now.saturating_sub(at) < LOG_EVERY) {
             return None;
         }
         let rest = self.rest()?;
-        self.told_at = Some(now);
+        self.logged_at = Some(now);
         Some(rest)
     }
 
     /// What was not logged yet, at any time.
     fn rest(&mut self) -> Option<(u64, usize)> {
         let rest = std::mem::take(self);
-        self.told_at = rest.told_at;
+        self.logged_at = rest.logged_at;
         (rest.batches > 0).then_some((rest.batches, rest.spans))
     }
 }
@@ -176,11 +176,11 @@ impl Exporter {
         let failed = match sent {
             Ok(Ok(taken)) => {
                 let now = SystemClock.uptime();
-                let told = match taken {
+                let lost = match taken {
                     Accepted::Unanswered => self.unanswered.with(batch.len(), now),
                     Accepted::Whole => self.unanswered.due(now),
                 };
-                if let Some((batches, spans)) = told {
+                if let Some((batches, spans)) = lost {
                     warn_of_unanswered(batches, spans);
                 }
                 None
@@ -196,8 +196,8 @@ impl Exporter {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
         let now = SystemClock.uptime();
-        let told = if failed.is_some() { self.lost.with(spans, now) } else { self.lost.due(now) };
-        if let Some((batches, spans)) = told {
+        let report = if failed.is_some() { self.lost.with(spans, now) } else { self.lost.due(now) };
+        if let Some((batches, spans)) = report {
             warn_of_lost(batches, spans, failed.unwrap_or("the collector accepts spans again"));
         }
     }
@@ -260,8 +260,9 @@ mod tests {
     fn the_same_trouble_is_logged_once_a_minute() {
         let (mut trouble, second) = (Trouble::default(), Duration::from_secs(1));
         let begun = Duration::from_hours(7);
-        let told: Vec<_> = (0..125).map(|at| trouble.with(10, begun + second * at)).collect();
-        let lines: Vec<_> = told.iter().enumerate().filter_map(|(at, told)| Some((at, (*told)?))).collect();
+        let reports: Vec<_> = (0..125).map(|at| trouble.with(10, begun + second * at)).collect();
+        let lines: Vec<_> =
+            reports.iter().enumerate().filter_map(|(at, report)| Some((at, (*report)?))).collect();
         assert_eq!(lines, [(0, (1, 10)), (60, (60, 600)), (120, (60, 600))]);
     }
 
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(trouble.with(10, begun), Some((1, 10)));
         assert_eq!((trouble.with(10, begun + second), trouble.with(5, begun + second * 2)), (None, None));
         // From here on everything is accepted.
-        assert_eq!(trouble.due(begun + second * 59), None, "a collector that comes and goes fills no log");
+        assert_eq!(trouble.due(begun + second * 59), None, "an unstable collector must not flood the log");
         assert_eq!(trouble.due(begun + second * 60), Some((2, 15)));
         assert_eq!((trouble.due(begun + second * 200), trouble.rest()), (None, None), "once");
         assert_eq!(trouble.with(1, begun + second * 300), Some((1, 1)));

@@ -58,10 +58,10 @@ where
             http.response.status_code = tracing::field::Empty,
             semel.failed = tracing::field::Empty,
         );
-        let asked = made.in_scope(|| self.inner.call(request));
+        let pending_response = made.in_scope(|| self.inner.call(request));
         let recorded = made.clone();
-        let asked = async move {
-            let answered = asked.await;
+        let pending_response = async move {
+            let answered = pending_response.await;
             match &answered {
                 Ok(response) => {
                     recorded.record("http.response.status_code", u64::from(response.status().as_u16()));
@@ -72,6 +72,6 @@ where
             }
             answered
         };
-        Box::pin(asked.instrument(made))
+        Box::pin(pending_response.instrument(made))
     }
 }

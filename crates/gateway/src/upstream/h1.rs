@@ -74,7 +74,7 @@ impl Connection {
 const READ_BUFFER_MIN: usize = 64 * 1024;
 /// More than any real head has; hyper's default of 100 would leave a success in doubt because of its header lines.
 /// hyper reserves space for that many lines with each response, which costs noticeably from a thousand on.
-const HEAD_LINES_MAX: usize = 256;
+pub(crate) const HEAD_LINES_MAX: usize = 256;
 
 /// Sends `request` over `lent`. Returns the request if the connection did not accept it.
 pub(super) async fn exchange(

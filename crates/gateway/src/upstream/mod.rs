@@ -20,6 +20,7 @@ mod tls;
 
 pub use body::Body;
 pub use error_kind::UpstreamError;
+pub(crate) use h1::HEAD_LINES_MAX;
 pub use options::Options;
 pub(crate) use target::{ASKED_BYTES_MAX, leads_out};
 pub use target::{Target, TargetError, Transport};

@@ -57,8 +57,9 @@ impl Slots {
 
     /// The semaphores that a request needs, narrower ones first.
     fn wanted(&self, is_protected: bool, client: Option<IpAddr>) -> impl Iterator<Item = &Arc<Semaphore>> {
-        let own = client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
-        let has_many = own >= self.few;
+        let client_count =
+            client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
+        let has_many = client_count >= self.few;
         let pair = if is_protected { &self.protected } else { &self.open };
         let for_many = has_many.then_some(&pair.for_many);
         let open = (!is_protected).then_some(&self.open.all);

@@ -15,25 +15,25 @@ const LISTEN: Duration = Duration::from_secs(2);
 /// The progress of closing.
 #[derive(Debug)]
 pub(super) struct Closing {
-    word: Vec<u8>,
-    said: usize,
+    response: Vec<u8>,
+    written: usize,
     stage: Stage,
     is_sending: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Saying,
+    Writing,
     Shutting,
     Listening(Pin<Box<Sleep>>),
     Closed,
 }
 
 impl Closing {
-    pub(super) fn new(word: Option<Refusal>, prefix: &str, is_sending: bool) -> Self {
-        let is_sending = is_sending || word.is_some();
-        let word = word.map(|word| word.response(prefix)).unwrap_or_default();
-        Self { word, said: 0, stage: Stage::Saying, is_sending }
+    pub(super) fn new(refusal: Option<Refusal>, prefix: &str, is_sending: bool) -> Self {
+        let is_sending = is_sending || refusal.is_some();
+        let response = refusal.map(|refusal| refusal.response(prefix)).unwrap_or_default();
+        Self { response, written: 0, stage: Stage::Writing, is_sending }
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -47,14 +47,15 @@ impl Closing {
     ) -> Poll<io::Result<()>> {
         loop {
             match &mut self.stage {
-                Stage::Saying if self.said < self.word.len() => {
-                    let said = ready!(Pin::new(&mut *io).poll_write(context, &self.word[self.said..]))?;
-                    if said == 0 {
+                Stage::Writing if self.written < self.response.len() => {
+                    let written =
+                        ready!(Pin::new(&mut *io).poll_write(context, &self.response[self.written..]))?;
+                    if written == 0 {
                         return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                     }
-                    self.said += said;
+                    self.written += written;
                 }
-                Stage::Saying => {
+                Stage::Writing => {
                     ready!(Pin::new(&mut *io).poll_flush(context))?;
                     self.stage = Stage::Shutting;
                 }

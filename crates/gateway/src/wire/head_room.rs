@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_heads_share_one_amount_and_short_ones_take_nothing_of_it() {
+    fn only_long_heads_share_the_limit() {
         let room = HeadRoom::new(10_000);
         let (mut long, mut other) = (room.slot(), room.slot());
         assert_eq!(long.resize(FREE_BYTES + 9_000), Ok(()));
         assert_eq!(other.resize(FREE_BYTES + 1_001), Err(NoHeadRoom));
         assert_eq!(other.resize(FREE_BYTES), Ok(()));
-        assert_eq!(long.resize(FREE_BYTES + 4_000), Ok(()), "it gives back what it does not need");
+        assert_eq!(long.resize(FREE_BYTES + 4_000), Ok(()), "unused room is returned");
         assert_eq!(other.resize(FREE_BYTES + 6_000), Ok(()));
         drop(long);
         assert_eq!(other.resize(FREE_BYTES + 10_000), Ok(()));

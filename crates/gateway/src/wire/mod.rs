@@ -25,6 +25,7 @@ pub(crate) use patience::Patience;
 pub(crate) use piece::{BUFFER_BYTES, poll_read_piece};
 pub(crate) use rate::Allowance;
 pub use rate::Rate;
-pub use refusal::Refusal;
+pub(crate) use refusal::Refusals;
+pub use refusal::{Refusal, RefusalObserver};
 pub use scanner::{Limits, Protocol, Scanner};
 pub(crate) use stream::Stream;

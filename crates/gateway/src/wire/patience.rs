@@ -48,7 +48,7 @@ impl ReadTimer {
     /// Ready when the client has taken too long. `message` distinguishes two waits of the same kind.
     pub(super) fn poll(&mut self, wait: Wait, message: u64, context: &mut Context<'_>) -> Poll<()> {
         let deadline = match self.waiting {
-            Some((what, number, deadline)) if (what, number) == (wait, message) => deadline,
+            Some((waited_for, number, deadline)) if (waited_for, number) == (wait, message) => deadline,
             before => self.begin(wait, message, before),
         };
         loop {

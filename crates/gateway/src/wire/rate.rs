@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_prolong_the_time_by_what_they_may_take_and_no_further_than_its_most() {
+    async fn bytes_extend_the_time_up_to_its_maximum() {
         let mut allowance = Allowance::reading(RATE, LONG);
         assert_eq!(allowance.left, RATE.window);
         over(&mut allowance, true).await;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_has_a_limit_of_its_own_and_is_all_that_counts_without_a_rate() {
+    async fn without_a_rate_only_silence_counts() {
         let short = Duration::from_millis(20);
         let off = Rate { bytes_per_second: 0, ..RATE };
         for (rate, counts) in [(RATE, true), (RATE, false), (off, true)] {

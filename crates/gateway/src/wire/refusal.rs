@@ -3,6 +3,7 @@
 use semel_http::{Code, SPECIFICATION};
 use serde_json::json;
 use std::fmt;
+use std::sync::Arc;
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $status:literal, $sentence:literal;)*) => {
@@ -107,7 +108,8 @@ impl Refusal {
         }
     }
 
-    fn code(self) -> Option<Code> {
+    /// The code in the problem. A problem without one says nothing about idempotency.
+    pub fn code(self) -> Option<Code> {
         [Code::Malformed, Code::Busy].into_iter().find(|code| code.status() == self.status())
     }
 
@@ -140,6 +142,42 @@ impl Refusal {
         )
         .into_bytes()
     }
+}
+
+/// Learns of each refusal that a client is answered, once. Called on the connection's task: be quick, and never block.
+#[derive(Clone)]
+pub struct RefusalObserver(Arc<dyn Fn(Refusal) + Send + Sync>);
+
+impl RefusalObserver {
+    /// Calls `observe` for each refusal.
+    pub fn new(observe: impl Fn(Refusal) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(observe))
+    }
+
+    pub(crate) fn observe(&self, refusal: Refusal) {
+        (self.0)(refusal);
+    }
+}
+
+impl Default for RefusalObserver {
+    /// Ignores all of them.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl fmt::Debug for RefusalObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RefusalObserver")
+    }
+}
+
+/// How the refusals of one connection are answered, and who learns of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusals {
+    /// Where they are explained.
+    pub(crate) prefix: Arc<str>,
+    pub(crate) observer: RefusalObserver,
 }
 
 impl fmt::Display for Refusal {

@@ -10,7 +10,7 @@ use super::head_room::HeadSlot;
 use super::patience::{Patience, ReadTimer, Wait};
 use super::piece::poll_read_piece;
 use super::rate::Allowance;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Refusals};
 use super::scanner::{Protocol, Scanner};
 use std::any::Any;
 use std::future::poll_fn;
@@ -32,17 +32,16 @@ pub(crate) struct Stream<I> {
     held: Vec<u8>,
     passed: usize,
     /// The memory for them.
-    head_place: HeadSlot,
+    head_slot: HeadSlot,
     /// Requests whose responses were sent completely.
     answered: u64,
     read_timer: ReadTimer,
     /// The time for the client to read.
     taking: Allowance,
     closing: Option<Closing>,
-    /// Where refusals are explained.
-    prefix: Arc<str>,
+    refusals: Refusals,
     /// This connection's slot; a tunnel keeps it.
-    _place: Box<dyn Any + Send + Sync>,
+    _slot: Box<dyn Any + Send + Sync>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
@@ -51,8 +50,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         scanner: Scanner,
         exchange: Arc<Exchange>,
         patience: Patience,
-        prefix: Arc<str>,
-        (place, head_place): (impl Any + Send + Sync, HeadSlot),
+        refusals: Refusals,
+        (slot, head_slot): (impl Any + Send + Sync, HeadSlot),
     ) -> Self {
         Self {
             io,
@@ -60,13 +59,13 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             exchange,
             held: Vec::new(),
             passed: 0,
-            head_place,
+            head_slot,
             answered: 0,
             read_timer: ReadTimer::new(patience),
             taking: Allowance::writing(patience.rate, patience.write),
             closing: None,
-            prefix,
-            _place: Box::new(place),
+            refusals,
+            _slot: Box::new(slot),
         }
     }
 
@@ -100,7 +99,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
 
     /// Reserves memory for the buffer.
     fn count_held(&mut self) {
-        if self.head_place.resize(self.held.len()).is_err() {
+        if self.head_slot.resize(self.held.len()).is_err() {
             self.scanner.refuse(Refusal::Busy);
         }
     }
@@ -148,8 +147,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             (true, _) => Wait::Next,
         };
         ready!(self.read_timer.poll(wait, messages, context));
-        let word = if wait == Wait::Head { Some(Refusal::HeadTimeout) } else { None };
-        self.closing = Some(Closing::new(word, &self.prefix, false));
+        if wait == Wait::Head {
+            self.refuse(Refusal::HeadTimeout, false);
+        } else {
+            self.closing = Some(Closing::new(None, "", false));
+        }
         Poll::Ready(())
     }
 
@@ -162,8 +164,14 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             // Flushing the last answer wakes this task.
             return Poll::Pending;
         }
-        self.closing = Some(Closing::new(Some(refusal), &self.prefix, true));
+        self.refuse(refusal, true);
         self.poll_close(context)
+    }
+
+    /// Answers with `refusal` as the last thing on this connection.
+    fn refuse(&mut self, refusal: Refusal, is_sending: bool) {
+        self.refusals.observer.observe(refusal);
+        self.closing = Some(Closing::new(Some(refusal), &self.refusals.prefix, is_sending));
     }
 
     /// Closes the connection from this side.
@@ -200,7 +208,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             self.held = Vec::new();
         }
         // What is left is less than there was.
-        let _ = self.head_place.resize(self.held.len());
+        let _ = self.head_slot.resize(self.held.len());
     }
 
     fn poll_written(

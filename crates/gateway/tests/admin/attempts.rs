@@ -1,4 +1,4 @@
-//! What a worker does with its attempt.
+//! What a worker can do with its attempt.
 
 use super::world::{World, claim, token};
 use semel::archive::rfc3339;
@@ -69,7 +69,7 @@ async fn an_outcome_that_is_sent_again_is_answered_the_same() {
 }
 
 #[tokio::test]
-async fn twenty_who_send_one_outcome_at_once_are_all_answered_the_same() {
+async fn twenty_reports_of_one_outcome_get_the_same_answer() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let body = attempt.with(&succeeded("done"));
@@ -110,7 +110,71 @@ async fn a_stale_token_neither_renews_nor_ends_its_successors_attempt() {
     assert_eq!(world.state(&successor.id).await, "PROCESSING");
     assert_eq!(world.post(&successor.at("outcome"), &successor.with(&succeeded("own"))).await.status, 200);
     let late = world.post(&stale.at("outcome"), &stale.with(&succeeded("own"))).await;
-    assert_eq!(late.problem(), (409, "CLAIM_LOST".into()), "not even with the same words");
+    assert_eq!(late.problem(), (409, "CLAIM_LOST".into()), "not even with the same outcome");
+}
+
+#[tokio::test]
+async fn a_late_report_that_contradicts_the_record_is_a_conflict() {
+    let world = World::new().await;
+    let late = world.claimed("order-1", &json!({ "leaseMs": 1_000 })).await;
+    world.pass(Duration::from_mins(10));
+    world.engine.sweep().await.expect("swept");
+    let verdict = json!({ "outcome": "not-applied", "reason": "not in the ledger" });
+    let resolved = world.post(&format!("/v1/records/{}/resolve", late.id), &verdict).await;
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    let successor = world.claimed("order-1", &json!({})).await;
+    // It never happened, or it is not known: that contradicts nothing.
+    for harmless in ["not-applied", "unknown"] {
+        let report = world.post(&late.at("outcome"), &late.with(&json!({ "outcome": harmless }))).await;
+        assert_eq!((report.problem(), world.conflicts()), ((409, "CLAIM_LOST".into()), 0));
+        assert!(!report.text().contains("twice"), "{}", report.text());
+    }
+    let report = world.post(&late.at("outcome"), &late.with(&succeeded("done"))).await;
+    assert_eq!((report.problem(), world.conflicts()), ((409, "CLAIM_LOST".into()), 1));
+    assert!(report.text().contains("the effect may have happened twice"), "{}", report.text());
+    assert_eq!(world.post(&successor.at("outcome"), &successor.with(&succeeded("done"))).await.status, 200);
+    world.post(&late.at("outcome"), &late.with(&succeeded("done"))).await;
+    assert_eq!(world.conflicts(), 1, "the record says the same");
+    world.post(&late.at("outcome"), &late.with(&succeeded("other"))).await;
+    assert_eq!(world.conflicts(), 2);
+}
+
+#[tokio::test]
+async fn a_lost_claim_says_what_became_of_it() {
+    let world = World::new().await;
+    let reserved = json!({ "mode": "reserved", "leaseMs": 1_000 });
+    let (swept, released) =
+        (world.claimed("order-1", &reserved).await, world.claimed("order-2", &reserved).await);
+    let running = world.claimed("order-3", &json!({ "leaseMs": 1_000 })).await;
+    let done = world.claimed("order-4", &json!({})).await;
+    assert_eq!(world.post(&done.at("outcome"), &done.with(&succeeded("one"))).await.status, 200);
+    world.pass(Duration::from_secs(2));
+    let reason = json!({ "reason": "nobody works on it" });
+    assert_eq!(world.post(&format!("/v1/records/{}/release", released.id), &reason).await.status, 200);
+    world.engine.sweep().await.expect("swept");
+    for (attempt, state, expected) in [
+        (
+            &swept,
+            "FAILED_NOT_REPLAYABLE",
+            "The lease ran out before this attempt reported that its effect begins.",
+        ),
+        (&released, "FAILED_NOT_REPLAYABLE", "An operator released the key"),
+        (&running, "UNKNOWN", "whether it took effect is unknown"),
+        (&done, "SUCCEEDED", "already has its outcome"),
+    ] {
+        for step in [json!({}), json!({ "begin": true })] {
+            let lost = world.post(&attempt.at("renew"), &attempt.with(&step)).await;
+            assert_eq!(lost.problem(), (409, "CLAIM_LOST".into()), "{}", lost.text());
+            let problem: Value = serde_json::from_slice(&lost.body).expect("JSON");
+            let detail = problem["detail"].as_str().expect("text");
+            assert!(detail.contains(expected) && !detail.contains("another token"), "{detail}");
+            assert_eq!(problem["state"], state, "{detail}");
+        }
+    }
+    let successor = world.claimed("order-1", &reserved).await;
+    assert_eq!(successor.id, swept.id);
+    let lost = world.post(&swept.at("renew"), &swept.with(&json!({}))).await;
+    assert!(lost.text().contains("current attempt has another token"), "{}", lost.text());
 }
 
 #[tokio::test]
@@ -162,7 +226,7 @@ async fn the_owner_of_a_dead_attempt_still_knows_best() {
 }
 
 #[tokio::test]
-async fn an_outcome_of_a_reserved_attempt_that_was_never_begun_aloud_is_kept() {
+async fn an_outcome_without_a_reported_begin_is_stored() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({ "mode": "reserved" })).await;
     let ended = world.post(&attempt.at("outcome"), &attempt.with(&succeeded("done"))).await;
@@ -190,20 +254,20 @@ async fn anybody_with_the_role_can_look_how_a_command_stands() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let path = format!("/v1/claims/{}", attempt.id);
-    let standing = world.get(&path).await;
-    assert!(!standing.text().contains(&attempt.token));
+    let attempt_view = world.get(&path).await;
+    assert!(!attempt_view.text().contains(&attempt.token));
     assert_eq!(
-        (&standing.json()["state"], &standing.json()["operation"]),
+        (&attempt_view.json()["state"], &attempt_view.json()["operation"]),
         (&json!("PROCESSING"), &json!("charge"))
     );
     assert_eq!(world.post(&attempt.at("outcome"), &attempt.with(&succeeded("done"))).await.status, 200);
-    let standing = world.get(&path).await.json();
-    assert_eq!((&standing["state"], standing.get("leaseExpiresAt")), (&json!("SUCCEEDED"), None));
-    assert_eq!(standing["expiresAt"], rfc3339::text(world.now() + Duration::from_hours(24)));
+    let attempt_view = world.get(&path).await.json();
+    assert_eq!((&attempt_view["state"], attempt_view.get("leaseExpiresAt")), (&json!("SUCCEEDED"), None));
+    assert_eq!(attempt_view["expiresAt"], rfc3339::text(world.now() + Duration::from_hours(24)));
 }
 
 #[tokio::test]
-async fn a_sealed_outcome_is_recognised_when_it_is_sent_again_and_shown_opened() {
+async fn a_sealed_outcome_is_recognised_and_shown_opened() {
     let roles = [Role::Claim, Role::Read, Role::Bodies];
     let world = World::sealed(|options| options.tokens = vec![token("ops", &roles)]).await;
     let send = async |method: &str, path: &str, body: Option<&Value>| {

@@ -10,7 +10,7 @@ async fn world() -> World {
     World::with(|options| {
         options.tokens = vec![
             token("billing", &[Role::Claim]),
-            // Another token of the same name, as while one replaces the other.
+            // A second token with the same name, as during a token rotation.
             Token { name: "billing".into(), ..token("billing-2", &[Role::Claim]) },
             token("mail", &[Role::Claim]),
         ];
@@ -43,7 +43,7 @@ async fn another_tokens_claim_is_not_found() {
     let world = world().await;
     let attempt = claimed(&world, "billing", &json!({})).await;
     assert_eq!(show(&world, "mail", &attempt).await.problem(), not_found());
-    // With the attempt's own token or with another one: it does not exist.
+    // Even with the attempt's own token, the claim does not exist for another admin token.
     let stranger = Attempt { token: "00".repeat(16), ..attempt.clone() };
     for attempt in [&attempt, &stranger] {
         let renewed = post(&world, "mail", &attempt.at("renew"), &attempt.with(&json!({}))).await;
@@ -57,7 +57,7 @@ async fn another_tokens_claim_is_not_found() {
     assert_eq!(
         show(&world, "mail", &attempt).await.text(),
         show(&world, "mail", &nobody).await.text(),
-        "nothing tells one that exists from one that does not"
+        "existing and missing claims get the same response"
     );
 }
 
@@ -74,7 +74,7 @@ async fn every_token_of_the_same_name_goes_on_with_a_claim() {
 }
 
 #[tokio::test]
-async fn the_keys_of_all_tokens_are_shared_so_that_nothing_happens_twice() {
+async fn all_tokens_share_their_keys() {
     let world = world().await;
     let attempt = claimed(&world, "billing", &json!({})).await;
     let running = post(&world, "mail", "/v1/claims", &claim("order-1", &json!({}))).await;
@@ -95,7 +95,7 @@ async fn a_successor_of_an_attempt_sees_the_claim() {
     for holder in ["billing", "mail"] {
         assert_eq!(show(&world, holder, &second).await.json()["attempt"], 2, "{holder}");
     }
-    // The first learns the truth about its attempt, and cannot touch the other's.
+    // The first worker learns the outcome of its own attempt, and cannot change the other worker's.
     let late = post(&world, "billing", &first.at("renew"), &first.with(&json!({}))).await;
     assert_eq!(late.problem(), (409, "CLAIM_LOST".into()));
     let others = post(&world, "billing", &second.at("renew"), &second.with(&json!({}))).await;

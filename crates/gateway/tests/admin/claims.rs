@@ -3,8 +3,11 @@
 use super::client::Reply;
 use super::world::{World, claim};
 use semel::archive::rfc3339;
+use semel_test_support::wait::until;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpSocket;
 
 async fn succeed(world: &World, attempt: &super::world::Attempt, response: &Value) {
     let outcome = attempt.with(&json!({ "outcome": "succeeded", "response": response }));
@@ -132,7 +135,11 @@ async fn old_names_of_fields_are_still_accepted() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({ "payload_base64": "/wD+" })).await;
     let same = claim("order-1", &json!({ "payloadBase64": "/wD+" }));
-    assert_eq!(world.post("/v1/claims", &same).await.problem().0, 409, "the same payload by its new name");
+    assert_eq!(
+        world.post("/v1/claims", &same).await.problem().0,
+        409,
+        "the same payload under the new member name"
+    );
     let changed = claim("order-1", &json!({ "payload_base64": "/wD/" }));
     assert_eq!(world.post("/v1/claims", &changed).await.problem().0, 422);
     succeed(&world, &attempt, &json!({ "status": 200, "body_base64": "/wD+" })).await;
@@ -197,13 +204,13 @@ async fn after_an_attempt_that_took_no_effect_comes_the_next() {
 }
 
 #[tokio::test]
-async fn a_claim_that_waits_gets_the_outcome_of_the_attempt_that_runs() {
+async fn a_waiting_claim_gets_the_running_attempts_outcome() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let waiting =
         world.ask("POST", "/v1/claims").json(&claim("order-1", &json!({ "waitMs": 60_000 }))).send();
     let waiting = tokio::spawn(waiting);
-    while world.clock.next_wake().is_none_or(|nap| nap > Duration::from_secs(1)) {
+    while world.clock.next_wake().is_none_or(|pause| pause > Duration::from_secs(1)) {
         tokio::task::yield_now().await;
     }
     succeed(&world, &attempt, &json!({ "status": 200, "body": "done" })).await;
@@ -211,30 +218,30 @@ async fn a_claim_that_waits_gets_the_outcome_of_the_attempt_that_runs() {
     assert_eq!((reply.status, &reply.json()["response"]["body"]), (200, &json!("done")));
 }
 
-/// Renewals, outcomes and health checks share the address with those that wait.
+/// Waiting claims must not block renewals, outcomes and health checks, which use the same address.
 #[tokio::test]
-async fn claims_that_wait_are_bounded_and_the_next_is_answered_at_once() {
+async fn beyond_the_limit_of_waiters_a_claim_is_answered_at_once() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({ "leaseMs": 60_000 })).await;
     let wait = claim("order-1", &json!({ "waitMs": 30_000 }));
     let mut waiting = tokio::task::JoinSet::new();
-    for number in 1..=512 {
+    for number in 1..=576 {
         waiting.spawn(world.ask("POST", "/v1/claims").json(&wait).send());
-        // The listener takes only so many connections at once.
+        // The listener accepts a limited number of connections at a time.
         if number % 32 == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    let mut answered = None;
-    for _ in 0..20 {
-        // One that finds a place waits like the others.
-        let one = world.ask("POST", "/v1/claims").json(&wait).send();
-        answered = tokio::time::timeout(Duration::from_secs(3), one).await.ok();
-        if answered.is_some() {
-            break;
+    // The clock of the gateway stands still: only those that may not wait are answered.
+    let answered = async {
+        loop {
+            if let Ok(reply) = waiting.join_next().await.expect("more than may wait") {
+                return reply;
+            }
         }
-    }
-    let reply = answered.expect("an answer, although nothing has happened");
+    };
+    let answered = tokio::time::timeout(Duration::from_mins(1), answered).await;
+    let reply = answered.expect("an immediate answer");
     assert_eq!(reply.problem(), (409, "IDEMPOTENCY_REQUEST_IN_PROGRESS".into()));
     assert_eq!(world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.status, 200);
     drop(waiting);
@@ -246,7 +253,7 @@ async fn a_claim_that_waits_begins_nothing_itself() {
     let attempt = world.claimed("order-1", &json!({ "leaseMs": 1_000, "class": "downstream" })).await;
     let waiting = world.ask("POST", "/v1/claims").json(&claim("order-1", &json!({ "waitMs": 5_000 }))).send();
     let waiting = tokio::spawn(waiting);
-    while world.clock.next_wake().is_none_or(|nap| nap > Duration::from_secs(1)) {
+    while world.clock.next_wake().is_none_or(|pause| pause > Duration::from_secs(1)) {
         tokio::task::yield_now().await;
     }
     let reply = world.pass_until(waiting).await;
@@ -256,7 +263,7 @@ async fn a_claim_that_waits_begins_nothing_itself() {
 }
 
 #[tokio::test]
-async fn a_dead_external_attempt_is_unknown_and_a_dead_downstream_one_is_taken_over() {
+async fn a_dead_attempt_is_unknown_or_taken_over_by_class() {
     let world = World::new().await;
     let external = world.claimed("order-a", &json!({ "leaseMs": 1_000 })).await;
     let downstream = json!({ "leaseMs": 1_000, "class": "downstream" });
@@ -330,7 +337,7 @@ async fn a_claim_of_class_local_is_refused_with_an_alternative() {
 }
 
 #[tokio::test]
-async fn a_claim_in_doubt_is_retryable_by_its_records_class_and_window() {
+async fn class_and_window_decide_whether_doubt_is_retryable() {
     let world = World::new().await;
     let in_doubt = async |key: &str, class: &str| {
         let attempt = world.claimed(key, &json!({ "class": class })).await;
@@ -346,7 +353,7 @@ async fn a_claim_in_doubt_is_retryable_by_its_records_class_and_window() {
     assert_eq!(
         retryable("order-1", "downstream").await,
         (unknown(), json!(false)),
-        "what it was claimed under counts"
+        "the class of the original claim counts"
     );
     in_doubt("order-2", "downstream").await;
     world.pass(Duration::from_hours(24));
@@ -359,4 +366,41 @@ async fn without_a_store_nothing_is_claimed() {
     world.lose_store().await;
     let reply = world.post("/v1/claims", &claim("order-1", &json!({}))).await;
     assert_eq!(reply.problem(), (503, "IDEMPOTENCY_STORE_UNAVAILABLE".into()));
+}
+
+#[tokio::test]
+async fn long_replays_that_nobody_reads_take_bounded_memory() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    let response = json!({ "status": 200, "body": "x".repeat(9 << 20) });
+    let ended = attempt.with(&json!({ "outcome": "succeeded", "response": response }));
+    assert_eq!(world.post(&attempt.at("outcome"), &ended).await.status, 200);
+    let again = claim("order-1", &json!({}));
+    let body = again.to_string();
+    let request = format!(
+        "POST /v1/claims HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        world.address,
+        body.len()
+    );
+    // 64 MiB are enough for seven.
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("set");
+        let mut stream = socket.connect(world.address).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        silent.push(stream);
+    }
+    let answered_with = async |status: u16| {
+        let reply = until(async || {
+            let reply = world.post("/v1/claims", &again).await;
+            (reply.status == status).then_some(reply)
+        });
+        reply.await
+    };
+    let busy = answered_with(503).await;
+    assert_eq!(busy.problem(), (503, "GATEWAY_BUSY".into()));
+    assert_eq!(world.post("/v1/claims", &claim("order-2", &json!({}))).await.status, 201, "a short response");
+    drop(silent);
+    assert_eq!(answered_with(200).await.json()["result"], "replayed");
 }

@@ -1,4 +1,4 @@
-//! A plain client: it sends what a test says, on its own connection.
+//! A plain client: sends exactly what a test specifies, on its own connection.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request that is being put together.
-pub(crate) struct Ask {
+/// A request under construction.
+pub(crate) struct AdminRequest {
     address: SocketAddr,
     line: String,
     headers: Vec<(String, String)>,
@@ -22,7 +22,7 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
 }
 
-impl Ask {
+impl AdminRequest {
     pub(crate) fn new(address: SocketAddr, method: &str, path: &str) -> Self {
         let line = format!("{method} {path} HTTP/1.1");
         Self { address, line, headers: vec![("host".into(), address.to_string())], body: None }
@@ -34,8 +34,8 @@ impl Ask {
         self
     }
 
-    /// One more of the same name.
-    pub(crate) fn also(mut self, name: &str, value: &str) -> Self {
+    /// Adds another header with the same name.
+    pub(crate) fn add_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
@@ -56,15 +56,15 @@ impl Ask {
     pub(crate) async fn send(self) -> Reply {
         let mut head = format!("{}\r\nconnection: close\r\n", self.line);
         for (name, value) in &self.headers {
-            write!(head, "{name}: {value}\r\n").expect("a string takes everything");
+            write!(head, "{name}: {value}\r\n").expect("writing to a string cannot fail");
         }
         if let Some(body) = &self.body {
-            write!(head, "content-length: {}\r\n", body.len()).expect("a string takes everything");
+            write!(head, "content-length: {}\r\n", body.len()).expect("writing to a string cannot fail");
         }
         head.push_str("\r\n");
         let mut stream = TcpStream::connect(self.address).await.expect("it listens");
         stream.write_all(head.as_bytes()).await.expect("sent");
-        // A body that is refused may not be read to its end.
+        // A refused body may not be read to its end.
         stream.write_all(&self.body.unwrap_or_default()).await.ok();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.ok();
@@ -100,13 +100,13 @@ impl Reply {
         str::from_utf8(&self.body).expect("UTF-8")
     }
 
-    /// The JSON of an answer that is no problem.
+    /// The JSON of a response that is not a problem.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.text());
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// Status and code of a problem, after a look at what every problem has.
+    /// Status and code of a problem, after checking the members that every problem has.
     pub(crate) fn problem(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text());
         let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
@@ -123,7 +123,7 @@ impl Reply {
         (self.status, code)
     }
 
-    /// After how many seconds a retry is invited.
+    /// The value of `Retry-After` in seconds.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.header("retry-after").map(|seconds| seconds.parse().expect("whole seconds"))
     }

@@ -16,12 +16,12 @@ async fn stored(world: &World, key: &str, holder: &str) -> String {
     text("operationId")
 }
 
-fn erase(what: &str) -> Value {
-    json!({ "what": what, "reason": "asked to" })
+fn erase(extent: &str) -> Value {
+    json!({ "what": extent, "reason": "asked to" })
 }
 
 #[tokio::test]
-async fn erasing_takes_the_role_operate_a_reason_and_a_record_with_an_outcome() {
+async fn erasing_needs_a_role_a_reason_and_an_outcome() {
     let world =
         World::with(|options| options.tokens = Role::ALL.map(|role| token(role.name(), &[role])).to_vec())
             .await;
@@ -50,7 +50,7 @@ async fn erasing_takes_the_role_operate_a_reason_and_a_record_with_an_outcome() 
     assert_eq!((&record["state"], &record["response"]["retained"]), (&json!("SUCCEEDED"), &json!(false)));
     let last = record["history"].as_array().and_then(|history| history.last()).expect("a history").clone();
     assert_eq!((&last["who"], &last["why"]), (&json!("operate"), &json!("erased the response: asked to")));
-    assert_eq!(record.get("mayRemain"), None, "an SQLite file keeps nothing");
+    assert_eq!(record.get("mayRemain"), None, "an SQLite file keeps no remains");
     assert_eq!(ask("operate", erase("record")).await.json()["state"], "EXPIRED");
     assert_eq!(ask("operate", erase("record")).await.problem(), (409, "RECORD_STATE_CONFLICT".into()));
     let bytes = std::fs::read(world.folder.join("store.db")).expect("the file");
@@ -67,7 +67,7 @@ async fn what_runs_is_not_erased() {
 }
 
 #[tokio::test]
-async fn the_page_is_open_to_everybody_and_has_nothing_of_a_record() {
+async fn the_page_is_open_and_contains_no_record() {
     let world = World::with(|options| options.tokens = vec![token("ops", &Role::ALL)]).await;
     let id = stored(&world, "order-1", "ops-secret").await;
     let page = world.get("/").await;
@@ -76,5 +76,5 @@ async fn the_page_is_open_to_everybody_and_has_nothing_of_a_record() {
     let policy = page.header("content-security-policy").expect("a policy").to_owned();
     assert!(policy.contains("script-src 'sha256-") && policy.contains("connect-src 'self'"), "{policy}");
     assert_eq!(world.ask("POST", "/").send().await.status, 401);
-    assert_eq!(world.get("/v1/records").await.status, 401, "the data is not open");
+    assert_eq!(world.get("/v1/records").await.status, 401, "records need a token");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const NOBODY: &str = "/v1/records/30313233-3435-3637-3839-616263646566";
 
-async fn guarded() -> World {
+async fn world_with_tokens() -> World {
     World::with(|options| {
         options.tokens = Role::ALL.map(|role| token(role.name(), &[role])).to_vec();
     })
@@ -43,9 +43,9 @@ async fn a_name_that_a_web_page_could_have_chosen_is_refused() {
         let reply = world.ask("GET", "/v1/records").header("host", &host).send().await;
         assert_eq!(reply.problem(), (421, "HOST_NOT_ALLOWED".into()), "{host}");
     }
-    let twice = world.ask("GET", "/v1/records").also("host", &format!("localhost:{port}")).send().await;
+    let twice = world.ask("GET", "/v1/records").add_header("host", &format!("localhost:{port}")).send().await;
     assert!(twice.status == 421 || twice.status == 400, "{twice:?}");
-    // Probes come by whatever name the machine is known under.
+    // Health probes may use any host name.
     assert_eq!(world.ask("GET", "/healthz").header("host", "pod-7").send().await.status, 200);
 }
 
@@ -67,7 +67,7 @@ async fn a_web_form_cannot_change_anything() {
 
 #[tokio::test]
 async fn with_tokens_every_request_needs_one() {
-    let world = guarded().await;
+    let world = world_with_tokens().await;
     for (method, path) in [
         ("GET", "/v1/records"),
         ("GET", "/metrics"),
@@ -87,7 +87,7 @@ async fn with_tokens_every_request_needs_one() {
 
 #[tokio::test]
 async fn a_wrong_token_is_refused_in_every_shape() {
-    let world = guarded().await;
+    let world = world_with_tokens().await;
     for line in [
         "Bearer wrong",
         "Bearer read-secre",
@@ -99,8 +99,10 @@ async fn a_wrong_token_is_refused_in_every_shape() {
         let reply = world.ask("GET", "/v1/records").header("authorization", line).send().await;
         assert_eq!(reply.problem(), (401, "UNAUTHENTICATED".into()), "{line}");
     }
-    let twice =
-        world.ask("GET", "/v1/records").token("read-secret").also("authorization", "Bearer read-secret");
+    let twice = world
+        .ask("GET", "/v1/records")
+        .token("read-secret")
+        .add_header("authorization", "Bearer read-secret");
     assert_eq!(twice.send().await.problem().0, 401);
     let right = world.ask("GET", "/v1/records").header("authorization", "bearer read-secret").send().await;
     assert_eq!(right.status, 200);
@@ -108,7 +110,7 @@ async fn a_wrong_token_is_refused_in_every_shape() {
 
 #[tokio::test]
 async fn each_role_opens_its_own_doors_and_no_others() {
-    let world = guarded().await;
+    let world = world_with_tokens().await;
     let resolve = format!("{NOBODY}/resolve");
     let release = format!("{NOBODY}/release");
     let why = json!({ "reason": "for the test" });
@@ -202,7 +204,7 @@ async fn guessing_is_slowed_down_and_never_holds_up_a_right_token() {
         let right = world.ask("GET", "/v1/records").token("ops-secret").send().await;
         assert_eq!(right.status, 200);
     }
-    assert_eq!(world.get("/v1/records").await.problem().0, 401, "no guess at all");
+    assert_eq!(world.get("/v1/records").await.problem().0, 401, "a missing token is not a guess");
     assert_eq!(world.get("/healthz").await.status, 200);
     world.pass(Duration::from_secs(10));
     assert_eq!(world.ask("GET", "/v1/records").token("guess").send().await.problem().0, 401);
@@ -233,7 +235,7 @@ async fn a_token_can_be_replaced_while_both_are_good() {
 
 #[tokio::test]
 async fn responses_are_never_cached_or_framed() {
-    let world = guarded().await;
+    let world = world_with_tokens().await;
     let answers = [
         world.get("/healthz").await,
         world.get("/v1/records").await,

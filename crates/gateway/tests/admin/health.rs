@@ -23,7 +23,7 @@ async fn readiness_needs_a_store_that_answers_and_a_process_that_stays() {
     assert!(draining.json()["reasons"][0].as_str().expect("a reason").contains("shutting down"));
     world.draining.store(false, Ordering::SeqCst);
     world.lose_store().await;
-    // What was asked a moment ago is not asked again.
+    // Readiness is cached for a second.
     assert_eq!(world.get("/readyz").await.status, 200);
     world.pass(Duration::from_secs(1));
     let lost = world.get("/readyz").await;

@@ -6,7 +6,7 @@ use semel_gateway::admin::Role;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Marks one message as processed so many days ago.
+/// Marks one message as processed `days` ago.
 fn mark(world: &World, group: &str, id: &str, days: i64) {
     let connection = Connection::open(world.folder.join("store.db")).expect("it opens");
     let sql = "INSERT INTO semel_inbox_marks VALUES (?1, 'payments', ?2, x'00', \

@@ -36,7 +36,7 @@ async fn records_are_found_by_every_filter() {
     assert_eq!(found(&world, "state=UNKNOWN").await, [b]);
     assert_eq!(found(&world, "state=PROCESSING").await, [a]);
     assert_eq!(found(&world, "operation=(claim)%20refund").await, [b]);
-    assert_eq!(found(&world, "operation=refund").await, NONE, "that is a route's name");
+    assert_eq!(found(&world, "operation=refund").await, NONE, "a claim's operation has its own prefix");
     assert_eq!(found(&world, "key=order-a").await, [a]);
     assert_eq!(found(&world, "key=order-c").await, NONE);
     assert_eq!(found(&world, &format!("updatedFrom={between}")).await, [b]);
@@ -48,12 +48,64 @@ async fn records_are_found_by_every_filter() {
     assert_eq!(
         world.get("/v1/records?callerHash=a81b22d").await.status,
         400,
-        "too few to tell callers apart"
+        "too few digits to distinguish callers"
     );
     assert_eq!(found(&world, &format!("keyHash={}", hash("keyHash").to_uppercase())).await, [a]);
     assert_eq!(found(&world, &format!("key=order-a&keyHash={}", hash("keyHash"))).await, [a]);
     assert_eq!(found(&world, &format!("key=order-b&keyHash={}", hash("keyHash"))).await, NONE);
     assert_eq!(found(&world, "state=UNKNOWN&operation=(claim)%20charge").await, NONE);
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_parameter_its_value_and_what_is_allowed() {
+    let world = World::new().await;
+    let (twice, long) = ("state=UNKNOWN&state=CLAIMED", format!("after={}", "9".repeat(500)));
+    for (query, expected) in [
+        ("state=unknown", "`state` is `unknown`; expected one of `CLAIMED`, `PROCESSING`, "),
+        ("limit=many", "`limit` is `many`; expected a whole number"),
+        ("limit=-1", "`limit` is `-1`; expected a whole number"),
+        ("limit=0", "`limit` is `0`; expected 1 to 500"),
+        ("limit=501", "`limit` is `501`; expected 1 to 500"),
+        ("limit=", "`limit` is empty; expected a whole number"),
+        ("newestFirst=maybe", "`newestFirst` is `maybe`; expected `true` or `false`"),
+        ("colour=red", "`colour` is unknown; allowed are `state`, `operation`, "),
+        ("colour=red", ", `after`, `limit`."),
+        (twice, "`state` is given twice; give it once"),
+        ("id=----", "`id` is `----`; expected an operation ID"),
+        ("id=12%0a4", "`id` is `12\u{fffd}4`; expected an operation ID"),
+        ("callerHash=a81b22d", "`callerHash` is `a81b22d`; expected 8 to 64 hexadecimal digits"),
+        ("keyHash=00", "`keyHash` is `00`; expected 64 hexadecimal digits"),
+        ("updatedFrom=yesterday", "`updatedFrom` is `yesterday`; expected a time such as "),
+        ("after=here", "`after` is `here`; expected the `next` of an earlier page"),
+        ("after=", "`after` is empty; expected the `next` of an earlier page"),
+        ("key=a%20b%01", "`key` is not valid: "),
+        (&*long, "…` (460 more characters); expected the `next`"),
+    ] {
+        let refused = world.get(&format!("/v1/records?{query}")).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".into()), "{query}");
+        let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+        let detail = problem["detail"].as_str().expect("text");
+        assert!(
+            detail.contains(expected) && detail.ends_with('.') && !detail.ends_with(".."),
+            "{query}: {detail}"
+        );
+    }
+    let claim = json!({ "operation": "charge", "key": 4711, "payload": 1 });
+    let class = json!({ "operation": "charge", "key": "k", "payload": 1, "class": "global" });
+    let lease = json!({ "operation": "charge", "key": "k", "payload": 1, "leaseMs": "1s" });
+    let mode = json!({ "operation": "charge", "key": "k", "payload": 1, "mode": "later" });
+    for (body, expected) in [
+        (claim, "`key` is of another type: expected a string, found integer"),
+        (class, "`class` is `global`; expected `downstream` or `external`"),
+        (lease, "`leaseMs`"),
+        (mode, "`mode` has a value that is not allowed: expected `processing` or `reserved`"),
+    ] {
+        let refused = world.post("/v1/claims", &body).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".into()), "{body}");
+        let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+        let detail = problem["detail"].as_str().expect("text");
+        assert!(detail.contains(expected) && !detail.contains("4711"), "{body}: {detail}");
+    }
 }
 
 #[tokio::test]
@@ -108,7 +160,7 @@ async fn a_query_that_means_nothing_is_refused_and_not_guessed_at() {
 }
 
 #[tokio::test]
-async fn a_record_is_shown_with_its_terms_and_its_history_and_without_its_token() {
+async fn a_record_is_shown_whole_but_without_its_token() {
     let world = World::new().await;
     let claim = json!({ "class": "downstream", "leaseMs": 5_000, "ttlMs": 60_000, "workDeadlineMs": 7_000 });
     let attempt = world.claimed("order-1", &claim).await;

@@ -1,10 +1,12 @@
 //! Operators' actions.
 
-use super::client::Ask;
+use super::client::AdminRequest;
 use super::world::{World, token};
 use axum::Router;
 use axum::routing::post;
 use http::StatusCode;
+use semel::core::outcome::{Outcome, Status};
+use semel::core::record::State;
 use semel_gateway::admin::Role;
 use semel_http::{Layer, Terms};
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ use tokio::net::TcpListener;
 const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 const WHY: &str = "the provider's ledger";
 
-/// A service behind the layer whose only handler fails in a way that leaves its effect in doubt.
+/// A service behind the layer whose only handler fails with an unknown outcome.
 struct Doubtful {
     address: SocketAddr,
     calls: Arc<AtomicU32>,
@@ -47,11 +49,11 @@ impl Doubtful {
     }
 
     async fn charge(&self) -> super::client::Reply {
-        let ask = Ask::new(self.address, "POST", "/charges").header("idempotency-key", KEY);
+        let ask = AdminRequest::new(self.address, "POST", "/charges").header("idempotency-key", KEY);
         ask.json(&json!({ "amount": 5 })).send().await
     }
 
-    /// Charges once, and leaves everybody in doubt.
+    /// Charges once, which leaves the outcome unknown.
     async fn doubt(&self) -> String {
         let reply = self.charge().await;
         assert_eq!(reply.status, 500);
@@ -79,7 +81,7 @@ fn applied(response: Option<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_that_an_operator_settles_is_replayed_from_then_on() {
+async fn an_outcome_that_an_operator_resolved_is_replayed() {
     let world = World::new().await;
     let service = Doubtful::on(&world).await;
     let id = service.doubt().await;
@@ -198,7 +200,7 @@ async fn while_its_owner_is_alive_an_attempt_is_not_settled() {
 }
 
 #[tokio::test]
-async fn after_a_silent_owner_denial_has_to_wait_and_confirmation_has_not() {
+async fn after_a_silent_owner_only_denial_has_to_wait() {
     let world = World::new().await;
     let spans = json!({ "leaseMs": 10_000, "workDeadlineMs": 20_000 });
     let (a, b) = (world.claimed("order-a", &spans).await, world.claimed("order-b", &spans).await);
@@ -208,7 +210,7 @@ async fn after_a_silent_owner_denial_has_to_wait_and_confirmation_has_not() {
     for body in [&denied, &failed] {
         let early = world.post(&resolve(&a.id), body).await;
         assert_eq!(early.problem(), (409, "RECORD_STATE_CONFLICT".into()));
-        // Lease and deadline make 30 s, of which 11 have passed; and it has to be later than that.
+        // Lease and deadline add up to 30 s, of which 11 have passed. The retry has to come later than that.
         assert_eq!(early.retry_after(), Some(20));
     }
     assert_eq!(world.post(&resolve(&b.id), &applied(None)).await.json()["state"], "SUCCEEDED");
@@ -223,7 +225,7 @@ async fn a_verdict_about_one_attempt_does_not_settle_the_next() {
     let id = service.doubt().await;
     let shown = world.get(&format!("/v1/records/{id}")).await.json()["fence"].clone();
     let absent = json!({ "outcome": "not-applied", "reason": WHY, "fence": shown });
-    // Somebody else settles it first, and a retry is in doubt again.
+    // Another operator resolves it first, and the outcome of a retry is unknown again.
     assert_eq!(world.post(&resolve(&id), &absent).await.status, 200);
     assert_eq!(service.doubt().await, id);
     let late = world.post(&resolve(&id), &absent).await;
@@ -247,7 +249,7 @@ async fn a_resolved_record_is_not_resolved_again() {
 }
 
 #[tokio::test]
-async fn a_released_key_takes_another_payload_as_the_next_attempt_of_the_same_operation() {
+async fn a_released_key_takes_another_payload_as_its_next_attempt() {
     let world = World::new().await;
     let attempt = world.claimed("order-1", &json!({})).await;
     let outcome = attempt.with(&json!({ "outcome": "not-applied" }));
@@ -273,7 +275,7 @@ async fn a_dead_reservation_is_released_and_a_dead_attempt_is_not() {
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_settle_where_there_is_no_record_or_no_store() {
+async fn nothing_is_resolved_without_a_record_or_a_store() {
     let world = World::new().await;
     let nobody = "30313233-3435-3637-3839-616263646566";
     assert_eq!(
@@ -283,4 +285,50 @@ async fn there_is_nothing_to_settle_where_there_is_no_record_or_no_store() {
     assert_eq!(world.post(&release(nobody), &json!({ "reason": WHY })).await.problem().0, 404);
     world.lose_store().await;
     assert_eq!(world.post(&resolve(nobody), &applied(None)).await.problem().0, 503);
+}
+
+#[tokio::test]
+async fn a_header_that_is_no_pair_is_named() {
+    let world = World::new().await;
+    let service = Doubtful::on(&world).await;
+    let id = service.doubt().await;
+    let response = json!({ "status": 200, "headers": [["a", "b"], ["a", "b", "c"]] });
+    let reply = world.post(&resolve(&id), &applied(Some(response))).await;
+    assert_eq!(reply.problem(), (400, "INVALID_REQUEST".to_owned()));
+    let text = reply.text();
+    assert!(text.contains("`response.headers[1]` is not a pair of name and value"), "{text}");
+}
+
+#[tokio::test]
+async fn a_response_of_an_operator_or_a_worker_is_bounded() {
+    let world = World::new().await;
+    let service = Doubtful::on(&world).await;
+    let id = service.doubt().await;
+    for (number, (response, why)) in [
+        (json!({ "status": 200, "headers": [["x", "v".repeat(1 << 17)]] }), "at most 65536"),
+        (json!({ "status": 200, "headers": vec![("x", "1"); 257] }), "257 headers; at most 256"),
+        (json!({ "status": 200, "body": "b".repeat((10 << 20) + 1) }), "at most 10485760"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let refused = world.post(&resolve(&id), &applied(Some(response.clone()))).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()), "{why}");
+        assert!(refused.text().contains(why), "{}", refused.text());
+        // A worker's effect has happened: its outcome is stored without what is too long, and again.
+        let attempt = world.claimed(&format!("a-key-of-its-own-{number}"), &json!({})).await;
+        let ended = attempt.with(&json!({ "outcome": "succeeded", "response": response }));
+        for _ in 0..2 {
+            assert_eq!(world.post(&attempt.at("outcome"), &ended).await.status, 200, "{why}");
+        }
+        let record = world.record(&attempt.id).await;
+        let State::Succeeded { outcome, .. } = record.state() else { panic!("{record:?}") };
+        assert_eq!(*outcome, Outcome::not_retained(Status::Http(200)));
+    }
+    assert_eq!(world.state(&id).await, "UNKNOWN");
+    let attempt = world.claimed("a-key-of-its-own", &json!({})).await;
+    // A worker passes on what it got: what is not replayed is left out.
+    let response = json!({ "status": 200, "headers": [["set-cookie", "s=1"]], "body": "done" });
+    let ended = attempt.with(&json!({ "outcome": "succeeded", "response": response }));
+    assert_eq!(world.post(&attempt.at("outcome"), &ended).await.status, 200);
 }

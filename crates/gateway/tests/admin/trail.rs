@@ -7,13 +7,13 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that was logged, at whatever level.
+/// Everything that was logged, at any level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("sound").extend_from_slice(bytes);
+        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -32,20 +32,20 @@ impl<'a> MakeWriter<'a> for Log {
 
 impl Log {
     fn lines(&self) -> Vec<String> {
-        let bytes = self.0.lock().expect("sound").clone();
+        let bytes = self.0.lock().expect("not poisoned").clone();
         String::from_utf8(bytes).expect("UTF-8").lines().map(str::to_owned).collect()
     }
 
-    /// The lines that say all of it.
-    fn saying(&self, words: &[&str]) -> usize {
+    /// The number of lines that contain all of `words`.
+    fn count_lines_with(&self, words: &[&str]) -> usize {
         self.lines().iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
     }
 }
 
 #[tokio::test]
-async fn every_action_leaves_a_trail_and_no_trail_shows_a_key_a_body_or_a_token() {
+async fn every_action_is_logged_without_keys_bodies_and_tokens() {
     let log = Log::default();
-    // For the whole process: what one thread alone listens to can be missed where another meets the same line first.
+    // Subscribes for the whole process: a thread-local subscriber can miss lines that another thread logs first.
     let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false);
     let subscriber = subscriber.with_max_level(tracing::Level::TRACE).finish();
     tracing::subscriber::set_global_default(subscriber).expect("nobody else listens here");
@@ -63,24 +63,31 @@ async fn every_action_leaves_a_trail_and_no_trail_shows_a_key_a_body_or_a_token(
     let applied = json!({ "outcome": "applied", "response": response, "reason": "found in the ledger" });
     assert_eq!(post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
     assert_eq!(
-        log.saying(&["semel::audit", "maria", "resolve-applied", id, "SUCCEEDED", "found in the ledger"]),
+        log.count_lines_with(&[
+            "semel::audit",
+            "maria",
+            "resolve-applied",
+            id,
+            "SUCCEEDED",
+            "found in the ledger"
+        ]),
         1
     );
     assert_eq!(
         post(&format!("/v1/records/{id}/release"), &json!({ "reason": "once more" })).await.status,
         409
     );
-    assert_eq!(log.saying(&["semel::audit", "maria", "release", id, "refused"]), 1);
+    assert_eq!(log.count_lines_with(&["semel::audit", "maria", "release", id, "refused"]), 1);
     let shown = world.ask("GET", &format!("/v1/records/{id}")).token("maria-secret").send().await;
     assert!(shown.text().contains("b0dy"));
-    assert_eq!(log.saying(&["semel::audit", "maria", "read-body", id]), 1);
+    assert_eq!(log.count_lines_with(&["semel::audit", "maria", "read-body", id]), 1);
     assert_eq!(world.ask("GET", "/v1/records?key=k3y-of-the-order").token("wr0ng").send().await.status, 401);
-    // Other tests of this process present wrong tokens, too.
-    assert!(log.saying(&["semel::audit", "wrong token", "127.0.0.1"]) >= 1);
+    // Other tests in this process send wrong tokens, too.
+    assert!(log.count_lines_with(&["semel::audit", "wrong token", "127.0.0.1"]) >= 1);
     world.lose_store().await;
     assert_eq!(post("/v1/claims", &claim("k3y-of-the-order", &json!({}))).await.status, 503);
     let claim_token = claimed["token"].as_str().expect("a token");
     for secret in ["k3y-of-the-order", "p4yload", "b0dy", "h3ader", "maria-secret", "wr0ng", claim_token] {
-        assert_eq!(log.saying(&[secret]), 0, "{secret} is in {:?}", log.lines());
+        assert_eq!(log.count_lines_with(&[secret]), 0, "{secret} is in {:?}", log.lines());
     }
 }

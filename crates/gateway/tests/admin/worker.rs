@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A running worker, killed when the test ends.
 struct Worker {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Drop for Worker {
@@ -27,28 +27,27 @@ impl Worker {
         let base = format!("http://{}", world.address);
         let mut command = Command::new("python3");
         command.arg(script).arg(base).arg(provider).args([class, how]).env_remove("http_proxy");
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is there");
-        let said = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, said }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 runs");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, stdout }
     }
 
-    /// What it says next; empty once it has ended.
-    async fn says(mut self) -> (Self, String) {
+    /// The next line that the worker prints; empty after it has exited.
+    async fn next_line(mut self) -> (Self, String) {
         let reading = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
-            self.said.read_line(&mut line).expect("it can be heard");
+            self.stdout.read_line(&mut line).expect("a line");
             (self, line.trim_end().to_owned())
         });
         reading.await.expect("no panic")
     }
 
-    /// Everything that it says until it has ended.
-    async fn ends(mut self) -> Vec<String> {
+    /// Everything that the worker prints before it exits.
+    async fn remaining_lines(mut self) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             let line;
-            (self, line) = self.says().await;
+            (self, line) = self.next_line().await;
             if line.is_empty() {
                 return lines;
             }
@@ -56,20 +55,20 @@ impl Worker {
         }
     }
 
-    /// Not a signal that could be handled: it is gone between two instructions.
+    /// Kills the worker with a signal that it cannot handle.
     fn kill(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is gone");
     }
 }
 
-/// Starts a worker, and kills it once it has charged. Yields the operation id.
+/// Starts a worker and kills it after it has charged. Returns the operation ID.
 async fn killed_after_charging(world: &World, provider: &Path, class: &str) -> String {
     let worker = Worker::start(world, provider, class, "stall");
-    let (worker, claimed) = worker.says().await;
+    let (worker, claimed) = worker.next_line().await;
     let id = claimed.strip_prefix("claimed ").and_then(|rest| rest.strip_suffix(" 1")).expect("attempt 1");
     let id = id.to_owned();
-    let (worker, charged) = worker.says().await;
+    let (worker, charged) = worker.next_line().await;
     assert_eq!(charged, "charged");
     worker.kill();
     id
@@ -84,20 +83,20 @@ fn ledger(provider: &Path) -> Vec<String> {
 async fn a_killed_external_attempt_is_unknown_and_never_repeated() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "external").await;
-    let twin = Worker::start(&world, provider.path(), "external", "go").ends().await;
+    let twin = Worker::start(&world, provider.path(), "external", "go").remaining_lines().await;
     assert_eq!(twin, ["refused 409 IDEMPOTENCY_REQUEST_IN_PROGRESS"]);
     world.pass(Duration::from_secs(6));
     for _ in 0..3 {
-        let restarted = Worker::start(&world, provider.path(), "external", "go").ends().await;
+        let restarted = Worker::start(&world, provider.path(), "external", "go").remaining_lines().await;
         assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
     }
     assert_eq!(ledger(provider.path()), [id.as_str()], "charged once");
-    // The operator looks at the ledger, and every later worker gets the result.
+    // The operator checks the ledger and resolves the outcome; every later worker gets the result.
     let response = json!({ "status": 201, "body": "paid" });
     let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });
     assert_eq!(world.post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
-    let told = Worker::start(&world, provider.path(), "external", "go").ends().await;
-    assert_eq!(told, ["replayed SUCCEEDED paid"]);
+    let lines = Worker::start(&world, provider.path(), "external", "go").remaining_lines().await;
+    assert_eq!(lines, ["replayed SUCCEEDED paid"]);
     assert_eq!(ledger(provider.path()), [id], "charged once");
 }
 
@@ -106,12 +105,12 @@ async fn a_killed_downstream_attempt_is_taken_over_with_the_same_id() {
     let (world, provider) = (World::new().await, ScratchDir::new("provider"));
     let id = killed_after_charging(&world, provider.path(), "downstream").await;
     world.pass(Duration::from_secs(6));
-    let restarted = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
+    let restarted = Worker::start(&world, provider.path(), "downstream", "go").remaining_lines().await;
     let expected =
         [&format!("claimed {id} 2"), &format!("deduplicated {id}"), "charged", "ended 200 SUCCEEDED"];
     assert_eq!(restarted, expected);
-    let told = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
-    assert_eq!(told, ["replayed SUCCEEDED paid"]);
+    let lines = Worker::start(&world, provider.path(), "downstream", "go").remaining_lines().await;
+    assert_eq!(lines, ["replayed SUCCEEDED paid"]);
     let charges = std::fs::read_dir(provider.path()).expect("a folder").count();
     assert_eq!(charges, 1, "charged once");
 }
@@ -122,6 +121,6 @@ async fn the_gateway_may_be_restarted_while_a_worker_works() {
     let _ = killed_after_charging(&world, provider.path(), "downstream").await;
     let world = world.restarted().await;
     world.pass(Duration::from_secs(6));
-    let restarted = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
+    let restarted = Worker::start(&world, provider.path(), "downstream", "go").remaining_lines().await;
     assert_eq!(restarted.last().map(String::as_str), Some("ended 200 SUCCEEDED"));
 }

@@ -1,6 +1,6 @@
 //! An engine on a store in its own folder, and its admin address, with a fake clock.
 
-use super::client::{Ask, Reply};
+use super::client::{AdminRequest, Reply};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -11,8 +11,8 @@ use semel::core::record::Record;
 use semel::core::store::{Clock as _, Store};
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
-use semel::{Clock, Engine, Settings, SystemClock, SystemRandom, secrets};
-use semel_gateway::admin::{self, Admin, Options, Peer, Role, Sources, Token, TokenHash};
+use semel::{Clock, Engine, Event, Observer, Settings, SystemClock, SystemRandom, secrets};
+use semel_gateway::admin::{self, Admin, Options, Peer, ResponseLimits, Role, Sources, Token, TokenHash};
 use semel_gateway::shadow::Tally;
 use semel_sql::sqlite;
 use semel_test_support::ScratchDir;
@@ -20,7 +20,7 @@ use semel_testkit::FakeClock;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tower_service::Service;
@@ -33,7 +33,19 @@ pub(crate) struct World {
     pub(crate) folder: ScratchDir,
     store: Arc<sqlite::Store>,
     options: Options,
+    conflicts: Arc<AtomicUsize>,
     serving: tokio::task::JoinHandle<()>,
+}
+
+/// Counts the reports that contradict their record.
+struct Conflicts(Arc<AtomicUsize>);
+
+impl Observer for Conflicts {
+    fn observe(&self, event: &Event<'_>) {
+        if matches!(event, Event::Fenced { differs: true, .. }) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Drop for World {
@@ -43,7 +55,7 @@ impl Drop for World {
 }
 
 impl World {
-    /// Without tokens.
+    /// Starts without tokens.
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -55,7 +67,7 @@ impl World {
         Self::open(ScratchDir::new("admin"), clock, options, None).await
     }
 
-    /// With outcomes that are stored sealed.
+    /// Starts with sealed outcomes.
     pub(crate) async fn sealed(change: impl FnOnce(&mut Options)) -> Self {
         let clock = FakeClock::at(SystemClock.now());
         let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
@@ -67,19 +79,20 @@ impl World {
     async fn open(folder: ScratchDir, clock: FakeClock, options: Options, ring: Option<KeyRing>) -> Self {
         let store_options = sqlite::Options::default().clock(Arc::new(clock.clone()));
         let store = Arc::new(sqlite::Store::open(folder.join("store.db"), store_options).expect("a store"));
-        let engine = engine(store.clone(), Arc::new(clock.clone()), ring).await;
+        let conflicts = Arc::<AtomicUsize>::default();
+        let engine = engine(store.clone(), Arc::new(clock.clone()), ring, Arc::clone(&conflicts)).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = admin::service(engine.clone(), options.clone(), sources(&clock, &draining)).expect("fit");
         let (address, serving) = serve(options.address, admin).await;
-        Self { clock, engine, address, draining, folder, store, options, serving }
+        Self { clock, engine, address, draining, folder, store, options, conflicts, serving }
     }
 
-    /// The process ends and another one is started on the same store.
+    /// Restarts the process on the same store.
     pub(crate) async fn restarted(self) -> Self {
         self.restarted_with(|_| {}).await
     }
 
-    /// The same, with other options.
+    /// Restarts with other options.
     pub(crate) async fn restarted_with(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self.serving.abort();
@@ -88,13 +101,13 @@ impl World {
         Self::open(folder, self.clock.clone(), self.options.clone(), None).await
     }
 
-    /// The store goes away, and the process stays.
+    /// Makes the store unavailable while the process runs.
     pub(crate) async fn lose_store(&self) {
         self.store.close().await;
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str) -> Ask {
-        Ask::new(self.address, method, path)
+    pub(crate) fn ask(&self, method: &str, path: &str) -> AdminRequest {
+        AdminRequest::new(self.address, method, path)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
@@ -105,7 +118,7 @@ impl World {
         self.ask("POST", path).json(body).send().await
     }
 
-    /// An attempt that was claimed for `key`, with whatever else `more` says.
+    /// Claims an attempt for `key`, with the members in `more`.
     pub(crate) async fn claimed(&self, key: &str, more: &Value) -> Attempt {
         let reply = self.post("/v1/claims", &claim(key, more)).await;
         assert_eq!(reply.status, 201, "{}", reply.text());
@@ -123,16 +136,20 @@ impl World {
         self.record(id).await.state_name().as_str()
     }
 
+    /// How many reports contradicted their record.
+    pub(crate) fn conflicts(&self) -> usize {
+        self.conflicts.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn pass(&self, span: Duration) {
         self.clock.advance(span);
     }
 
-    /// Lets those who look at the store from time to time look, until `task` has ended. While the store is at work, no time
-    /// passes.
+    /// Advances the clock to each next wake-up until `task` has ended. No time passes while the store works.
     pub(crate) async fn pass_until<T>(&self, task: tokio::task::JoinHandle<T>) -> T {
         while !task.is_finished() {
             match self.clock.next_wake() {
-                Some(nap) if nap <= Duration::from_secs(1) => self.clock.advance(nap),
+                Some(pause) if pause <= Duration::from_secs(1) => self.clock.advance(pause),
                 _ => {}
             }
             tokio::task::yield_now().await;
@@ -163,7 +180,7 @@ impl Attempt {
     }
 }
 
-/// The document of a claim.
+/// The body of a claim request.
 pub(crate) fn claim(key: &str, more: &Value) -> Value {
     let claim = json!({ "operation": "charge", "key": key });
     let is_about = ["payload", "payloadBase64", "payload_base64", "fingerprint"]
@@ -180,23 +197,29 @@ pub(crate) fn merged(mut into: Value, more: &Value) -> Value {
     into
 }
 
-/// A token that is good for `roles`; what is sent is its name with `-secret`.
+/// A token with `roles`. The secret to send is its name with `-secret`.
 pub(crate) fn token(name: &str, roles: &[Role]) -> Token {
     Token { name: name.into(), hash: TokenHash::of(format!("{name}-secret")), roles: roles.to_vec() }
 }
 
-async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ring: Option<KeyRing>) -> Engine {
+async fn engine(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ring: Option<KeyRing>,
+    conflicts: Arc<AtomicUsize>,
+) -> Engine {
     let mut settings = Settings::default();
-    // A fake clock; no test here is about a slow store.
+    // The clock is fake, and no test here is about a slow store.
     settings.request_timeout = settings.store_timeout;
     settings.sweep.every = Duration::ZERO;
-    // One clock for everybody, and right from the start: leases end when they end, and so do outcomes.
+    // All nodes share one trusted clock, so leases and outcomes expire exactly on time.
     (settings.clock.skew, settings.clock.settle) = (Duration::ZERO, Duration::ZERO);
-    // The clock jumps by hours; no secret is replaced meanwhile.
+    // The clock jumps by hours; no secret is replaced in the meantime.
     let hour = Duration::from_hours(1);
     let terms = secrets::Terms { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
     let spawn = Arc::new(tokio::runtime::Handle::current());
     let builder = Engine::builder(store).settings(settings).secret_terms(terms).name("node-1");
+    let builder = builder.observer(Conflicts(conflicts));
     let builder = match ring {
         Some(ring) => builder.sealing(ring),
         None => builder,
@@ -212,6 +235,7 @@ fn sources(clock: &FakeClock, draining: &Arc<AtomicBool>) -> Sources {
         shadow: Tally::new(Time::from_millis(0)),
         clock: Arc::new(clock.clone()),
         label: Arc::new(str::to_owned),
+        response_limits: Arc::new(|_| ResponseLimits::default()),
         knows_probes: true,
     }
 }

@@ -12,7 +12,7 @@ use semel::core::store::{Change, Store as _, Written};
 use semel::core::time::Time;
 use std::process::Stdio;
 
-fn copy(from: &str, to: &str, more: &[&str]) -> crate::world::Ran {
+fn copy(from: &str, to: &str, more: &[&str]) -> crate::world::RunResult {
     semel(&[&["records", "copy", "--from", from, "--to", to], more].concat())
 }
 
@@ -45,7 +45,7 @@ fn record(number: u64) -> (CommandId, Record) {
     }
 }
 
-/// Puts so many records into a file.
+/// Stores `count` records in a file.
 fn fill(scratch: &Scratch, count: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -62,7 +62,7 @@ fn fill(scratch: &Scratch, count: u64) {
     });
 }
 
-/// There and back again: what a gateway stored in a file is replayed by one on PostgreSQL, and then by one on another file.
+/// Records that a gateway stored in a file are replayed by a gateway on PostgreSQL, and then by one on another file.
 #[test]
 fn outcomes_are_replayed_after_a_move_to_postgresql_and_back() {
     let Some(database) = Database::start("cli-copy") else { return };
@@ -92,8 +92,8 @@ fn outcomes_are_replayed_after_a_move_to_postgresql_and_back() {
     let again = copy(&file, &server, &["--gateways-stopped"]).exits(4);
     assert!(again.err.contains("Choose an empty one"), "{again:?}");
     let back = Scratch::new();
-    let told = copy(&server, &back.store(), &["--gateways-stopped"]).exits(0);
-    assert!(told.out.contains("every record was read back and compared"), "{told:?}");
+    let ran = copy(&server, &back.store(), &["--gateways-stopped"]).exits(0);
+    assert!(ran.out.contains("every record was read back and compared"), "{ran:?}");
     let calls = world.upstream.calls();
     let returned = gateway(&back.store(), &world.upstream);
     for (number, body) in [(1, Some(&first.body)), (4, None)] {
@@ -102,6 +102,23 @@ fn outcomes_are_replayed_after_a_move_to_postgresql_and_back() {
         assert!(body.is_none_or(|body| *body == replayed.body), "{replayed:?}");
     }
     assert_eq!(world.upstream.calls(), calls, "nothing was charged again");
+}
+
+/// A gateway that runs on would charge what the copy does not know, and the other way round.
+#[test]
+fn a_running_gateway_is_noticed_although_its_end_was_confirmed() {
+    let (world, other) = (World::new(), Scratch::new());
+    assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
+    let refused = copy(&world.scratch.store(), &other.store(), &["--gateways-stopped"]).exits(4);
+    assert!(refused.err.contains("the source is in use by"), "{refused:?}");
+    let target = rusqlite::Connection::open(other.file()).expect("the file opens");
+    let rows = target.query_row("SELECT count(*) FROM semel_records", [], |row| row.get::<_, i64>(0));
+    assert_eq!(rows.expect("counted"), 0, "nothing was copied");
+    // On an empty store, every key would run again.
+    let store = other.store();
+    let serve = ["serve", "--store", &store, "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"];
+    let refused = semel(&serve).exits(1);
+    assert!(refused.err.contains("unfinished copy"), "{refused:?}");
 }
 
 #[test]
@@ -124,7 +141,7 @@ fn a_copy_that_was_killed_is_completed_by_the_next() {
     };
     until(|| count() > 300);
     child.kill().expect("killed");
-    child.wait().expect("it is dead");
+    child.wait().expect("it has exited");
     let half: u64 = count();
     assert!(half < 12_001, "it was killed in the middle: {half}");
 

@@ -1,18 +1,18 @@
 //! A PostgreSQL for one test.
 
-use crate::world::{Ran, run};
+use crate::world::{RunResult, run};
 use semel_test_support::{PostgresServer, ScratchDir};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// A server that ends with the test.
+/// A server that is stopped when the test ends.
 pub(crate) struct Database {
     pub(crate) server: PostgresServer,
     _folder: ScratchDir,
 }
 
 impl Database {
-    /// `None` where PostgreSQL is not installed: the test is left out.
+    /// `None` if PostgreSQL is not installed; the test is skipped.
     pub(crate) fn start(name: &str) -> Option<Self> {
         if !PostgresServer::is_installed() {
             return None;
@@ -27,7 +27,7 @@ impl Database {
     }
 
     /// Runs statements with `psql` as the superuser, or as another role.
-    pub(crate) fn psql(&self, role: &str, statements: &str) -> Ran {
+    pub(crate) fn psql(&self, role: &str, statements: &str) -> RunResult {
         let mut command = self.server.psql(self.server.port());
         let mut script = std::env::temp_dir();
         script.push(format!("semel-cli-{}-{role}.sql", std::process::id()));

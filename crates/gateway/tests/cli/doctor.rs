@@ -1,34 +1,34 @@
 //! What is wrong with a store.
 
 use crate::database::Database;
-use crate::world::{Ran, Scratch, World, key, semel};
+use crate::world::{RunResult, Scratch, World, key, semel};
 use semel::core::store::Clock;
 use semel::core::time::Time;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn codes(ran: &Ran) -> Vec<(String, String)> {
+fn codes(ran: &RunResult) -> Vec<(String, String)> {
     let report = ran.json();
     let findings = report["findings"].as_array().expect("findings");
-    let word = |finding: &Value, name: &str| finding[name].as_str().expect("a word").to_owned();
+    let member = |finding: &Value, name: &str| finding[name].as_str().expect("a string").to_owned();
     for finding in findings {
-        assert!(!word(finding, "what").is_empty() && !word(finding, "mend").is_empty(), "{finding}");
+        assert!(!member(finding, "what").is_empty() && !member(finding, "mend").is_empty(), "{finding}");
     }
-    findings.iter().map(|finding| (word(finding, "severity"), word(finding, "code"))).collect()
+    findings.iter().map(|finding| (member(finding, "severity"), member(finding, "code"))).collect()
 }
 
-fn found(ran: &Ran, severity: &str, code: &str) {
+fn found(ran: &RunResult, severity: &str, code: &str) {
     let codes = codes(ran);
     assert!(codes.contains(&(severity.to_owned(), code.to_owned())), "{severity} {code} is not in {codes:?}");
 }
 
-fn doctor(scratch: &Scratch, more: &[&str]) -> Ran {
+fn doctor(scratch: &Scratch, more: &[&str]) -> RunResult {
     semel(&[&["doctor", "--json", "--store", &scratch.store()], more].concat())
 }
 
 /// An abandoned record to examine.
-fn left() -> World {
+fn world_after_kill() -> World {
     let mut world = World::new();
     assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
     world.gateway.kill();
@@ -51,9 +51,22 @@ fn a_healthy_store_in_use_has_no_findings() {
         (&report["secret"]["phase"], &report["schema"]["have"]),
         (&"steady".into(), &report["schema"]["wanted"])
     );
-    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
-    assert!(told.contains("1 SUCCEEDED") && told.ends_with("nothing found\n"), "{told}");
+    let output = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(output.contains("1 SUCCEEDED") && output.ends_with("nothing found\n"), "{output}");
     assert_eq!(doctor(&world.scratch, &["--quick"]).exits(0).json()["scanned"], 0);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_not_a_file() {
+    for store in ["redis://127.0.0.1:1", "postgres://semel@127.0.0.1:1/payments"] {
+        let ran = semel(&["doctor", "--json", "--store", store]).exits(1);
+        found(&ran, "error", "store-unreadable");
+        let fix = ran.json()["findings"][0]["mend"].as_str().expect("a fix").to_owned();
+        assert!(
+            fix.contains("server runs") && !fix.contains("path") && !fix.contains("schema apply"),
+            "{fix}"
+        );
+    }
 }
 
 #[test]
@@ -69,8 +82,11 @@ fn pending_work_is_a_warning_not_an_error() {
     found(&ran, "warning", "unknown-outcomes");
     found(&ran, "warning", "dead-leases");
     assert_eq!(ran.json()["oldestUnknown"]["operationId"], id.id());
-    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
-    assert!(told.contains("warning  unknown-outcomes") && told.contains("semel records resolve"), "{told}");
+    let output = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(
+        output.contains("warning  unknown-outcomes") && output.contains("semel records resolve"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -83,8 +99,8 @@ fn a_missing_store_is_an_error_and_is_not_created() {
 }
 
 #[test]
-fn a_newer_or_foreign_or_empty_schema_is_an_error_and_is_left_alone() {
-    let world = left();
+fn a_newer_foreign_or_empty_schema_is_left_alone() {
+    let world = world_after_kill();
     raw(&world.scratch)
         .execute("UPDATE semel_meta SET value = 99 WHERE name = 'schema'", [])
         .expect("changed");
@@ -101,17 +117,17 @@ fn a_newer_or_foreign_or_empty_schema_is_an_error_and_is_left_alone() {
 
 #[test]
 fn damage_is_an_error_wherever_it_is() {
-    let world = left();
+    let world = world_after_kill();
     raw(&world.scratch).execute("UPDATE semel_records SET entry = x'00'", []).expect("changed");
     let ran = doctor(&world.scratch, &[]).exits(1);
     found(&ran, "error", "records-unreadable");
     assert_eq!(ran.json()["unreadable"], 1);
-    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(1).out;
-    assert!(told.contains("error    records-unreadable"), "{told}");
+    let output = semel(&["doctor", "--store", &world.scratch.store()]).exits(1).out;
+    assert!(output.contains("error    records-unreadable"), "{output}");
     let listed = world.in_store(&["records", "list"]).exits(0).out;
     assert!(listed.contains("1 cannot be read"), "{listed}");
 
-    let world = left();
+    let world = world_after_kill();
     raw(&world.scratch).execute("UPDATE semel_counts SET rows = rows + 7", []).expect("changed");
     found(&doctor(&world.scratch, &[]).exits(1), "error", "file-damaged");
 
@@ -120,22 +136,22 @@ fn damage_is_an_error_wherever_it_is() {
     found(&doctor(&scratch, &[]).exits(1), "error", "store-unreadable");
 }
 
-/// Wall time, off by so much.
-struct Off {
+/// A wall clock that is wrong by a fixed offset.
+struct OffsetClock {
     ahead: Duration,
     behind: Duration,
 }
 
-impl Clock for Off {
+impl Clock for OffsetClock {
     fn now(&self) -> Time {
         semel::SystemClock.now() + self.ahead - self.behind
     }
 }
 
-/// A store on which an engine has done `work` by a clock that is wrong.
+/// A store on which an engine did `work` under a wrong clock.
 async fn written_by<F: Future<Output = ()>>(
     scratch: &Scratch,
-    clock: Off,
+    clock: OffsetClock,
     work: impl FnOnce(semel::Engine, semel::Intent) -> F,
 ) {
     let options = semel_sql::sqlite::Options::default().clock(Arc::new(clock));
@@ -156,7 +172,7 @@ async fn written_by<F: Future<Output = ()>>(
 #[test]
 fn records_from_the_future_say_that_the_clock_is_wrong() {
     let scratch = Scratch::new();
-    let ahead = Off { ahead: Duration::from_hours(2), behind: Duration::ZERO };
+    let ahead = OffsetClock { ahead: Duration::from_hours(2), behind: Duration::ZERO };
     tokio::runtime::Runtime::new().expect("threads").block_on(written_by(
         &scratch,
         ahead,
@@ -169,9 +185,9 @@ fn records_from_the_future_say_that_the_clock_is_wrong() {
 }
 
 #[test]
-fn no_lease_is_called_dead_by_a_clock_that_is_not_trusted() {
+fn an_untrusted_clock_declares_no_lease_dead() {
     let scratch = Scratch::new();
-    let behind = Off { ahead: Duration::ZERO, behind: Duration::from_hours(30 * 24) };
+    let behind = OffsetClock { ahead: Duration::ZERO, behind: Duration::from_hours(30 * 24) };
     tokio::runtime::Runtime::new().expect("threads").block_on(written_by(
         &scratch,
         behind,
@@ -179,7 +195,8 @@ fn no_lease_is_called_dead_by_a_clock_that_is_not_trusted() {
     ));
     let ran = doctor(&scratch, &[]).exits(1);
     found(&ran, "error", "clock-not-trusted");
-    // Its lease ended a month ago by this clock, which may be the wrong one; no gateway marks it before the clock is confirmed.
+    // By this clock the lease expired a month ago, but the clock may be wrong. No gateway acts on it until it is
+    // confirmed.
     assert_eq!((&ran.json()["records"]["PROCESSING"], &ran.json()["deadLeases"]), (&1.into(), &0.into()));
 }
 
@@ -187,7 +204,7 @@ fn no_lease_is_called_dead_by_a_clock_that_is_not_trusted() {
 #[test]
 fn a_file_that_others_can_read_is_warned_of() {
     use std::os::unix::fs::PermissionsExt as _;
-    let world = left();
+    let world = world_after_kill();
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(world.scratch.file(), open).expect("changed");
     found(&doctor(&world.scratch, &[]).exits(0), "warning", "file-open-to-others");
@@ -219,7 +236,7 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     assert_eq!(
         codes(&semel(&["doctor", "--json", "--config", &right]).exits(0)),
         [],
-        "the store is the file's"
+        "the store comes from the configuration file"
     );
     let other = config("other.toml", &key("b", "key-b"));
     found(&doctor(&scratch, &["--config", &other]).exits(1), "error", "sealing-key-missing");
@@ -229,13 +246,24 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     found(&doctor(&scratch, &["--config", &none]).exits(1), "error", "sealing-key-missing");
     let mistaken = config("mistaken.toml", "[nonsense]\n");
     found(&doctor(&scratch, &["--config", &mistaken]).exits(1), "error", "config-mistakes");
-    let elsewhere = scratch.write("elsewhere.toml", "[store]\nurl = \"sqlite:elsewhere.db\"\n");
-    found(&doctor(&scratch, &["--config", &elsewhere]), "warning", "config-of-another-store");
+    let other_store = scratch.write("elsewhere.toml", "[store]\nurl = \"sqlite:elsewhere.db\"\n");
+    found(&doctor(&scratch, &["--config", &other_store]), "warning", "config-of-another-store");
 
-    // The same keys open answers for whoever asks the store, and seal what is put there.
+    // With the same keys, commands on the store open stored responses and seal new ones.
     let show = ["records", "show", reply.id(), "--body", "--store", &scratch.store()];
-    let shut = semel(&show).exits(0).out;
-    assert!(shut.contains("cannot be opened here") && !shut.contains("charge 1"), "{shut}");
+    for more in [&[][..], &["--json"]] {
+        let denied = semel(&[&show[..], more].concat()).exits(1);
+        assert!(
+            denied.err.contains("is sealed and was not opened") && denied.err.contains("--config FILE"),
+            "{denied:?}"
+        );
+        assert!(
+            denied.out.contains(reply.id()) && !denied.out.contains("charge 1"),
+            "the rest is shown: {denied:?}"
+        );
+    }
+    let without = semel(&["records", "show", reply.id(), "--store", &scratch.store()]).exits(0).out;
+    assert!(without.contains("201, stored sealed, and no key here opens it"), "{without}");
     let open = semel(&[&show[..], &["--config", &right]].concat()).exits(0).out;
     assert!(open.ends_with("charge 1\n"), "{open}");
     let doubted = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
@@ -254,11 +282,11 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     let kept =
         [scratch.file(), scratch.path("semel.db-wal")].map(|file| std::fs::read(file).unwrap_or_default());
     let is_in = |bytes: &Vec<u8>| bytes.windows(16).any(|window| window == b"do not read this");
-    assert!(!kept.iter().any(is_in), "it was stored as it is");
+    assert!(!kept.iter().any(is_in), "it was stored unsealed");
 }
 
 #[test]
-fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
+fn responses_stored_before_sealing_cause_a_warning() {
     let scratch = Scratch::new();
     let upstream = crate::upstream::Upstream::start();
     let secret = scratch.write("key-a", "11".repeat(32));
@@ -282,9 +310,9 @@ fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
     assert_eq!(codes(&doctor(&scratch, &["--config", &before]).exits(0)), []);
     let warned = doctor(&scratch, &["--config", &after]).exits(0);
     found(&warned, "warning", "answers-unsealed");
-    let told = warned.json()["findings"].to_string();
-    assert!(told.contains("2 stored responses are stored unsealed"), "{told}");
-    // What is stored from now on is no reason to warn.
+    let findings = warned.json()["findings"].to_string();
+    assert!(findings.contains("2 stored responses are stored unsealed"), "{findings}");
+    // Responses that are stored from now on are sealed, so they cause no warning.
     let gateway = crate::world::Gateway::start(&["--config", &after, "--admin", "127.0.0.1:0"]);
     assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(4)), "{}").status, 201);
     let warned = doctor(&scratch, &["--config", &after]).exits(0).json();
@@ -313,14 +341,14 @@ fn a_configuration_with_mistakes_names_no_keys_and_no_store() {
     let named = codes(&doctor(&scratch, &["--config", &mistaken]).exits(1));
     let expected = [("error", "config-mistakes"), ("notice", "answers-sealed")];
     assert_eq!(named, expected.map(|(severity, code)| (severity.to_owned(), code.to_owned())));
-    let alone = semel(&["doctor", "--json", "--config", &mistaken]).exits(1);
-    assert_eq!(codes(&alone), [("error".to_owned(), "config-mistakes".to_owned())]);
-    assert_eq!(alone.json().get("store"), None);
-    let told = semel(&["doctor", "--config", &mistaken]).exits(1).out;
-    assert!(told.contains("none was checked") && !told.contains("semel.db"), "{told}");
+    let report = semel(&["doctor", "--json", "--config", &mistaken]).exits(1);
+    assert_eq!(codes(&report), [("error".to_owned(), "config-mistakes".to_owned())]);
+    assert_eq!(report.json().get("store"), None);
+    let output = semel(&["doctor", "--config", &mistaken]).exits(1).out;
+    assert!(output.contains("none was checked") && !output.contains("semel.db"), "{output}");
 }
 
-fn calls(ran: &Ran) -> Vec<String> {
+fn calls(ran: &RunResult) -> Vec<String> {
     let report = ran.json();
     let latency = report["latency"].as_array().expect("measured");
     for measured in latency {
@@ -332,17 +360,17 @@ fn calls(ran: &Ran) -> Vec<String> {
 const READS: [&str; 7] = ["read", "find", "page", "due", "markers", "count", "settings"];
 const WRITES: [&str; 4] = ["claim", "swap", "remove", "set"];
 
-/// A look changes nothing; whoever wants writes measured says so, and nothing of it stays.
+/// Reads change nothing. Writes are measured only on request, and leave nothing behind.
 #[test]
 fn the_latency_of_each_call_is_measured_and_leaves_nothing() {
     let world = World::new();
     world.post("/charges", Some(&key(1)), "{}");
-    let looked = doctor(&world.scratch, &["--quick"]).exits(0);
-    assert_eq!(calls(&looked), READS);
+    let report = doctor(&world.scratch, &["--quick"]).exits(0);
+    assert_eq!(calls(&report), READS);
     assert!(
-        looked.json()["notMeasured"][0]["why"].as_str().is_some_and(|why| why.contains("--measure-writes"))
+        report.json()["notMeasured"][0]["why"].as_str().is_some_and(|why| why.contains("--measure-writes"))
     );
-    assert!(looked.json().get("clock").is_none(), "a file goes by this machine's clock");
+    assert!(report.json().get("clock").is_none(), "a file store has no clock of its own");
 
     let measured = doctor(&world.scratch, &["--quick", "--measure-writes"]).exits(0);
     assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
@@ -354,8 +382,8 @@ fn the_latency_of_each_call_is_measured_and_leaves_nothing() {
     let count = |sql: &str| -> i64 { raw.query_row(sql, [], |row| row.get(0)).expect("a count") };
     assert_eq!(count("SELECT count(*) FROM semel_records"), 1);
     assert_eq!(count("SELECT count(*) FROM semel_settings WHERE name = 'doctor'"), 0);
-    let told = semel(&["doctor", "--quick", "--store", &world.scratch.store()]).exits(0).out;
-    assert!(told.contains("latency    read ") && told.contains("unmeasured claim, swap"), "{told}");
+    let output = semel(&["doctor", "--quick", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(output.contains("latency    read ") && output.contains("unmeasured claim, swap"), "{output}");
 }
 
 #[test]
@@ -367,22 +395,22 @@ fn a_server_is_measured_and_its_clock_compared() {
     assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
     let clock = &measured.json()["clock"];
     let (ahead, uncertainty) =
-        (clock["aheadMs"].as_i64().expect("compared"), clock["uncertaintyMs"].as_i64().expect("told"));
-    assert!(ahead.abs() <= uncertainty + 1, "both are this machine's: {clock}");
+        (clock["aheadMs"].as_i64().expect("compared"), clock["uncertaintyMs"].as_i64().expect("reported"));
+    assert!(ahead.abs() <= uncertainty + 1, "both clocks are this machine's: {clock}");
     assert_eq!(database.server.sql("SELECT count(*) FROM semel.records"), "0");
     assert_eq!(database.server.sql("SELECT count(*) FROM semel.settings"), "0");
 
-    // A role that may look and not write.
+    // A role that can read but not write.
     database.server.sql(
         "CREATE ROLE viewer LOGIN; GRANT USAGE ON SCHEMA semel TO viewer; GRANT SELECT ON ALL TABLES IN SCHEMA semel TO viewer",
     );
     let viewer = store.replace("semel@", "viewer@");
-    let looked = semel(&["doctor", "--json", "--quick", "--measure-writes", "--store", &viewer]);
-    found(&looked, "warning", "latency-unverified");
-    assert_eq!(calls(&looked), READS);
+    let report = semel(&["doctor", "--json", "--quick", "--measure-writes", "--store", &viewer]);
+    found(&report, "warning", "latency-unverified");
+    assert_eq!(calls(&report), READS);
 }
 
-/// A clock that is off by more than gateways allow for is told, with what it costs.
+/// A clock that is off by more than the allowed skew is reported with its consequences.
 #[test]
 fn a_server_with_another_time_is_reported() {
     let Some(database) = Database::start("cli-doctor-clock") else { return };
@@ -392,8 +420,8 @@ fn a_server_with_another_time_is_reported() {
         "CREATE OR REPLACE FUNCTION semel.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS \
          $$ SELECT pg_catalog.floor(EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint - 60000 $$",
     );
-    let looked = semel(&["doctor", "--json", "--quick", "--store", &store]);
-    found(&looked, "warning", "clock-difference");
-    let ahead = looked.json()["clock"]["aheadMs"].as_i64().expect("compared");
+    let report = semel(&["doctor", "--json", "--quick", "--store", &store]);
+    found(&report, "warning", "clock-difference");
+    let ahead = report.json()["clock"]["aheadMs"].as_i64().expect("compared");
     assert!((-61_000..-59_000).contains(&ahead), "{ahead}");
 }

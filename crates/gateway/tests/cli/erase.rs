@@ -12,22 +12,23 @@ fn is_in_files(world: &World, text: &str) -> bool {
 }
 
 #[test]
-fn an_erased_response_is_gone_from_the_store_and_its_retry_does_not_run() {
+fn an_erased_response_is_gone_and_does_not_rerun() {
     let world = World::new();
-    for (number, [flag, place]) in (1..).zip(world.places()) {
+    for (number, [flag, target]) in (1..).zip(world.targets()) {
         let key = key(number);
         let charged = world.post("/charges", Some(&key), "{}");
         let calls = world.upstream.calls();
-        assert!(is_in_files(&world, &charged.body), "before, it can be found");
-        let erase = ["records", "erase", &charged.id()[..13], "--reason", "asked to", "--yes", &flag, &place];
-        let told = semel(&erase).exits(0).out;
+        assert!(is_in_files(&world, &charged.body), "the response is in the store before the erasure");
+        let erase =
+            ["records", "erase", &charged.id()[..13], "--reason", "asked to", "--yes", &flag, &target];
+        let output = semel(&erase).exits(0).out;
         assert!(
-            told.starts_with(&format!("{} is SUCCEEDED: its response is erased", charged.id())),
-            "{told}"
+            output.starts_with(&format!("{} is SUCCEEDED: its response is erased", charged.id())),
+            "{output}"
         );
         assert!(
-            told.contains("archives and backups keep what they have") && !told.contains("may remain"),
-            "{told}"
+            output.contains("archives and backups keep what they have") && !output.contains("may remain"),
+            "{output}"
         );
         assert!(!is_in_files(&world, &charged.body), "{} is still in the store", charged.body);
         if flag == "--admin" {
@@ -63,4 +64,41 @@ fn unknown_records_are_not_erased_and_erasing_needs_a_confirmation() {
     let unasked = world.at_admin(&erase).exits(2).err;
     assert!(unasked.contains("add --yes"), "{unasked}");
     assert_eq!(world.post("/charges", Some(&key(2)), "{}").status, 201, "nothing was erased");
+}
+
+/// A gateway whose record was erased while somebody read the file, so that the bytes of the response are still there.
+/// Returns the response, the arguments of the erasure, and the reader, which has ended its transaction.
+fn erased_while_read(world: &World) -> (String, Vec<String>, rusqlite::Connection) {
+    let charged = world.post("/charges", Some(&key(1)), "{}");
+    let reader = rusqlite::Connection::open(world.scratch.file()).expect("the file opens");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM semel_records").expect("a snapshot");
+    let erase = ["records", "erase", charged.id(), "--what", "record", "--reason", "asked to", "--yes"];
+    let output = world.at_admin(&erase).exits(0).out;
+    assert!(output.contains("copies may remain in"), "{output}");
+    (charged.body.clone(), erase.map(str::to_owned).to_vec(), reader)
+}
+
+#[test]
+fn an_erasure_that_was_killed_is_completed_at_the_next_start() {
+    let mut world = World::new();
+    let (response, _, reader) = erased_while_read(&world);
+    world.gateway.kill();
+    reader.execute_batch("COMMIT").expect("it ends");
+    assert!(is_in_files(&world, &response), "the killed gateway left the response");
+    world.gateway = World::gateway(&world.scratch, &world.upstream, &[]);
+    assert!(!is_in_files(&world, &response), "{response} is still in the store");
+    assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 410);
+    assert_eq!(world.upstream.calls(), 1, "it ran again");
+}
+
+#[test]
+fn a_repeated_erasure_removes_the_bytes_although_it_is_refused() {
+    let world = World::new();
+    let (response, erase, reader) = erased_while_read(&world);
+    assert!(is_in_files(&world, &response), "somebody reads");
+    reader.execute_batch("COMMIT").expect("it ends");
+    let erase: Vec<_> = erase.iter().map(String::as_str).collect();
+    let again = world.at_admin(&erase).exits(4).err;
+    assert!(again.contains("only its tombstone is left"), "{again}");
+    assert!(!is_in_files(&world, &response), "{response} is still in the store");
 }

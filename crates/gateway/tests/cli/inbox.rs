@@ -1,10 +1,10 @@
 //! `semel inbox stats`, at a gateway, in a store, and where there is no inbox.
 
-use crate::world::{Ran, Scratch, World, semel, until};
+use crate::world::{RunResult, Scratch, World, semel, until};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-/// Three messages of one group, one of which was processed nine days ago, and one of another.
+/// Three messages of one group, one of them processed nine days ago, and one message of another group.
 fn mark(scratch: &Scratch) {
     let file = rusqlite::Connection::open(scratch.file()).expect("it opens");
     let now = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
@@ -16,7 +16,7 @@ fn mark(scratch: &Scratch) {
     file.execute_batch(&sql).expect("marked");
 }
 
-fn assert_counted(ran: &Ran, overdue: u64) {
+fn assert_counted(ran: &RunResult, overdue: u64) {
     let counted = ran.json();
     assert_eq!(counted["inboxes"].as_array().map(Vec::len), Some(2), "{counted}");
     let billing = &counted["inboxes"][0];
@@ -33,9 +33,9 @@ fn marks_are_counted_at_a_gateway_and_in_its_store() {
     let world = World::new();
     assert_eq!(world.in_store(&["inbox", "stats"]).exits(0).out, "no message is marked as processed\n");
     mark(&world.scratch);
-    for place in world.places() {
-        let place = [place[0].as_str(), place[1].as_str()];
-        let ask = |more: &[&str]| semel(&[&["inbox", "stats"], &place[..], more].concat()).exits(0);
+    for target in world.targets() {
+        let target = [target[0].as_str(), target[1].as_str()];
+        let ask = |more: &[&str]| semel(&[&["inbox", "stats"], &target[..], more].concat()).exits(0);
         assert_counted(&ask(&["--json"]), 1);
         assert_counted(&ask(&["--json", "--window", "30d"]), 0);
         let table = ask(&[]).out;
@@ -51,23 +51,38 @@ fn marks_are_counted_at_a_gateway_and_in_its_store() {
 }
 
 #[test]
-fn a_store_without_inboxes_is_an_error_and_not_an_empty_table() {
+fn a_window_has_the_limits_of_the_admin_address() {
+    let world = World::new();
+    for target in world.targets() {
+        let ask = |window: &str| semel(&["inbox", "stats", "--window", window, &target[0], &target[1]]);
+        for window in ["0s", "36500d"] {
+            ask(window).exits(0);
+        }
+        for (window, why) in [("36501d", "at most 3153600000 seconds"), ("500ms", "whole seconds")] {
+            let refused = ask(window).exits(2);
+            assert!(refused.err.contains(why), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_store_without_inboxes_is_an_error() {
     for store in ["memory:", "redis://127.0.0.1:1"] {
         let refused = semel(&["inbox", "stats", "--store", store]).exits(1);
         assert!(refused.err.contains("has no inboxes") && refused.out.is_empty(), "{refused:?}");
     }
     let scratch = Scratch::new();
     semel(&["inbox", "stats", "--store", &scratch.store()]).exits(1);
-    assert!(!scratch.file().exists(), "nothing is created by looking");
-    let own = rusqlite::Connection::open(scratch.file()).expect("a file");
-    own.execute_batch("CREATE TABLE payments (id)").expect("a table");
+    assert!(!scratch.file().exists(), "reading creates nothing");
+    let foreign = rusqlite::Connection::open(scratch.file()).expect("a file");
+    foreign.execute_batch("CREATE TABLE payments (id)").expect("a table");
     let refused = semel(&["inbox", "stats", "--store", &scratch.store()]).exits(1);
     assert!(refused.err.contains("semel schema apply"), "{refused:?}");
     let upstream = crate::upstream::Upstream::start();
     let (upstream, flags) =
         (format!("http://{}", upstream.address), ["--admin", "127.0.0.1:0", "--store", "memory:"]);
     let gateway = crate::world::Gateway::start(&[&flags[..], &["--upstream", &upstream]].concat());
-    let admin = format!("http://{}", gateway.admin.expect("it has one"));
+    let admin = format!("http://{}", gateway.admin.expect("it has an admin address"));
     let refused = semel(&["inbox", "stats", "--admin", &admin]).exits(1);
     assert!(refused.err.contains("NO_INBOXES"), "{refused:?}");
 }
@@ -79,7 +94,7 @@ fn a_gateway_shows_the_marks_of_its_store_as_metrics() {
     mark(&scratch);
     let upstream = crate::upstream::Upstream::start();
     let gateway = World::gateway(&scratch, &upstream, &[]);
-    let admin = gateway.admin.expect("it has one");
+    let admin = gateway.admin.expect("it has an admin address");
     until(|| metrics(admin).contains("idempotency_inbox_counted_timestamp_seconds "));
     let text = metrics(admin);
     for line in [

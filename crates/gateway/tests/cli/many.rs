@@ -6,14 +6,14 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
-fn many_unknown_outcomes_are_resolved_the_same_way_and_each_is_reported() {
+fn many_unknown_outcomes_are_resolved_and_each_is_reported() {
     let world = World::new();
-    for (round, [flag, place]) in (0..).zip(world.places()) {
+    for (round, [flag, target]) in (0..).zip(world.targets()) {
         let ids: Vec<_> = (0..3)
             .map(|number| world.post("/doubt", Some(&key(round * 10 + number)), "{}").id().to_owned())
             .collect();
-        let what = ["--outcome", "applied", "--reason", "all are in the ledger", &flag, &place];
-        let resolve = |who: &[&str]| semel(&[&["records", "resolve"], who, &what].concat());
+        let verdict = ["--outcome", "applied", "--reason", "all are in the ledger", &flag, &target];
+        let resolve = |who: &[&str]| semel(&[&["records", "resolve"], who, &verdict].concat());
         let unasked = resolve(&["--operation", "POST /doubt"]).exits(2);
         assert!(
             unasked.err.contains("add --yes") && ids.iter().all(|id| unasked.out.contains(id)),
@@ -98,14 +98,14 @@ fn a_list_shows_why_an_outcome_is_unknown() {
 #[test]
 fn changes_are_shown_as_they_come_until_ctrl_c() {
     let world = World::new();
-    for (number, [flag, place]) in (1..).zip(world.places()) {
-        let watch = ["records", "watch", "--json", "--interval", "100ms", &flag, &place];
+    for (number, [flag, target]) in (1..).zip(world.targets()) {
+        let watch = ["records", "watch", "--json", "--interval", "100ms", &flag, &target];
         let mut watching =
             command(&watch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("semel runs");
         let mut lines = BufReader::new(watching.stdout.take().expect("asked for")).lines();
         let (mut sent, mut seen) = (0, None);
-        // It shows changes after it has begun, which the test cannot know.
-        let (line, came) = std::sync::mpsc::channel();
+        // The command shows only changes after it has started, and the test cannot know when that is.
+        let (line, received) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
             while let Some(Ok(text)) = lines.next() {
                 if line.send(text).is_err() {
@@ -116,7 +116,7 @@ fn changes_are_shown_as_they_come_until_ctrl_c() {
         until(|| {
             sent += 1;
             world.post("/charges", Some(&key(number * 10_000 + sent)), "{}");
-            seen = came.try_recv().ok();
+            seen = received.try_recv().ok();
             seen.is_some()
         });
         let record: serde_json::Value = serde_json::from_str(&seen.expect("a line")).expect("a record");
@@ -124,7 +124,7 @@ fn changes_are_shown_as_they_come_until_ctrl_c() {
         let pid = watching.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
         assert_eq!(watching.wait().expect("it ends").code(), Some(0));
-        drop(came);
+        drop(received);
         reading.join().expect("no panic");
     }
 }

@@ -1,28 +1,28 @@
 //! The connection to an admin address: tokens, TLS, and invalid responses.
 
 use crate::upstream::request;
-use crate::world::{Gateway, Ran, World, command, key, run, semel};
+use crate::world::{Gateway, RunResult, World, command, key, run, semel};
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// Answers one request with `said`, and returns the request.
-pub(crate) fn once(said: String) -> (String, JoinHandle<String>) {
+/// Answers one request with `response`, and returns the request.
+pub(crate) fn once(response: String) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
-    let asked = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody asks");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
         let mut head = vec![0; 4096];
         let read = stream.peek(&mut head).expect("a request");
         head.truncate(read);
         request(&mut BufReader::new(stream.try_clone().expect("a second handle")));
-        drop(stream.write_all(said.as_bytes()));
+        drop(stream.write_all(response.as_bytes()));
         drop(stream.shutdown(std::net::Shutdown::Write));
-        // Until the client has gone, so that no reset overtakes the answer.
+        // Reads until the client disconnects, so that a reset cannot overtake the response.
         drop(stream.read_to_end(&mut Vec::new()));
         String::from_utf8(head).expect("text")
     });
-    (url, asked)
+    (url, server)
 }
 
 pub(crate) fn json(status: &str, body: &str) -> String {
@@ -33,29 +33,37 @@ pub(crate) fn json(status: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line() {
+fn a_token_is_never_read_from_the_command_line() {
     let none = json("200 OK", "{\"records\":[]}");
-    let (url, asked) = once(none.clone());
+    let (url, server) = once(none.clone());
     let mut from_environment = command(&["records", "list", "--admin", &url]);
     from_environment.env("SEMEL_ADMIN_TOKEN", "s3cret");
     run(from_environment).exits(0);
     assert!(
-        asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer s3cret\r\n")
+        server
+            .join()
+            .expect("a request")
+            .to_ascii_lowercase()
+            .contains("\r\nauthorization: bearer s3cret\r\n")
     );
 
     let scratch = crate::world::Scratch::new();
     let file = scratch.write("token", "fr0m-file\n");
-    let (url, asked) = once(none.clone());
+    let (url, server) = once(none.clone());
     let mut from_file = command(&["records", "list", "--token-file", &file]);
     from_file.env("SEMEL_ADMIN_TOKEN", "s3cret").env("SEMEL_ADMIN_URL", &url);
     run(from_file).exits(0);
     assert!(
-        asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer fr0m-file\r\n")
+        server
+            .join()
+            .expect("a request")
+            .to_ascii_lowercase()
+            .contains("\r\nauthorization: bearer fr0m-file\r\n")
     );
 
-    let (url, asked) = once(none);
+    let (url, server) = once(none);
     semel(&["records", "list", "--admin", &url]).exits(0);
-    assert!(!asked.join().expect("asked").to_ascii_lowercase().contains("authorization"));
+    assert!(!server.join().expect("a request").to_ascii_lowercase().contains("authorization"));
 
     semel(&["records", "list", "--token", "s3cret"]).exits(2);
     let empty = scratch.write("empty", " \n");
@@ -65,10 +73,10 @@ fn a_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(
 #[test]
 fn the_response_decides_the_exit_code() {
     let problem = |code: &str, detail: &str| format!("{{\"code\":\"{code}\",\"detail\":\"{detail}\"}}");
-    let ask = |said: String| -> Ran {
-        let (url, asked) = once(said);
+    let ask = |response: String| -> RunResult {
+        let (url, server) = once(response);
         let ran = semel(&["records", "show", "00000000-0000-8000-8000-000000000000", "--admin", &url]);
-        asked.join().expect("asked");
+        server.join().expect("a request");
         ran
     };
     let refused = ask(json("401 Unauthorized", &problem("UNAUTHENTICATED", "Send a token."))).exits(1);
@@ -93,12 +101,12 @@ fn a_token_shows_stored_responses_only_on_request() {
     for (more, is_shown) in
         [(&[][..], false), (&["--json"], false), (&["--body"], true), (&["--body", "--json"], true)]
     {
-        let (url, asked) = once(json("200 OK", record));
+        let (url, server) = once(json("200 OK", record));
         let show = ["records", "show", "00000000-0000-8000-8000-000000000000", "--admin", &url];
-        let told = semel(&[&show[..], more].concat()).exits(0).out;
-        asked.join().expect("asked");
-        assert_eq!(told.contains("4711"), is_shown, "{more:?}: {told}");
-        assert!(is_shown || !told.contains("f1ngerprint"), "{told}");
+        let output = semel(&[&show[..], more].concat()).exits(0).out;
+        server.join().expect("a request");
+        assert_eq!(output.contains("4711"), is_shown, "{more:?}: {output}");
+        assert!(is_shown || !output.contains("f1ngerprint"), "{output}");
     }
 }
 
@@ -110,7 +118,8 @@ fn an_https_address_is_believed_by_its_certificate_only() {
     let certificate = world.scratch.write("cert.pem", issued.cert.pem());
     let private = world.scratch.write("key.pem", issued.signing_key.serialize_pem());
     // A gateway that protects nothing, with TLS, before the admin address.
-    let (admin, store) = (world.gateway.admin.expect("it has one"), world.scratch.path("front.db"));
+    let (admin, store) =
+        (world.gateway.admin.expect("it has an admin address"), world.scratch.path("front.db"));
     let front = format!(
         "[listen]\ntls_cert = '{certificate}'\ntls_key = '{private}'\n[upstream]\nurl = \"http://{admin}\"\nhost = \"target\"\n\
          [store]\nurl = 'sqlite:{}'\n[defaults]\nkey = \"off\"\n",
@@ -136,12 +145,12 @@ fn json_from_another_service_is_recognised() {
         &["records", "show", id, "--json"],
         &["records", "release", id, "--reason", "to see"],
     ];
-    for said in ["[1]", "\"hello\"", "7", "null", "{\"hello\":1}"] {
+    for body in ["[1]", "\"hello\"", "7", "null", "{\"hello\":1}"] {
         for command in commands {
-            let (url, asked) = once(json("200 OK", said));
+            let (url, server) = once(json("200 OK", body));
             let ran = semel(&[command, &["--admin", &url]].concat()).exits(1);
-            asked.join().expect("asked");
-            assert!(ran.err.contains("is this an admin address?") && ran.out.is_empty(), "{said}: {ran:?}");
+            server.join().expect("a request");
+            assert!(ran.err.contains("is this an admin address?") && ran.out.is_empty(), "{body}: {ran:?}");
         }
     }
 }
@@ -149,9 +158,9 @@ fn json_from_another_service_is_recognised() {
 #[test]
 fn a_record_without_an_answer_is_shown_as_it_came() {
     let record = r#"{"operationId":"x","state":"CLAIMED","history":[]}"#;
-    let (url, asked) = once(json("200 OK", record));
+    let (url, server) = once(json("200 OK", record));
     let show = ["records", "show", "00000000-0000-8000-8000-000000000000", "--json", "--admin", &url];
     let shown = semel(&show).exits(0).json();
-    asked.join().expect("asked");
+    server.join().expect("a request");
     assert_eq!(shown, serde_json::from_str::<serde_json::Value>(record).expect("a document"));
 }

@@ -1,7 +1,7 @@
 //! Finding and showing.
 
 use crate::upstream::Upstream;
-use crate::world::{Gateway, Scratch, World, key, post, semel};
+use crate::world::{Gateway, Scratch, World, command_line_user, key, post, semel};
 use serde_json::Value;
 
 fn ids(found: &Value) -> Vec<&str> {
@@ -17,7 +17,7 @@ fn show<'a>(id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
+fn each_filter_works_at_a_gateway_and_in_its_store() {
     let world = World::new();
     let charged = world.post("/charges", Some(&key(1)), "{}");
     let doubted = world.post("/doubt", Some(&key(2)), "{}");
@@ -43,18 +43,18 @@ fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
         (&["--until", "1h"], &[]),
         (&["--since", "2020-01-01T00:00:00Z", "--until", "2020-01-02T00:00:00Z"], &[]),
     ];
-    for [flag, place] in world.places() {
+    for [flag, target] in world.targets() {
         for (filter, expected) in cases {
-            let found = semel(&[&["records", "list", "--json", &flag, &place], filter].concat()).exits(0);
+            let found = semel(&[&["records", "list", "--json", &flag, &target], filter].concat()).exits(0);
             assert_eq!(ids(&found.json()), expected, "{flag} {filter:?}");
         }
-        let table = semel(&["records", "list", &flag, &place]).exits(0).out;
+        let table = semel(&["records", "list", &flag, &target]).exits(0).out;
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[0].starts_with("OPERATION ID") && lines[0].contains("STATE"), "{table}");
         assert!(lines[1].starts_with(charged) && lines[1].contains("SUCCEEDED"), "{table}");
         assert!(lines[2].contains("UNKNOWN") && table.contains("1 can be resolved"), "{table}");
-        assert!(!table.contains('\u{1b}'), "a colour for nobody: {table:?}");
-        let none = semel(&["records", "list", "--state", "EXPIRED", &flag, &place]).exits(0);
+        assert!(!table.contains('\u{1b}'), "colours without a terminal: {table:?}");
+        let none = semel(&["records", "list", "--state", "EXPIRED", &flag, &target]).exits(0);
         assert_eq!(none.out, "no records\n");
     }
 }
@@ -64,8 +64,8 @@ fn a_list_is_paged_and_all_of_it_can_be_piped() {
     let world = World::new();
     let sent: Vec<_> =
         (0..5).map(|number| world.post("/charges", Some(&key(number)), "{}").id().to_owned()).collect();
-    for [flag, place] in world.places() {
-        let list = |more: &[&str]| semel(&[&["records", "list", &flag, &place], more].concat()).exits(0);
+    for [flag, target] in world.targets() {
+        let list = |more: &[&str]| semel(&[&["records", "list", &flag, &target], more].concat()).exits(0);
         let first = list(&["--json", "--limit", "2"]).json();
         assert_eq!(ids(&first), sent[..2]);
         let rest = list(&["--json", "--after", text(&first, "next")]).json();
@@ -80,11 +80,11 @@ fn a_list_is_paged_and_all_of_it_can_be_piped() {
 }
 
 #[test]
-fn a_record_is_shown_with_its_history_and_its_response_only_on_request() {
+fn a_record_is_shown_with_its_response_only_on_request() {
     let world = World::new();
     let reply = world.post("/charges", Some(&key(1)), "{}");
-    for [flag, place] in world.places() {
-        let told = semel(&show(reply.id(), &[&flag, &place])).exits(0).out;
+    for [flag, target] in world.targets() {
+        let output = semel(&show(reply.id(), &[&flag, &target])).exits(0).out;
         for part in [
             "POST /charges",
             reply.id(),
@@ -94,21 +94,21 @@ fn a_record_is_shown_with_its_history_and_its_response_only_on_request() {
             "HISTORY",
             "attempt 1  PROCESSING",
         ] {
-            assert!(told.contains(part), "{part} is not in {told}");
+            assert!(output.contains(part), "{part} is not in {output}");
         }
-        let json = semel(&show(reply.id(), &["--json", &flag, &place])).exits(0).json();
+        let json = semel(&show(reply.id(), &["--json", &flag, &target])).exits(0).json();
         assert_eq!((json["response"]["status"].as_u64(), json["response"].get("body")), (Some(201), None));
         assert_eq!(json["history"].as_array().expect("a history").len(), 2);
-        assert!(!told.contains("charge 1") && json.get("fingerprint").is_none(), "{told}");
+        assert!(!output.contains("charge 1") && json.get("fingerprint").is_none(), "{output}");
     }
-    // Nobody at a gateway without tokens may read answers; who can open the file can read them anyway.
+    // A gateway without tokens shows nobody stored responses. Anybody who can open the file can read them.
     for more in [&["--body"][..], &["--body", "--json"]] {
         let denied = world.at_admin(&show(reply.id(), more)).exits(1);
         assert!(denied.err.contains("the role `bodies`") && !denied.out.contains("charge 1"), "{denied:?}");
         assert!(denied.out.contains(reply.id()), "the rest is shown: {denied:?}");
     }
-    let told = world.in_store(&show(reply.id(), &["--body"])).exits(0).out;
-    assert!(told.contains("\nlocation: /charges/1\n") && told.ends_with("\n\ncharge 1\n"), "{told}");
+    let output = world.in_store(&show(reply.id(), &["--body"])).exits(0).out;
+    assert!(output.contains("\nlocation: /charges/1\n") && output.ends_with("\n\ncharge 1\n"), "{output}");
     let json = world.in_store(&show(reply.id(), &["--body", "--json"])).exits(0).json();
     assert_eq!(json["response"]["body"], "charge 1");
 }
@@ -120,16 +120,16 @@ fn a_record_is_named_by_the_first_digits_of_its_id() {
     let doubted = world.post("/doubt", Some(&key(2)), "{}");
     let beginning = |id: &str| id[..12].to_owned();
     let (charged, doubted) = (beginning(charged.id()), beginning(doubted.id()));
-    for [flag, place] in world.places() {
-        let told = semel(&show(&charged, &["--json", &flag, &place])).exits(0).json();
-        assert!(text(&told, "operationId").starts_with(&charged), "{told}");
+    for [flag, target] in world.targets() {
+        let output = semel(&show(&charged, &["--json", &flag, &target])).exits(0).json();
+        assert!(text(&output, "operationId").starts_with(&charged), "{output}");
         let run_together = charged.replace('-', "").to_uppercase();
-        semel(&show(&run_together, &[&flag, &place])).exits(0);
+        semel(&show(&run_together, &[&flag, &target])).exits(0);
         let none = if charged.starts_with("0000") { "1111" } else { "0000" };
-        let told = semel(&show(none, &[&flag, &place])).exits(3).err;
-        assert!(told.contains("no operation ID starts with"), "{told}");
-        let told = semel(&show("abc", &[&flag, &place])).exits(2).err;
-        assert!(told.contains("first 4 digits"), "{told}");
+        let output = semel(&show(none, &[&flag, &target])).exits(3).err;
+        assert!(output.contains("no operation ID starts with"), "{output}");
+        let output = semel(&show("abc", &[&flag, &target])).exits(2).err;
+        assert!(output.contains("first 4 digits"), "{output}");
     }
     let settled = ["records", "resolve", &doubted, "--outcome", "applied", "--reason", "it is in the ledger"];
     assert!(world.at_admin(&settled).exits(0).out.contains("SUCCEEDED"));
@@ -138,14 +138,15 @@ fn a_record_is_named_by_the_first_digits_of_its_id() {
 #[test]
 fn digits_that_several_ids_begin_with_name_none() {
     let world = World::new();
-    // Of so many ids some begin alike: with 65,536 beginnings, 1,500 have 17 pairs on average.
+    // With 65,536 possible prefixes, 1,500 IDs have 17 colliding pairs on average.
     let keys: Vec<_> = (0..1_500).map(key).collect();
     let mut ids: Vec<_> =
         keys.iter().map(|key| world.post("/charges", Some(key), "{}").id().to_owned()).collect();
     ids.sort_unstable();
-    let alike = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).expect("two that begin alike");
-    let told = world.at_admin(&show(&alike[0][..4], &[])).exits(2).err;
-    assert!(told.contains("give more digits") && alike.iter().all(|id| told.contains(id)), "{told}");
+    let alike =
+        ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).expect("two IDs with the same prefix");
+    let errors = world.at_admin(&show(&alike[0][..4], &[])).exits(2).err;
+    assert!(errors.contains("give more digits") && alike.iter().all(|id| errors.contains(id)), "{errors}");
 }
 
 #[test]
@@ -153,17 +154,17 @@ fn each_way_to_fail_has_its_exit_code() {
     let world = World::new();
     let id = world.post("/charges", Some(&key(1)), "{}");
     let nobody = "00000000-0000-8000-8000-000000000000";
-    for [flag, place] in world.places() {
-        let place = [flag.as_str(), place.as_str()];
-        let missing = semel(&[&["records", "show", nobody], &place[..]].concat()).exits(3);
+    for [flag, target] in world.targets() {
+        let target = [flag.as_str(), target.as_str()];
+        let missing = semel(&[&["records", "show", nobody], &target[..]].concat()).exits(3);
         assert!(missing.err.starts_with("error: ") && missing.out.is_empty(), "{missing:?}");
-        let missing = semel(&[&["records", "show", nobody, "--json"], &place[..]].concat()).exits(3);
+        let missing = semel(&[&["records", "show", nobody, "--json"], &target[..]].concat()).exits(3);
         assert_eq!(missing.json()["code"], "OPERATION_NOT_FOUND");
         let release = ["records", "release", id.id(), "--reason", "to see"];
-        let refused = semel(&[&release, &place[..]].concat()).exits(4);
+        let refused = semel(&[&release, &target[..]].concat()).exits(4);
         assert!(refused.err.contains("RECORD_STATE_CONFLICT"), "{refused:?}");
-        semel(&[&["records", "list", "--after", "nonsense"], &place[..]].concat()).exits(2);
-        semel(&[&["records", "list", "--key", "a\nb"], &place[..]].concat()).exits(2);
+        semel(&[&["records", "list", "--after", "nonsense"], &target[..]].concat()).exits(2);
+        semel(&[&["records", "list", "--key", "a\nb"], &target[..]].concat()).exits(2);
     }
     for usage in [
         &["records"][..],
@@ -187,14 +188,14 @@ fn each_way_to_fail_has_its_exit_code() {
 }
 
 #[test]
-fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
+fn looking_for_records_creates_no_store_and_no_tables() {
     let scratch = Scratch::new();
     let missing = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
     assert!(missing.err.contains("cannot be used"), "{missing:?}");
     assert!(!scratch.file().exists());
-    let own = rusqlite::Connection::open(scratch.file()).expect("a file");
-    own.execute_batch("CREATE TABLE payments (id)").expect("a table");
-    drop(own);
+    let other_database = rusqlite::Connection::open(scratch.file()).expect("a file");
+    other_database.execute_batch("CREATE TABLE payments (id)").expect("a table");
+    drop(other_database);
     let before = std::fs::read(scratch.file()).expect("read");
     let foreign = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
     assert!(foreign.err.contains("contains no records"), "{foreign:?}");
@@ -235,7 +236,7 @@ fn a_store_with_a_configured_secret_needs_the_gateways_configuration() {
     assert!(wrong.err.contains("is not this store's"), "{wrong:?}");
     drop(gateway);
 
-    // While it is being replaced, both are needed.
+    // Both secrets are needed during a replacement.
     let gateway = Gateway::start(&["--config", &turning]);
     let announced =
         || semel(&["doctor", "--json", "--quick", "--store", &store]).json()["secret"]["phase"] != "steady";
@@ -252,8 +253,8 @@ fn looking_for_records_initialises_no_store() {
     let secret = format!("hashing_secret = 'file:{}'\n", scratch.write("secret", "a1".repeat(32)));
     let config = configured(&scratch, &upstream, "semel.toml", &secret);
     for more in [&[][..], &["--config", &config]] {
-        let asked = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
-        assert!(asked.err.contains("no gateway has used it yet"), "{asked:?}");
+        let ran = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
+        assert!(ran.err.contains("no gateway has used it yet"), "{ran:?}");
     }
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     let settings: i64 = rusqlite::Connection::open(scratch.file())
@@ -264,6 +265,24 @@ fn looking_for_records_initialises_no_store() {
     assert_eq!(post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
 }
 
+/// No gateway knows where the effect of a claim happens.
+#[test]
+fn no_probe_is_announced_for_a_workers_claim() {
+    let world = World::new();
+    let admin = world.gateway.admin.expect("it has an admin address");
+    let claim = format!(r#"{{"operation": "mail", "key": "{}", "payload": {{}}}}"#, key(1));
+    let claimed: Value =
+        serde_json::from_str(&post(admin, "/v1/claims", None, &claim).body).expect("a document");
+    let (id, token) = (text(&claimed, "operationId"), text(&claimed, "token"));
+    let ended = format!(r#"{{"token": "{token}", "outcome": "unknown"}}"#);
+    let reply = post(admin, &format!("/v1/claims/{id}/outcome"), None, &ended);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    for [flag, target] in world.targets() {
+        let doubt = &semel(&show(id, &["--json", &flag, &target])).exits(0).json()["doubt"];
+        assert_eq!((&doubt["hasProbe"], doubt.get("nextProbeAt")), (&false.into(), None), "{flag}");
+    }
+}
+
 #[test]
 fn actions_on_a_store_are_logged_by_the_command() {
     let world = World::new();
@@ -271,11 +290,12 @@ fn actions_on_a_store_are_logged_by_the_command() {
     let resolve =
         ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "seen in the ledger"];
     let done = world.in_store(&resolve).exits(0);
-    for part in ["semel::audit", "cli:ada", "resolve", doubted.id(), "seen in the ledger"] {
+    let who = command_line_user();
+    for part in ["semel::audit", &who, "resolve", doubted.id(), "seen in the ledger"] {
         assert!(done.err.contains(part), "{part} is not in {done:?}");
     }
     assert!(!done.out.contains("semel::audit"), "{done:?}");
-    // A running gateway logs for itself.
+    // A running gateway writes its own log.
     let reply = world.post("/doubt", Some(&key(2)), "{}");
     let resolve =
         ["records", "resolve", reply.id(), "--outcome", "not-applied", "--reason", "it is not there"];
@@ -283,7 +303,7 @@ fn actions_on_a_store_are_logged_by_the_command() {
 }
 
 #[test]
-fn the_beginning_of_a_keys_hash_is_refused_with_where_the_whole_is() {
+fn a_partial_key_hash_is_refused() {
     let refused = semel(&["records", "list", "--key-hash", "a81b22d0"]).exits(2);
     assert!(refused.err.contains("first 8") && refused.err.contains("records show"), "{refused:?}");
 }
@@ -299,19 +319,19 @@ fn a_caller_is_found_by_at_least_eight_digits() {
     assert!(words.contains("at least 8 of the 64, as tables, logs and metrics show them"), "{help}");
 }
 
-/// Nobody can make two hashes begin alike, so that an answer which has them is made up here.
+/// Two hashes with the same prefix cannot be produced, so this response is made up.
 #[test]
 fn where_the_hashes_of_several_callers_begin_alike_each_is_named() {
     let (one, other) = (format!("a81b22d0{}", "1".repeat(56)), format!("a81b22d0{}", "2".repeat(56)));
     let record = |hash: &str| format!("{{\"operationId\":\"x\",\"callerHash\":\"{hash}\"}}");
     let list = |records: &[String]| {
         let body = format!("{{\"records\":[{}]}}", records.join(","));
-        let (url, asked) = crate::network::once(crate::network::json("200 OK", &body));
+        let (url, server) = crate::network::once(crate::network::json("200 OK", &body));
         let ran = semel(&["records", "list", "--caller", "A81B22D0", "--admin", &url]).exits(0);
-        assert!(asked.join().expect("asked").contains("callerHash=a81b22d0"));
+        assert!(server.join().expect("a request").contains("callerHash=a81b22d0"));
         ran.err
     };
     assert_eq!(list(&[record(&one), record(&one)]), "");
-    let told = list(&[record(&one), record(&other)]);
-    assert!(told.contains("of 2 callers") && told.contains(&one) && told.contains(&other), "{told}");
+    let errors = list(&[record(&one), record(&other)]);
+    assert!(errors.contains("of 2 callers") && errors.contains(&one) && errors.contains(&other), "{errors}");
 }

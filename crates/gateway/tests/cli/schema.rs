@@ -16,7 +16,7 @@ fn the_printed_schema_creates_the_tables() {
     let number: i64 = made
         .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))
         .expect("a number");
-    assert_eq!(number, 2, "a store that is made so is known as one");
+    assert_eq!(number, 2, "the created store has its schema version");
     assert!(!std::path::Path::new("not-there.db").exists());
     semel(&["schema", "print", "--store", "memory:"]).exits(2);
 }
@@ -26,19 +26,34 @@ fn a_store_is_brought_to_its_tables_once() {
     let scratch = Scratch::new();
     let apply = || semel(&["schema", "apply", "--store", &scratch.store()]);
     let store = scratch.store();
-    assert_eq!(apply().exits(0).out, format!("{store}: created the tables of schema 2\n"));
+    assert_eq!(apply().exits(0).out, format!("{store} has schema 2 now; it had no tables\n"));
     assert_eq!(apply().exits(0).out, format!("{store} has schema 2 already: nothing to do\n"));
     semel(&["doctor", "--store", &store]).exits(0);
 
     let scratch = Scratch::new();
-    let own = rusqlite::Connection::open(scratch.file()).expect("a file");
-    own.execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("a table");
-    drop(own);
-    let told = semel(&["schema", "apply", "--store", &scratch.store()]).exits(0).out;
-    assert!(told.ends_with("created the tables of schema 2\n"), "{told}");
-    let own = rusqlite::Connection::open(scratch.file()).expect("a file");
-    let paid: i64 = own.query_row("SELECT id FROM payments", [], |row| row.get(0)).expect("kept");
+    let foreign = rusqlite::Connection::open(scratch.file()).expect("a file");
+    foreign.execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("a table");
+    drop(foreign);
+    let output = semel(&["schema", "apply", "--store", &scratch.store()]).exits(0).out;
+    assert!(output.ends_with("has schema 2 now; it had no tables\n"), "{output}");
+    let foreign = rusqlite::Connection::open(scratch.file()).expect("a file");
+    let paid: i64 = foreign.query_row("SELECT id FROM payments", [], |row| row.get(0)).expect("kept");
     assert_eq!(paid, 7);
+}
+
+/// With several commands at once, none can know which of them created the tables.
+#[test]
+fn of_several_at_once_none_claims_to_have_created_the_tables() {
+    let scratch = Scratch::new();
+    let store = scratch.store();
+    let ran: Vec<_> = std::thread::scope(|scope| {
+        let apply = || semel(&["schema", "apply", "--store", &store]).exits(0);
+        let running: Vec<_> = (0..3).map(|_| scope.spawn(apply)).collect();
+        running.into_iter().map(|one| one.join().expect("it ran")).collect()
+    });
+    for one in ran {
+        assert!(one.out.contains("has schema 2") && !one.out.contains("created"), "{one:?}");
+    }
 }
 
 #[test]
@@ -55,8 +70,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
     assert_eq!(still, 99);
 }
 
-/// What is printed is all that an operator has to run: a role that may create a schema, one that was given an empty one, and then
-/// nothing is left to do.
+/// The printed SQL is complete, for a role that may create a schema and for one that owns an empty schema.
 #[test]
 fn the_printed_schema_can_be_piped_into_psql() {
     let Some(database) = Database::start("cli-schema") else { return };
@@ -67,10 +81,10 @@ fn the_printed_schema_can_be_piped_into_psql() {
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
     assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 3 already: nothing to do\n"));
 
-    // Another schema of the same database, which its role may use and not create.
+    // Another schema in the same database. Its role may use it but cannot create one.
     database.server.sql("CREATE ROLE guest LOGIN; CREATE SCHEMA payments AUTHORIZATION guest");
     let guest = format!("{}?schema=payments", store.replace("semel@", "guest@"));
-    assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "it may not create one");
+    assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "the role cannot create a schema");
     let ran = database.psql("guest", &print(&guest)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
     assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 3 already: nothing to do\n"));

@@ -1,12 +1,12 @@
-//! A service that does to each request what its path says.
+//! A service whose path selects its behavior.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `/doubt` breaks off, `/busy` says 429, `/hang` never answers, `/drip` begins to and never ends, and everything else is
-/// charged for.
+/// `/doubt` disconnects, `/busy` answers 429, `/hang` never answers, `/drip` starts a response that never ends, and
+/// everything else is charged.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     calls: Arc<AtomicUsize>,
@@ -28,12 +28,12 @@ impl Upstream {
         Self { address, calls, held }
     }
 
-    /// How many requests came.
+    /// How many requests arrived.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests hang.
+    /// Waits until `count` requests hang.
     pub(crate) fn hanging(&self, count: usize) {
         super::world::until(|| lock(&self.held).len() >= count);
     }
@@ -48,7 +48,7 @@ fn serve(mut stream: TcpStream, calls: &AtomicUsize, held: &Mutex<Vec<TcpStream>
     loop {
         let Some(path) = request(&mut reader) else { return };
         let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let said = match path.as_str() {
+        let response = match path.as_str() {
             "/doubt" => return,
             "/hang" => return lock(held).push(stream),
             "/drip" => {
@@ -64,13 +64,13 @@ fn serve(mut stream: TcpStream, calls: &AtomicUsize, held: &Mutex<Vec<TcpStream>
                 )
             }
         };
-        if stream.write_all(said.as_bytes()).is_err() {
+        if stream.write_all(response.as_bytes()).is_err() {
             return;
         }
     }
 }
 
-/// Reads a request to its end, and gives back its path.
+/// Reads a complete request, and returns its path.
 pub(crate) fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).ok().filter(|read| *read > 0)?;

@@ -21,7 +21,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Writes a file, and gives back its path as text.
+    /// Writes a file, and returns its path as text.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         self.0.write(name, bytes).to_str().expect("text").to_owned()
     }
@@ -35,44 +35,59 @@ impl Scratch {
     }
 }
 
-/// What a run of the program came to.
+/// The result of a run of the program.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct RunResult {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Ran {
+impl RunResult {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What it printed, where it ended as it should.
+    /// The run, after checking its exit code.
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         self
     }
 }
 
-/// Runs the program as `ada`, without what this process's environment says about it.
-pub(crate) fn semel(arguments: &[&str]) -> Ran {
+/// Runs the program without this process's settings, and with a false user name in the environment, which it must ignore.
+pub(crate) fn semel(arguments: &[&str]) -> RunResult {
     run(command(arguments))
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
-    command.args(arguments).stdin(Stdio::null()).env_remove("SUDO_USER").env("USER", "ada");
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("SUDO_USER", "mallory")
+        .env("USER", "mallory")
+        .env("LOGNAME", "mallory");
     for name in ["SEMEL_ADMIN_URL", "SEMEL_ADMIN_TOKEN", "SEMEL_STORE", "SEMEL_CONFIG"] {
         command.env_remove(name);
     }
     command
 }
 
-pub(crate) fn run(mut command: Command) -> Ran {
+/// The name in histories for the program's actions on a store: this process's user.
+pub(crate) fn command_line_user() -> String {
+    let ran = run({
+        let mut id = Command::new("id");
+        id.arg("-un");
+        id
+    });
+    format!("cli:{}", ran.exits(0).out.trim())
+}
+
+pub(crate) fn run(mut command: Command) -> RunResult {
     let Output { status, stdout, stderr } = command.output().expect("semel runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ran { code: status.code().expect("it exits"), out: text(stdout), err: text(stderr) }
+    RunResult { code: status.code().expect("it exits"), out: text(stdout), err: text(stderr) }
 }
 
 /// A process `semel serve`. Killed when it is dropped.
@@ -92,13 +107,13 @@ impl Gateway {
             .expect("semel starts");
         let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
         let (mut address, mut admin) = (None, None);
-        // All of it is printed at once; its last line is one of these.
+        // The gateway prints everything at once; its last line is one of these.
         while address.is_none() || (admin.is_none() && flags.contains(&"--admin")) {
             let mut line = String::new();
             let read = stdout.read_line(&mut line).expect("text");
             assert!(read > 0, "semel did not start: {:?}", process.wait());
-            let printed = |what: &str| -> Option<SocketAddr> {
-                let url = line.trim().strip_prefix(what)?.trim();
+            let printed = |label: &str| -> Option<SocketAddr> {
+                let url = line.trim().strip_prefix(label)?.trim();
                 let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
                 rest.split(' ').next().and_then(|address| address.parse().ok())
             };
@@ -106,12 +121,12 @@ impl Gateway {
             admin = admin.or_else(|| printed("admin"));
         }
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-        Self { process, address: address.expect("told"), admin }
+        Self { process, address: address.expect("an address"), admin }
     }
 
     pub(crate) fn kill(&mut self) {
         drop(self.process.kill());
-        self.process.wait().expect("it is dead");
+        self.process.wait().expect("it has exited");
     }
 }
 
@@ -121,7 +136,7 @@ impl Drop for Gateway {
     }
 }
 
-/// A gateway with an admin address, the service behind it, and the file under it.
+/// A gateway with an admin address, its upstream, and its store.
 pub(crate) struct World {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
@@ -145,25 +160,25 @@ impl World {
         Gateway::start(&[&usual, flags].concat())
     }
 
-    /// Both ways to its records.
-    pub(crate) fn places(&self) -> [[String; 2]; 2] {
-        let admin = self.gateway.admin.expect("it has one");
+    /// The flags for the records: through the gateway, and in its store.
+    pub(crate) fn targets(&self) -> [[String; 2]; 2] {
+        let admin = self.gateway.admin.expect("it has an admin address");
         let store = self.scratch.store();
         [["--admin".to_owned(), format!("http://{admin}")], ["--store".to_owned(), store]]
     }
 
     /// Asks the running gateway.
-    pub(crate) fn at_admin(&self, arguments: &[&str]) -> Ran {
-        let [admin, _] = self.places();
+    pub(crate) fn at_admin(&self, arguments: &[&str]) -> RunResult {
+        let [admin, _] = self.targets();
         semel(&[arguments, &[admin[0].as_str(), admin[1].as_str()]].concat())
     }
 
     /// Asks the store itself.
-    pub(crate) fn in_store(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn in_store(&self, arguments: &[&str]) -> RunResult {
         semel(&[arguments, &["--store", &self.scratch.store()]].concat())
     }
 
-    /// Sends a request, with a key where there is one; gives back status, operation id and body.
+    /// Sends a request, with a key if there is one; returns status, operation ID and body.
     pub(crate) fn post(&self, path: &str, key: Option<&str>, body: &str) -> Reply {
         post(self.gateway.address, path, key, body)
     }
@@ -191,32 +206,32 @@ impl Reply {
 
 pub(crate) fn post(to: SocketAddr, path: &str, key: Option<&str>, body: &str) -> Reply {
     let mut stream = send(to, path, key, body);
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).expect("an answer");
-    let said = String::from_utf8(said).expect("text");
-    let (head, body) = said.split_once("\r\n\r\n").expect("a head");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("an answer");
+    let response = String::from_utf8(response).expect("text");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     Reply { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// Sends a request, and does not wait for the answer.
+/// Sends a request without waiting for the response.
 pub(crate) fn send(to: SocketAddr, path: &str, key: Option<&str>, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).expect("it listens");
     let key = key.map(|key| format!("idempotency-key: {key}\r\n")).unwrap_or_default();
     let length = body.len();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json\r\n{key}content-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-type: application/json\r\n{key}content-length: {length}\r\n\r\n"
     );
     stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
     stream
 }
 
-/// A key of its own for each number.
+/// A distinct key per number.
 pub(crate) fn key(number: u32) -> String {
     format!("8e03978e-40d5-43dd-bc93-{number:012}")
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition holds.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..3_000 {
         if is_so() {

@@ -1,7 +1,7 @@
 //! curl: its retries, bodies, protocols.
 
 use crate::tools;
-use crate::world::{World, Written};
+use crate::world::{Language, World};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,16 +14,16 @@ pub(crate) struct Seen {
     pub(crate) is_replay: bool,
     pub(crate) body: Vec<u8>,
     /// What `--verbose` prints.
-    pub(crate) told: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs curl with these arguments and a key; `None` where it is missing.
 pub(crate) fn curl(world: &World, key: &str, arguments: &[&str]) -> Option<Seen> {
-    curl_alone(world, &[&["--header", &format!("Idempotency-Key: \"{key}\"")], arguments].concat())
+    curl_without_key(world, &[&["--header", &format!("Idempotency-Key: \"{key}\"")], arguments].concat())
 }
 
 /// The same without a key.
-pub(crate) fn curl_alone(world: &World, arguments: &[&str]) -> Option<Seen> {
+pub(crate) fn curl_without_key(world: &World, arguments: &[&str]) -> Option<Seen> {
     let out = world.folder.join("out");
     let _ = std::fs::remove_file(&out);
     let output = Command::new(tools::program("curl")?)
@@ -35,21 +35,21 @@ pub(crate) fn curl_alone(world: &World, arguments: &[&str]) -> Option<Seen> {
         .current_dir(world.folder.path())
         .output()
         .expect("curl runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
-    let wrote = String::from_utf8(output.stdout).expect("text");
-    let mut words = wrote.split(' ');
-    let mut word = || words.next().expect("three words");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let mut words = stdout.split(' ');
+    let mut next_word = || words.next().expect("three words");
     Some(Seen {
-        status: word().parse().expect("a status"),
-        version: word().to_owned(),
-        is_replay: word() == "true",
+        status: next_word().parse().expect("a status"),
+        version: next_word().to_owned(),
+        is_replay: next_word() == "true",
         body: std::fs::read(&out).unwrap_or_default(),
-        told,
+        stderr,
     })
 }
 
-/// Every byte there is, none of them in a regular place.
+/// Every byte value, in no regular order.
 fn binary(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -63,13 +63,13 @@ fn at(file: &Path) -> String {
     format!("@{}", file.display())
 }
 
-/// As often as it takes, whatever went wrong.
+/// Up to five retries, on any error.
 const RETRY: [&str; 4] = ["--retry", "5", "--retry-all-errors", "--fail"];
 
 #[test]
-fn its_own_retry_of_a_lost_answer_gets_that_answer_and_nothing_is_done_twice() {
-    for written in [Written::InNode, Written::InPython] {
-        let Some(world) = World::new(written) else { return };
+fn curls_retry_of_a_lost_answer_gets_that_answer() {
+    for language in [Language::InNode, Language::InPython] {
+        let Some(world) = World::new(language) else { return };
         let lossy = world.lossy();
         let body = binary(100_000);
         let data = at(&world.folder.write("body", &body));
@@ -78,15 +78,15 @@ fn its_own_retry_of_a_lost_answer_gets_that_answer_and_nothing_is_done_twice() {
             curl(&world, KEY, &[&["--data-binary", &data, &url], more].concat())
         };
         let Some(retried) = post(lossy.address, &RETRY) else { return };
-        assert!(lossy.has_lost(), "{}", retried.told);
-        assert_eq!((retried.status, retried.is_replay), (201, true), "{}", retried.told);
+        assert!(lossy.has_lost(), "{}", retried.stderr);
+        assert_eq!((retried.status, retried.is_replay), (201, true), "{}", retried.stderr);
         assert!(retried.body[32..] == body, "the service got what curl sent");
-        let again = post(world.gateway, &[]).expect("curl is there");
-        assert!(again.is_replay && again.body == retried.body, "the same bytes again");
+        let again = post(world.gateway, &[]).expect("curl runs");
+        assert!(again.is_replay && again.body == retried.body, "the replay has the same bytes");
         let ledger = world.ledger();
-        assert_eq!(ledger.len(), 1, "{written:?}: {ledger:?}");
+        assert_eq!(ledger.len(), 1, "{language:?}: {ledger:?}");
         assert!(ledger[0].ends_with(" /charges?a=1 100000") && !ledger[0].starts_with("none"), "{ledger:?}");
-        // Another key is another command: the service does not answer twice alike by itself.
+        // Another key is another operation: the service itself never answers twice the same.
         let url = format!("http://{}/charges?a=1", world.gateway);
         let other =
             curl(&world, "another-8e03978e40d5", &["--data-binary", &data, &url]).expect("it is there");
@@ -97,19 +97,19 @@ fn its_own_retry_of_a_lost_answer_gets_that_answer_and_nothing_is_done_twice() {
 
 #[test]
 fn a_large_body_that_waits_for_100_continue_is_asked_for() {
-    let Some(world) = World::new(Written::InNode) else { return };
+    let Some(world) = World::new(Language::InNode) else { return };
     let body = binary(5 << 20);
     let data = at(&world.folder.write("body", &body));
     let url = format!("http://{}/charges", world.gateway);
-    // It would wait for a minute, and then not send.
+    // curl would wait for a minute, and then not send.
     let wait = ["--header", "Expect: 100-continue", "--expect100-timeout", "70"];
     let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else {
         return;
     };
-    assert!(sent.told.contains("< HTTP/1.1 100 Continue"), "{}", sent.told);
+    assert!(sent.stderr.contains("< HTTP/1.1 100 Continue"), "{}", sent.stderr);
     assert!(sent.status == 201 && sent.body[32..] == body);
-    // Node says how long it keeps its own connections. This one is not Node's.
-    assert!(!sent.told.to_ascii_lowercase().contains("< keep-alive:"), "{}", sent.told);
+    // Node announces how long it keeps its connections, but the client's connection is to the gateway.
+    assert!(!sent.stderr.to_ascii_lowercase().contains("< keep-alive:"), "{}", sent.stderr);
     let again =
         curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()).expect("it is there");
     assert!(again.is_replay && again.body == sent.body);
@@ -118,33 +118,33 @@ fn a_large_body_that_waits_for_100_continue_is_asked_for() {
 
 #[test]
 fn a_body_over_the_limit_is_refused_before_it_is_sent() {
-    let Some(world) = World::new(Written::InNode) else { return };
+    let Some(world) = World::new(Language::InNode) else { return };
     let data = at(&world.folder.write("body", vec![0; (10 << 20) + 1]));
     let url = format!("http://{}/charges", world.gateway);
     let wait = ["--header", "Expect: 100-continue", "--expect100-timeout", "70"];
     let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else {
         return;
     };
-    assert_eq!(sent.status, 413, "{}", sent.told);
-    assert!(!sent.told.contains("100 Continue"), "{}", sent.told);
+    assert_eq!(sent.status, 413, "{}", sent.stderr);
+    assert!(!sent.stderr.contains("100 Continue"), "{}", sent.stderr);
     assert!(world.ledger().is_empty());
 }
 
 #[test]
 fn http_2_without_tls_is_retried_like_anything_else() {
-    let Some(world) = World::new(Written::InNode) else { return };
+    let Some(world) = World::new(Language::InNode) else { return };
     let lossy = world.lossy();
     let url = format!("http://{}/charges", lossy.address);
     let post = ["--http2-prior-knowledge", "--data", "amount=2500", &url];
     let Some(retried) = curl(&world, KEY, &[&post[..], &RETRY].concat()) else { return };
     assert!(lossy.has_lost());
-    assert_eq!((retried.version.as_str(), retried.is_replay), ("2", true), "{}", retried.told);
+    assert_eq!((retried.version.as_str(), retried.is_replay), ("2", true), "{}", retried.stderr);
     assert_eq!(world.ledger().len(), 1);
 }
 
 #[test]
 fn over_tls_both_versions_of_http_share_a_key() {
-    let Some(world) = World::with_tls(Written::InPython) else { return };
+    let Some(world) = World::with_tls(Language::InPython) else { return };
     let lossy = world.lossy();
     let certificate = world.certificate();
     let post = |to: std::net::SocketAddr, version: &str| {
@@ -154,8 +154,8 @@ fn over_tls_both_versions_of_http_share_a_key() {
     };
     let Some(first) = post(lossy.address, "--http2") else { return };
     assert!(lossy.has_lost());
-    let second = post(world.gateway, "--http1.1").expect("curl is there");
-    assert_eq!((first.version.as_str(), second.version.as_str()), ("2", "1.1"), "{}", first.told);
+    let second = post(world.gateway, "--http1.1").expect("curl runs");
+    assert_eq!((first.version.as_str(), second.version.as_str()), ("2", "1.1"), "{}", first.stderr);
     assert!(first.is_replay && second.is_replay && first.body == second.body);
     assert_eq!(world.ledger().len(), 1);
 }

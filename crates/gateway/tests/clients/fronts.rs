@@ -1,13 +1,13 @@
 //! nginx and `HAProxy` in front of the gateway, and what they retry by themselves.
 //!
-//! Both have two ways to the gateway, the first of which loses an answer. They listen on a socket in the file system, so
-//! that no port has to be guessed.
+//! Both have two routes to the gateway, the first of which loses a response. They listen on Unix sockets, so no port is
+//! needed.
 
-use crate::curl::{KEY, Seen, curl, curl_alone};
+use crate::curl::{KEY, Seen, curl, curl_without_key};
 use crate::lossy::Lossy;
 use crate::process::Process;
 use crate::tools;
-use crate::world::{World, Written};
+use crate::world::{Language, World};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -21,7 +21,7 @@ struct Front {
 }
 
 impl Front {
-    /// `extra` are settings for how the gateway is reached.
+    /// `extra` are settings for the connection to the gateway.
     fn nginx(extra: &str) -> Option<Self> {
         Self::new("nginx", &["-e", "front.log", "-p", ".", "-c", "front.conf"], |lossy, gateway| {
             format!(
@@ -66,13 +66,13 @@ impl Front {
         settings: impl FnOnce(SocketAddr, SocketAddr) -> String,
     ) -> Option<Self> {
         let program = tools::program(program)?;
-        let world = World::new(Written::InNode)?;
+        let world = World::new(Language::InNode)?;
         let lossy = world.lossy();
         world.folder.write("front.conf", settings(lossy.address, world.gateway));
         let mut command = Command::new(program);
         let process = Process::start(command.args(arguments).current_dir(world.folder.path()));
         let socket = world.folder.join("front.sock");
-        // Neither of them says when it is ready.
+        // Neither proxy reports when it is ready.
         let ready = (0..6_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             UnixStream::connect(&socket).is_ok()
@@ -85,25 +85,25 @@ impl Front {
         let order = ["--unix-socket", "front.sock", "--data", "amount=2500", "http://localhost/charges"];
         match key {
             Some(key) => curl(&self.world, key, &order),
-            None => curl_alone(&self.world, &order),
+            None => curl_without_key(&self.world, &order),
         }
     }
 
-    /// The proxy gives up where an answer is lost; the client asks again.
-    fn leaves_it_to_the_client(self) {
+    /// The proxy returns an error when a response is lost; the client retries.
+    fn assert_client_retries(self) {
         let Some(lost) = self.post(Some(KEY)) else { return };
-        assert_eq!(lost.status, 502, "{}", lost.told);
+        assert_eq!(lost.status, 502, "{}", lost.stderr);
         assert!(self.lossy.has_lost());
-        let retried = self.post(Some(KEY)).expect("curl is there");
-        assert_eq!((retried.status, retried.is_replay), (201, true), "{}", retried.told);
+        let retried = self.post(Some(KEY)).expect("curl runs");
+        assert_eq!((retried.status, retried.is_replay), (201, true), "{}", retried.stderr);
         assert_eq!(self.world.ledger().len(), 1);
     }
 
-    /// The proxy itself asks again: `lines` in the ledger come of it.
-    fn sends_it_again(self, key: Option<&str>, lines: usize) {
+    /// The proxy itself retries; the ledger then has `lines` lines.
+    fn assert_proxy_retries(self, key: Option<&str>, lines: usize) {
         let Some(seen) = self.post(key) else { return };
         assert!(self.lossy.has_lost());
-        assert_eq!((seen.status, seen.is_replay), (201, key.is_some()), "{}", seen.told);
+        assert_eq!((seen.status, seen.is_replay), (201, key.is_some()), "{}", seen.stderr);
         assert_eq!(self.world.ledger().len(), lines);
     }
 }
@@ -111,33 +111,33 @@ impl Front {
 #[test]
 fn nginx_by_default_leaves_a_lost_answer_to_the_client() {
     let Some(front) = Front::nginx("") else { return };
-    front.leaves_it_to_the_client();
+    front.assert_client_retries();
 }
 
 #[test]
 fn nginx_without_retries_leaves_a_lost_response_to_the_client() {
     let Some(front) = Front::nginx("proxy_next_upstream off;") else { return };
-    front.leaves_it_to_the_client();
+    front.assert_client_retries();
 }
 
 #[test]
 fn nginx_that_sends_everything_again_does_what_has_a_key_once() {
     for (key, lines) in [(Some(KEY), 1), (None, 2)] {
         let Some(front) = Front::nginx("proxy_next_upstream error timeout non_idempotent;") else { return };
-        front.sends_it_again(key, lines);
+        front.assert_proxy_retries(key, lines);
     }
 }
 
 #[test]
 fn haproxy_by_default_leaves_a_lost_answer_to_the_client() {
     let Some(front) = Front::haproxy("") else { return };
-    front.leaves_it_to_the_client();
+    front.assert_client_retries();
 }
 
 #[test]
 fn haproxy_that_sends_everything_again_does_what_has_a_key_once() {
     for (key, lines) in [(Some(KEY), 1), (None, 2)] {
         let Some(front) = Front::haproxy("retry-on all-retryable-errors") else { return };
-        front.sends_it_again(key, lines);
+        front.assert_proxy_retries(key, lines);
     }
 }

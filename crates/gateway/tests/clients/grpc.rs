@@ -16,7 +16,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status};
 
-/// Messages as the bytes that they are.
+/// Messages as raw bytes.
 #[derive(Debug, Clone, Copy)]
 struct Raw;
 
@@ -56,7 +56,7 @@ impl Decoder for Raw {
 
 type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Counts its calls, and answers with the number; a message of one word is the status to fail with.
+/// Counts its calls and answers with the number; a message of one word is the status to fail with.
 #[derive(Clone, Default)]
 struct Payments(Arc<AtomicU32>);
 
@@ -156,7 +156,7 @@ async fn a_call_whose_answer_was_lost_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_of_the_service_is_replayed_with_its_status_and_message() {
+async fn a_refusal_is_replayed_with_its_status_and_message() {
     let world = World::new();
     for is_replay in [false, true] {
         let refused = charge(world.gateway, KEY, "invalid").await.expect_err("a refusal");

@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Passes bytes on between clients and the gateway. The connection that would carry the first answer after the effect is
-/// cut instead; every later one is left in peace.
+/// Forwards bytes between clients and the gateway. Cuts the connection that would carry the first response after the
+/// effect; leaves later connections alone.
 pub(crate) struct Lossy {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Lossy {
-    /// `has_happened` says whether the effect is there.
+    /// `has_happened` reports whether the effect exists.
     pub(crate) fn new(to: SocketAddr, has_happened: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -37,7 +37,7 @@ impl Lossy {
                     return;
                 }
                 let shared = Arc::clone(&shared);
-                std::thread::spawn(move || shared.carry(&client));
+                std::thread::spawn(move || shared.forward(&client));
             }
         });
         Self { address, state }
@@ -50,7 +50,7 @@ impl Lossy {
 }
 
 impl State {
-    fn carry(&self, client: &TcpStream) {
+    fn forward(&self, client: &TcpStream) {
         let Ok(server) = TcpStream::connect(self.to) else { return };
         std::thread::scope(|scope| {
             scope.spawn(|| copy(client, &server, || true));
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-/// Copies until the end, or until `goes_on` says no; then neither side hears of the other again.
+/// Copies until the end, or until `goes_on` returns false; after that, nothing is forwarded.
 fn copy(mut from: &TcpStream, mut to: &TcpStream, goes_on: impl Fn() -> bool) {
     let mut chunk = [0; 16 * 1024];
     loop {
@@ -83,7 +83,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, goes_on: impl Fn() -> bool) {
 impl Drop for Lossy {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::SeqCst);
-        // Wakes those who wait for a client.
+        // Wakes tasks that wait for a client.
         drop(TcpStream::connect(self.address));
     }
 }

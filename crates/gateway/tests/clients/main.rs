@@ -1,8 +1,8 @@
 //! `semel serve` among real clients, proxies and services.
 //!
-//! Each of them is the real program or library; `cargo xtask tools` provides them. Services put a line into a ledger for
-//! everything they do, and answer with bytes that they never give twice: one line in the ledger and the same bytes again are
-//! what every test here is about.
+//! Each of them is the real program or library; `cargo xtask tools` provides them. Services write a line to a ledger
+//! for each effect and never send the same bytes twice. Every test expects one line in the ledger and the same bytes
+//! for a retry.
 
 mod browser;
 mod curl;

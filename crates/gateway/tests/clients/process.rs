@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// Long enough for anything on a busy machine; what takes longer hangs.
+/// Long enough for a busy machine; anything slower hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process, ended with the test.
@@ -15,12 +15,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it. Its standard input stays open for as long as this lives, and ends with it in any case.
+    /// Starts it. Its standard input stays open as long as this value lives.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = mpsc::channel();
-        // Keeps reading when nobody listens any more: a program that cannot print may end.
+        // Keeps reading even if nothing receives the lines: a program that cannot print may exit.
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -29,10 +29,10 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Waits for the first line from which `read` makes something.
+    /// Waits for the first line that `read` accepts.
     pub(crate) fn wait_for<T>(&self, read: impl Fn(&str) -> Option<T>) -> T {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("it says what it is expected to say");
+            let line = self.lines.recv_timeout(PATIENCE).expect("the expected line");
             if let Some(found) = read(&line) {
                 return found;
             }

@@ -1,16 +1,16 @@
 //! Python's clients: `requests`, which retries by itself, and `httpx`, which speaks HTTP/2.
 
 use crate::tools;
-use crate::world::{World, Written, source};
+use crate::world::{Language, World, source};
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Runs a script to its end; what it does not find as it should be is its own error.
+/// Runs a script to its end. The script itself checks its results and fails.
 pub(crate) fn run(script: &str, arguments: &[&str]) -> Option<()> {
     let script = source(script);
     let arguments = [script.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
-    let said = python(arguments)?;
-    assert!(said.ends_with("done\n"), "{said}");
+    let output = python(arguments)?;
+    assert!(output.ends_with("done\n"), "{output}");
     Some(())
 }
 
@@ -27,7 +27,7 @@ fn python<'a>(arguments: impl IntoIterator<Item = impl AsRef<OsStr> + 'a>) -> Op
 
 #[test]
 fn requests_sends_a_lost_request_again_and_it_is_done_once() {
-    let Some(world) = World::new(Written::InPython) else { return };
+    let Some(world) = World::new(Language::InPython) else { return };
     let lossy = world.lossy();
     let (way, direct) = (format!("http://{}", lossy.address), format!("http://{}", world.gateway));
     if run("scripts/lost_requests.py", &[&way, &direct]).is_none() {
@@ -38,8 +38,8 @@ fn requests_sends_a_lost_request_again_and_it_is_done_once() {
 }
 
 #[test]
-fn httpx_over_http_2_gets_a_lost_answer_again_and_forty_tasks_share_one() {
-    let Some(world) = World::with_tls(Written::InNode) else { return };
+fn httpx_over_http_2_gets_a_lost_answer_again() {
+    let Some(world) = World::with_tls(Language::InNode) else { return };
     let lossy = world.lossy();
     let (way, direct) = (format!("https://{}", lossy.address), format!("https://{}", world.gateway));
     let certificate = world.certificate();
@@ -47,5 +47,5 @@ fn httpx_over_http_2_gets_a_lost_answer_again_and_forty_tasks_share_one() {
         return;
     }
     assert!(lossy.has_lost());
-    assert_eq!(world.ledger().len(), 2, "one for each key");
+    assert_eq!(world.ledger().len(), 2, "one effect per key");
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// `semel serve --demo`, once its story is told.
+/// `semel serve --demo`, after its story has been printed.
 pub(crate) struct Demo {
     pub(crate) gateway: SocketAddr,
     process: Process,
@@ -26,7 +26,7 @@ impl Demo {
     }
 }
 
-/// What a customer was charged, by the ledger that everybody can look at.
+/// The amount that a customer was charged, according to the ledger.
 pub(crate) fn charges(gateway: SocketAddr, customer: &str) -> usize {
     let mut stream = TcpStream::connect(gateway).expect("it listens");
     write!(stream, "GET /ledger HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").expect("sent");
@@ -50,7 +50,7 @@ fn its_own_retry_of_a_lost_answer_charges_once() {
     if run("scripts/stripe_lost.py", &[&format!("http://{}", lossy.address), "cus_lost"]).is_none() {
         return;
     }
-    assert!(lossy.has_lost(), "and the package sent it again");
+    assert!(lossy.has_lost(), "the first response was lost, so the package retried");
     assert_eq!(charges(gateway, "cus_lost"), 1);
 }
 
@@ -63,18 +63,18 @@ fn its_retries_of_an_unknown_outcome_charge_nothing_more() {
     assert_eq!(charges(demo.gateway, "cus_doubt"), 1);
 }
 
-/// The demo's own words, typed in as they stand there.
+/// Runs the demo's example exactly as printed.
 #[test]
 fn the_demos_stripe_example_works() {
     let demo = Demo::new();
     demo.process.wait_for(|line| line.contains("Stripe's Python package").then_some(()));
-    // On a busy machine its two retries may be too few for a patience of 0.2 s; all else is as it stands there.
+    // On a busy machine, two retries may be too few for a timeout of 0.2 s; everything else is as printed.
     let mut program = "import stripe\nstripe.max_network_retries = 20\n".to_owned();
     while !program.contains("print(") {
         program += &demo.process.wait_for(|line| Some(line.trim().to_owned() + "\n"));
     }
     let before = charges(demo.gateway, "anonymous");
-    let Some(said) = run_text(&program) else { return };
-    assert!(said.contains("\"status\": \"succeeded\""), "{said}");
+    let Some(output) = run_text(&program) else { return };
+    assert!(output.contains("\"status\": \"succeeded\""), "{output}");
     assert_eq!(charges(demo.gateway, "anonymous"), before + 1);
 }

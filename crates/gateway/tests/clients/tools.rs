@@ -8,32 +8,32 @@ use std::path::{Path, PathBuf};
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let daemons = PathBuf::from("/usr/sbin");
-    let mut found = std::env::split_paths(&path).chain([daemons]).map(|place| place.join(name));
+    let mut found = std::env::split_paths(&path).chain([daemons]).map(|folder| folder.join(name));
     or_missing(name, found.find(|program| program.is_file()))
 }
 
 /// The Python that has the libraries.
 pub(crate) fn python() -> Option<PathBuf> {
-    let python = provided("SEMEL_TEST_PYTHON", "python/bin/python");
+    let python = tool_path("SEMEL_TEST_PYTHON", "python/bin/python");
     or_missing("Python with requests, httpx and stripe", python)
 }
 
 /// Node's modules, with the browser's driver among them.
 pub(crate) fn node_modules() -> Option<PathBuf> {
-    let modules = provided("SEMEL_TEST_NODE_MODULES", "node/node_modules");
+    let modules = tool_path("SEMEL_TEST_NODE_MODULES", "node/node_modules");
     or_missing("playwright-core", modules.filter(|modules| modules.join("playwright-core").is_dir()))
 }
 
-/// What the variable names, or lies where `cargo xtask tools` puts it.
-fn provided(variable: &str, usual: &str) -> Option<PathBuf> {
+/// The path in the variable, or the one where `cargo xtask tools` installs it.
+fn tool_path(variable: &str, usual: &str) -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder");
     let path = std::env::var_os(variable).map_or_else(|| target.join("services").join(usual), PathBuf::from);
     path.exists().then_some(path)
 }
 
-fn or_missing(what: &str, found: Option<PathBuf>) -> Option<PathBuf> {
+fn or_missing(tool: &str, found: Option<PathBuf>) -> Option<PathBuf> {
     if found.is_none() {
-        let advice = format!("{what} is missing; `cargo xtask tools` provides it");
+        let advice = format!("{tool} is missing; `cargo xtask tools` provides it");
         assert!(std::env::var_os("SEMEL_TEST_TOOLS").is_none_or(|value| value != "required"), "{advice}");
         eprintln!("skipped: {advice}");
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The languages of the services.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Written {
+pub(crate) enum Language {
     /// Node's own server; it closes connections that were idle for 5 s.
     InNode,
     /// Python's `http.server`.
@@ -20,30 +20,30 @@ pub(crate) enum Written {
 /// A service, and the gateway in front of it.
 pub(crate) struct World {
     pub(crate) gateway: SocketAddr,
-    // In the order in which they go.
+    // Dropped in this order.
     _processes: [Process; 2],
     pub(crate) folder: ScratchDir,
 }
 
 impl World {
-    /// `None` where the service's language is missing.
-    pub(crate) fn new(written: Written) -> Option<Self> {
-        Self::with(written, folder(), &[])
+    /// `None` if the service's language is missing.
+    pub(crate) fn new(language: Language) -> Option<Self> {
+        Self::with(language, folder(), &[])
     }
 
-    /// The same with TLS between client and gateway.
-    pub(crate) fn with_tls(written: Written) -> Option<Self> {
+    /// The same, with TLS between client and gateway.
+    pub(crate) fn with_tls(language: Language) -> Option<Self> {
         let folder = folder();
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
         let certificate = folder.write("cert.pem", made.cert.pem());
         let key = folder.write("key.pem", made.signing_key.serialize_pem());
-        Self::with(written, folder, &["--tls-cert".as_ref(), &certificate, "--tls-key".as_ref(), &key])
+        Self::with(language, folder, &["--tls-cert".as_ref(), &certificate, "--tls-key".as_ref(), &key])
     }
 
-    fn with(written: Written, folder: ScratchDir, flags: &[&Path]) -> Option<Self> {
-        let (program, script) = match written {
-            Written::InNode => (tools::program("node")?, "services/ledger.js"),
-            Written::InPython => (tools::program("python3")?, "services/ledger.py"),
+    fn with(language: Language, folder: ScratchDir, flags: &[&Path]) -> Option<Self> {
+        let (program, script) = match language {
+            Language::InNode => (tools::program("node")?, "services/ledger.js"),
+            Language::InPython => (tools::program("python3")?, "services/ledger.py"),
         };
         let ledger = folder.write("ledger", "");
         let service = Process::start(Command::new(program).arg(source(script)).arg(&ledger));
@@ -53,18 +53,18 @@ impl World {
         Some(Self { gateway: gateway.wait_for(listening), _processes: [gateway, service], folder })
     }
 
-    /// What the service has done, in its own words.
+    /// The lines in the service's ledger.
     pub(crate) fn ledger(&self) -> Vec<String> {
         lines(&self.folder.join("ledger"))
     }
 
-    /// A way to the gateway on which the first answer after the effect is lost.
+    /// A route to the gateway that loses the first response after the effect.
     pub(crate) fn lossy(&self) -> Lossy {
         let ledger = self.folder.join("ledger");
         Lossy::new(self.gateway, move || !lines(&ledger).is_empty())
     }
 
-    /// The certificate that its clients have to trust.
+    /// The certificate that clients have to trust.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("cert.pem")
     }
@@ -85,14 +85,14 @@ pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
-/// The program itself, on a port of its own choice, with a store in `folder`.
+/// The program itself, on a free port, with a store in `folder`.
 pub(crate) fn serve(flags: &[&str], folder: &ScratchDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
-    // The developer may have their own settings.
+    // The developer's environment may have its own settings.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {
         command.env_remove(name);
     }
-    // A demo opens no admin address, and takes no word about one.
+    // A demo opens no admin address and accepts no setting for one.
     if !flags.contains(&"--demo") {
         command.env("SEMEL_ADMIN", "off");
     }
@@ -101,7 +101,7 @@ pub(crate) fn serve(flags: &[&str], folder: &ScratchDir) -> Command {
     command
 }
 
-/// The address in the gateway's own announcement.
+/// The address that the gateway prints.
 pub(crate) fn listening(line: &str) -> Option<SocketAddr> {
     let (_, url) = line.split_once("listening")?;
     url.split_once("//")?.1.trim().parse().ok()

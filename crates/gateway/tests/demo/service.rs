@@ -62,12 +62,12 @@ async fn a_request_gets_the_trouble_it_asked_for() {
     assert_eq!(payments.ledger().charges().len(), 2);
 }
 
-/// What the reader is invited to try.
+/// The commands that the reader is invited to try.
 #[tokio::test]
 async fn the_printed_commands_work() {
     let world = World::new().await;
     let at = world.gateway;
-    // As curl sends it.
+    // The headers that curl sends.
     let form = ("content-type", "application/x-www-form-urlencoded");
     let order = "amount=2500&currency=eur";
     let first = [form, ("idempotency-key", "my-first-umbrella")];

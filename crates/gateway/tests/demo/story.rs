@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 async fn play(world: &World) -> (Balance, String) {
     let stage = world.stage();
-    // In a task of its own, as a server does that goes on serving.
+    // In its own task, like a server that keeps serving.
     let telling = tokio::spawn(async move {
         let mut out = Vec::new();
         story::play(stage, &mut out).await.map(|balance| (balance, out))
@@ -17,32 +17,36 @@ async fn play(world: &World) -> (Balance, String) {
     (balance, String::from_utf8(out).expect("UTF-8"))
 }
 
-fn summed_up(how: &str, Totals { intents, attempts, charges, .. }: Totals) -> String {
+fn totals_line(how: &str, Totals { intents, attempts, charges, .. }: Totals) -> String {
     format!("{how:<13}  {intents} intents, {attempts} attempts, {charges:>2} charges: ")
 }
 
-/// What was taken beyond what was wanted, as people write it.
-fn off(balance: &Balance, totals: Totals) -> String {
+/// The amount charged beyond the orders, as printed.
+fn overcharged(balance: &Balance, totals: Totals) -> String {
     let cents = totals.taken - balance.wanted();
     format!("{}.{:02}", cents / 100, cents % 100)
 }
 
 #[tokio::test]
-async fn with_semel_every_intent_is_one_charge_and_without_it_is_not() {
+async fn only_with_semel_every_intent_is_one_charge() {
     let world = World::new().await;
     let (balance, text) = play(&world).await;
     assert!(balance.is_balanced(), "{text}");
     let (without, with) = (balance.without(), balance.with());
     assert_eq!((with.intents, with.charges, with.taken), (8, 8, balance.wanted()));
-    assert_eq!(with.attempts, world.posts(), "what the clients counted is what arrived");
+    assert_eq!(with.attempts, world.posts(), "the clients' count equals the number of requests");
     assert!(with.attempts > 8, "somebody retried");
     assert_eq!(without.intents, 8);
     assert!(without.charges > 8 && without.taken > balance.wanted(), "{without:?}");
 
-    // What it prints is what it counted, and what it counted is in the ledger that anybody can look at.
-    assert!(text.contains(&format!("{}balanced", summed_up("with Semel", with))), "{text}");
+    // The printed numbers match the counted ones, and those match the ledger.
+    assert!(text.contains(&format!("{}balanced", totals_line("with Semel", with))), "{text}");
     assert!(
-        text.contains(&format!("{}{} too much", summed_up("without Semel", without), off(&balance, without))),
+        text.contains(&format!(
+            "{}{} too much",
+            totals_line("without Semel", without),
+            overcharged(&balance, without)
+        )),
         "{text}"
     );
     let ledger = get(world.gateway, "/ledger").await.json();
@@ -55,17 +59,21 @@ async fn with_semel_every_intent_is_one_charge_and_without_it_is_not() {
     assert_eq!(charged.collect::<BTreeMap<_, _>>(), balance.rows.iter().map(amount).collect());
 }
 
-/// The numbers are not written in advance: the same story without any protection says so.
+/// The numbers are not hard-coded: the same story without protection prints other ones.
 #[tokio::test]
 async fn a_gateway_that_protects_nothing_is_found_out() {
     let unprotected = Terms { key: KeyRule::Off, ..Terms::default() };
-    let world = World::with(|engine| Layer::new(engine, unprotected).expect("fit for use")).await;
+    let world = World::with(|engine| Layer::new(engine, unprotected).expect("valid settings")).await;
     let (balance, text) = play(&world).await;
     assert!(!balance.is_balanced());
     let with = balance.with();
     assert!(with.charges > 8, "{with:?}");
     assert!(
-        text.contains(&format!("{}{} too much", summed_up("with Semel", with), off(&balance, with))),
+        text.contains(&format!(
+            "{}{} too much",
+            totals_line("with Semel", with),
+            overcharged(&balance, with)
+        )),
         "{text}"
     );
     assert!(!text.contains("replayed ch_"), "{text}");
@@ -76,14 +84,14 @@ async fn each_client_hears_what_the_contract_promises() {
     let world = World::new().await;
     let (balance, text) = play(&world).await;
     let acts = text.split_once("through Semel").expect("two halves").1;
-    let heard = |customer: &str| -> Vec<(String, &str)> {
+    let replies = |customer: &str| -> Vec<(String, &str)> {
         let key = &balance.rows.iter().find(|row| row.customer == customer).expect("they appear").key[..6];
         let requests = acts.lines().filter(|line| line.contains(&format!("{customer:<4} {key} ")));
         requests.map(last_columns).collect()
     };
-    let is_one = |heard: &[(String, &str)]| {
+    let is_one = |replies: &[(String, &str)]| {
         let mut charges: Vec<&str> =
-            heard.iter().map(|(_, charge)| *charge).filter(|id| !id.is_empty()).collect();
+            replies.iter().map(|(_, charge)| *charge).filter(|id| !id.is_empty()).collect();
         charges.dedup();
         charges.len() == 1
     };
@@ -97,13 +105,13 @@ async fn each_client_hears_what_the_contract_promises() {
         ("gus", &["502 in doubt", "409 unknown", "201 ran"]),
         ("hal", &["503 not run", "201 ran"]),
     ] {
-        let heard = heard(customer);
-        assert_eq!(heard.iter().map(|(play, _)| play).collect::<Vec<_>>(), expected, "{customer}: {text}");
-        assert!(is_one(&heard), "every receipt of {customer} is the same: {heard:?}");
+        let replies = replies(customer);
+        assert_eq!(replies.iter().map(|(play, _)| play).collect::<Vec<_>>(), expected, "{customer}: {text}");
+        assert!(is_one(&replies), "every receipt of {customer} is the same: {replies:?}");
     }
 }
 
-/// The status and what is said of it, and the charge on the receipt.
+/// The status with its description, and the charge on the receipt.
 fn last_columns(line: &str) -> (String, &str) {
     let mut words: Vec<&str> = line.get(58..).expect("a status").split_whitespace().collect();
     let charge = words.pop_if(|word| word.starts_with("ch_")).unwrap_or_default();
@@ -111,7 +119,7 @@ fn last_columns(line: &str) -> (String, &str) {
 }
 
 #[tokio::test]
-async fn the_story_is_the_same_every_time_but_for_ids_and_addresses() {
+async fn only_ids_and_addresses_differ_between_runs() {
     let (one, other) = tokio::join!(anonymous(), anonymous());
     assert_eq!(one, other);
 }
@@ -131,11 +139,11 @@ async fn anonymous() -> String {
 }
 
 #[tokio::test]
-async fn it_fits_80_columns_and_has_no_control_characters_where_there_is_no_terminal() {
+async fn it_fits_80_columns_without_control_characters() {
     let world = World::new().await;
     let (_, text) = play(&world).await;
     for line in text.lines() {
-        // With the longest address that a port can make of this one.
+        // With the longest address that a port can produce.
         let spare = 5 - world.gateway.port().to_string().len();
         let addresses = line.matches(&world.gateway.to_string()).count();
         assert!(line.chars().count() + spare * addresses <= 80, "{line}");
@@ -166,7 +174,7 @@ async fn the_ledger_is_what_stays_on_a_screen_of_24_lines() {
     let stage = story::Stage { keeps_running: true, ..world.stage() };
     story::play(stage, &mut out).await.expect("a story");
     let text = String::from_utf8(out).expect("UTF-8");
-    // The cursor stands on the last line.
+    // The cursor is on the last line.
     let lines: Vec<_> = text.lines().collect();
     let screen = lines[lines.len() - 23..].join("\n");
     for part in

@@ -6,7 +6,7 @@ use serde_json::json;
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 #[tokio::test]
-async fn a_charge_and_an_intent_look_as_stripes_do_and_are_made_once() {
+async fn charges_and_intents_look_like_stripes() {
     let world = World::new().await;
     let at = world.gateway;
     let headers = [

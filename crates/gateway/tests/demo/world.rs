@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-/// Everything that the story needs, until it is dropped.
+/// Everything that the story needs; stopped on drop.
 pub(crate) struct World {
     pub(crate) payments: Payments,
     pub(crate) gateway: SocketAddr,
@@ -34,7 +34,8 @@ pub(crate) struct World {
 impl World {
     /// With the layer in front of the payment service.
     pub(crate) async fn new() -> Self {
-        Self::with(|engine| Layer::new(engine, Terms::default()).expect("fit for use").publishing("")).await
+        Self::with(|engine| Layer::new(engine, Terms::default()).expect("valid settings").publishing(""))
+            .await
     }
 
     pub(crate) async fn with(layer: impl FnOnce(Engine) -> Layer) -> Self {
@@ -87,7 +88,7 @@ impl Drop for World {
     }
 }
 
-/// Hands requests on, each over a connection of its own.
+/// Forwards requests, each over its own connection.
 #[derive(Clone)]
 struct Forward(SocketAddr);
 
@@ -113,7 +114,7 @@ impl tower_service::Service<Request<Body>> for Forward {
     }
 }
 
-/// Sends a request on a connection of its own; `None` where it was closed without an answer.
+/// Sends a request on its own connection; `None` if it was closed without a response.
 pub(crate) async fn send(
     to: SocketAddr,
     method: &str,
@@ -128,7 +129,7 @@ pub(crate) async fn send(
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
     let response = client::request_by(stream, request).await.ok()?;
-    Some(Reply::read(response).await.expect("a whole body"))
+    Some(Reply::read(response).await.expect("a complete body"))
 }
 
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {

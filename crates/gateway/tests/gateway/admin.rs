@@ -3,12 +3,12 @@
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Upstream, charged, response};
 use std::net::SocketAddr;
 use std::process::Command;
 
-async fn sent(ask: Ask, to: SocketAddr) -> Reply {
+async fn sent(ask: TestRequest, to: SocketAddr) -> Reply {
     ask.send(to).await.expect("an answer")
 }
 
@@ -19,12 +19,12 @@ async fn an_admin_address_shows_health_numbers_and_records() {
     let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
     let admin = gateway.admin();
     for _ in 0..2 {
-        let reply = sent(Ask::post("/charges").key(KEY), gateway.address).await;
+        let reply = sent(TestRequest::post("/charges").key(KEY), gateway.address).await;
         assert_eq!(reply.text(), "charged");
     }
-    assert_eq!(sent(Ask::get("/healthz"), admin).await.status, 200);
-    assert_eq!(sent(Ask::get("/readyz"), admin).await.status, 200);
-    let numbers = sent(Ask::get("/metrics"), admin).await;
+    assert_eq!(sent(TestRequest::get("/healthz"), admin).await.status, 200);
+    assert_eq!(sent(TestRequest::get("/readyz"), admin).await.status, 200);
+    let numbers = sent(TestRequest::get("/metrics"), admin).await;
     let numbers = numbers.text();
     for line in [
         "idempotency_claims_total{operation=\"other\",outcome=\"ran\"} 1\n",
@@ -37,29 +37,33 @@ async fn an_admin_address_shows_health_numbers_and_records() {
     ] {
         assert!(numbers.contains(line), "{line} is not in {numbers}");
     }
-    let records = sent(Ask::get("/v1/records?state=SUCCEEDED"), admin).await;
+    let records = sent(TestRequest::get("/v1/records?state=SUCCEEDED"), admin).await;
     let records = records.text();
     assert!(records.contains("POST /charges") && !records.contains("charged"), "{records}");
-    assert_eq!(sent(Ask::get("/healthz"), gateway.address).await.text(), "charged", "the service's own path");
+    assert_eq!(
+        sent(TestRequest::get("/healthz"), gateway.address).await.text(),
+        "charged",
+        "the path belongs to the service"
+    );
 }
 
 #[tokio::test]
-async fn what_a_worker_claimed_is_not_shown_to_clients_of_the_gateway() {
+async fn clients_do_not_see_the_claims_of_workers() {
     let scratch = Scratch::new();
     let upstream = Upstream::start(charged).await;
     let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
     let admin = gateway.admin();
     let claim = format!("{{\"operation\":\"job\",\"key\":\"{KEY}\",\"payload\":1}}");
-    let claimed = sent(Ask::post("/v1/claims").json(&claim), admin).await.json();
+    let claimed = sent(TestRequest::post("/v1/claims").json(&claim), admin).await.json();
     let (id, token) = (claimed["operationId"].as_str().expect("an id"), &claimed["token"]);
     let outcome = format!(
         "{{\"token\":{token},\"outcome\":\"succeeded\",\"response\":{{\"status\":200,\"body\":\"secret\"}}}}"
     );
-    let stored = sent(Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome), admin).await;
+    let stored = sent(TestRequest::post(&format!("/v1/claims/{id}/outcome")).json(&outcome), admin).await;
     assert_eq!(stored.status, 200, "{stored:?}");
-    // Not even to a client without a caller, like the claim, that knows its key.
+    // Not even for a client without a caller (like the claim) that knows its key.
     let path = format!("/operations/{id}");
-    for ask in [Ask::get(&path), Ask::get(&path).key(KEY)] {
+    for ask in [TestRequest::get(&path), TestRequest::get(&path).key(KEY)] {
         let reply = sent(ask, gateway.address).await;
         assert_eq!((reply.status, reply.code().as_deref()), (404, Some("OPERATION_NOT_FOUND")), "{reply:?}");
     }
@@ -73,7 +77,7 @@ fn no_admin_address_is_opened_to_other_machines_without_a_token() {
 }
 
 #[test]
-fn an_admin_address_that_is_taken_is_told_with_what_to_do() {
+fn a_taken_admin_address_is_reported_with_a_fix() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = other.local_addr().expect("an address").to_string();
     let scratch = Scratch::new();
@@ -82,35 +86,35 @@ fn an_admin_address_that_is_taken_is_told_with_what_to_do() {
     for words in [taken.as_str(), "another gateway on this machine", "--admin ADDRESS", "--admin off"] {
         assert!(why.contains(words), "{words} is not in {why}");
     }
-    assert!(!scratch.file().exists(), "nothing was begun");
+    assert!(!scratch.file().exists(), "the store was created");
 }
 
-/// A new token, and its lines for the file, as the program makes them.
-fn minted(name: &str, roles: &[&str]) -> (String, String) {
+/// A new token and its configuration lines, from `semel key token`.
+fn new_token(name: &str, roles: &[&str]) -> (String, String) {
     let roles = roles.iter().flat_map(|role| ["--role", *role]);
     let made = Command::new(env!("CARGO_BIN_EXE_semel")).args(["key", "token", name]).args(roles).output();
-    let said = String::from_utf8(made.expect("semel runs").stdout).expect("text");
-    let (token, lines) = said.split_once("\n\n").expect("a token and lines");
-    assert!(!lines.contains(token), "{said}");
+    let output = String::from_utf8(made.expect("semel runs").stdout).expect("text");
+    let (token, lines) = output.split_once("\n\n").expect("a token and lines");
+    assert!(!lines.contains(token), "{output}");
     (format!("Bearer {token}"), lines.to_owned())
 }
 
 #[tokio::test]
-async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
-    let (reader, reads) = minted("reader", &["read"]);
-    let (operator, operates) = minted("ops", &["read", "operate"]);
-    let (auditor, audits) = minted("auditor", &["read", "bodies"]);
-    let (worker, claims) = minted("worker", &["claim"]);
+async fn each_configured_token_allows_only_its_roles() {
+    let (reader, reads) = new_token("reader", &["read"]);
+    let (operator, operates) = new_token("ops", &["read", "operate"]);
+    let (auditor, audits) = new_token("auditor", &["read", "bodies"]);
+    let (worker, claims) = new_token("worker", &["claim"]);
     let mut world = World::configured(&[reads, operates, audits, claims].concat(), charged).await;
     let admin = world.gateway.admin();
     let first = world.charge(7).await;
     let id = first.header("operation-id").expect("an id").to_owned();
-    let get = |path: &str, token: &str| Ask::get(path).with("authorization", token);
+    let get = |path: &str, token: &str| TestRequest::get(path).with("authorization", token);
     let shown = |token: &str| get(&format!("/v1/records/{id}"), token);
 
-    assert_eq!(sent(Ask::get("/healthz"), admin).await.status, 200);
+    assert_eq!(sent(TestRequest::get("/healthz"), admin).await.status, 200);
     for path in ["/metrics", "/v1/records", "/openapi.json"] {
-        assert_eq!(sent(Ask::get(path), admin).await.status, 401, "{path}");
+        assert_eq!(sent(TestRequest::get(path), admin).await.status, 401, "{path}");
         assert_eq!(sent(get(path, "Bearer semel_wrong"), admin).await.status, 401, "{path}");
         assert_eq!(sent(get(path, &reader), admin).await.status, 200, "{path}");
     }
@@ -122,16 +126,20 @@ async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
     assert_eq!(sent(shown(&worker), admin).await.status, 403);
 
     let release = |token: &str| {
-        let ask = Ask::post(&format!("/v1/records/{id}/release")).json("{\"reason\":\"a test\"}");
+        let ask = TestRequest::post(&format!("/v1/records/{id}/release")).json("{\"reason\":\"a test\"}");
         ask.with("authorization", token)
     };
     for token in [&reader, &auditor, &worker] {
         assert_eq!(sent(release(token), admin).await.status, 403);
     }
-    assert_eq!(sent(release(&operator), admin).await.status, 409, "let in, and refused for what it is");
+    assert_eq!(
+        sent(release(&operator), admin).await.status,
+        409,
+        "admitted, but refused because of the record's state"
+    );
     let claim = |token: &str| {
         let body = format!("{{\"operation\":\"job\",\"key\":\"{KEY}\",\"payload\":{{}}}}");
-        Ask::post("/v1/claims").json(&body).with("authorization", token)
+        TestRequest::post("/v1/claims").json(&body).with("authorization", token)
     };
     assert_eq!(sent(claim(&operator), admin).await.status, 403);
     let claimed = sent(claim(&worker), admin).await;
@@ -144,11 +152,11 @@ async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
 
 #[tokio::test]
 async fn wrong_tokens_are_limited_as_configured() {
-    let (token, lines) = minted("ops", &["read"]);
+    let (token, lines) = new_token("ops", &["read"]);
     let mut world =
         World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
     let admin = world.gateway.admin();
-    let metrics = |token: &str| Ask::get("/metrics").with("authorization", token);
+    let metrics = |token: &str| TestRequest::get("/metrics").with("authorization", token);
     assert_eq!(sent(metrics(&token), admin).await.status, 200);
     for _ in 0..2 {
         assert_eq!(sent(metrics("Bearer guess"), admin).await.status, 401);
@@ -156,20 +164,22 @@ async fn wrong_tokens_are_limited_as_configured() {
     let held = sent(metrics("Bearer guess"), admin).await;
     assert_eq!(held.status, 429);
     assert!(held.header("retry-after").is_some());
-    assert_eq!(sent(metrics(&token), admin).await.status, 200, "a right one is let in");
+    assert_eq!(sent(metrics(&token), admin).await.status, 200, "a valid token is still accepted");
 }
 
 #[tokio::test]
 async fn tokens_are_replaced_while_the_gateway_runs() {
-    let ((first, first_lines), (second, second_lines)) = (minted("ops", &["read"]), minted("ops", &["read"]));
+    let ((first, first_lines), (second, second_lines)) =
+        (new_token("ops", &["read"]), new_token("ops", &["read"]));
     let mut world = World::configured(&first_lines, charged).await;
     let admin = world.gateway.admin();
-    let status =
-        async |token: &str| sent(Ask::get("/metrics").with("authorization", token), admin).await.status;
+    let status = async |token: &str| {
+        sent(TestRequest::get("/metrics").with("authorization", token), admin).await.status
+    };
     assert_eq!((status(&first).await, status(&second).await), (200, 401));
     world.reconfigure(&format!("{first_lines}{second_lines}"));
     until(async || (status(&second).await == 200).then_some(())).await;
-    assert_eq!(status(&first).await, 200, "one can replace the other");
+    assert_eq!(status(&first).await, 200, "both tokens work during a rotation");
     world.reconfigure(&second_lines);
     until(async || (status(&first).await == 401).then_some(())).await;
     assert_eq!(status(&second).await, 200);
@@ -177,10 +187,10 @@ async fn tokens_are_replaced_while_the_gateway_runs() {
 
 #[tokio::test]
 async fn the_description_says_whether_a_token_is_needed_now() {
-    let (token, lines) = minted("ops", &["read"]);
+    let (token, lines) = new_token("ops", &["read"]);
     let mut world = World::configured("", charged).await;
     let admin = world.gateway.admin();
-    let described = || Ask::get("/openapi.json");
+    let described = || TestRequest::get("/openapi.json");
     let needed = |reply: &Reply| reply.json()["security"].clone();
     let (always, at_will) = (serde_json::json!([{ "token": [] }]), serde_json::json!([{ "token": [] }, {}]));
     assert_eq!(needed(&sent(described(), admin).await), at_will);
@@ -199,18 +209,18 @@ async fn the_admin_address_speaks_tls_where_the_file_says_so() {
     let server = ours.server();
     let [certificate, key] = [("cert.pem", &server.pem), ("key.pem", &server.key_pem)]
         .map(|(name, text)| scratch.write(name, text).display().to_string());
-    let (token, lines) = minted("ops", &["read"]);
+    let (token, lines) = new_token("ops", &["read"]);
     let terms = format!("[admin]\ntls_cert = '{certificate}'\ntls_key = '{key}'\n{lines}");
     let mut world = World::configured_in(scratch, &terms, charged).await;
     let admin = world.gateway.admin();
-    let metrics = Ask::get("/metrics").with("authorization", &token);
+    let metrics = TestRequest::get("/metrics").with("authorization", &token);
     assert_eq!(ours.send(metrics.clone(), admin, None).await.expect("an answer").status, 200);
-    assert!(metrics.send(admin).await.is_err(), "and nothing else");
+    assert!(metrics.send(admin).await.is_err(), "plain HTTP must fail");
 }
 
-/// Waits until the numbers have this line.
+/// Waits until the metrics contain this line.
 async fn counted(admin: SocketAddr, line: &str) {
-    until(async || sent(Ask::get("/metrics"), admin).await.text().contains(line).then_some(())).await;
+    until(async || sent(TestRequest::get("/metrics"), admin).await.text().contains(line).then_some(())).await;
 }
 
 #[tokio::test]
@@ -236,7 +246,7 @@ async fn stored_records_are_counted_by_route() {
     let admin = gateway.admin();
     for account in 4711..4714 {
         for (path, status) in [("charges", 201), ("broken", 502)] {
-            let ask = Ask::post(&format!("/accounts/{account}/{path}")).key(KEY);
+            let ask = TestRequest::post(&format!("/accounts/{account}/{path}")).key(KEY);
             assert_eq!(
                 sent(ask.with("authorization", format!("Bearer {account}")), gateway.address).await.status,
                 status
@@ -258,11 +268,11 @@ async fn stored_records_are_counted_by_route() {
     ] {
         counted(admin, line).await;
     }
-    let running = tokio::spawn(Ask::post("/slow").key(KEY).send(gateway.address));
+    let running = tokio::spawn(TestRequest::post("/slow").key(KEY).send(gateway.address));
     counted(admin, "idempotency_in_progress{operation=\"other\"} 1\n").await;
     gate.open();
     running.await.expect("no panic").expect("an answer");
     counted(admin, "idempotency_in_progress{operation=\"other\"} 0\n").await;
-    let numbers = sent(Ask::get("/metrics"), admin).await;
-    assert!(!numbers.text().contains("4711"), "{}", numbers.text());
+    let numbers = sent(TestRequest::get("/metrics"), admin).await;
+    assert!(!numbers.text().contains("/4711"), "{}", numbers.text());
 }

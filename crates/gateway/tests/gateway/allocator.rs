@@ -1,11 +1,11 @@
-//! The allocator's settings, which a process can have only from its start.
+//! The allocator's settings, which a process can only get at its start.
 
 use super::world::{Scratch, Starting};
 use std::process::Command;
 
 const SET: [&str; 2] = ["MALLOC_ARENA_MAX=", "MALLOC_MMAP_THRESHOLD_="];
 
-/// The environment of a gateway that was started with this one variable besides.
+/// The environment of a gateway that was started with this additional variable.
 fn environment_of(more: Option<(&str, &str)>) -> Vec<String> {
     let scratch = Scratch::new();
     let mut program = Command::new(env!("CARGO_BIN_EXE_semel"));

@@ -1,8 +1,8 @@
-//! Bodies, both ways, to the last byte: what the upstream gets, what the first caller gets, and what every other gets.
+//! Request and response bodies, byte for byte: for the upstream, for the first caller, and for replays.
 
 use crate::world::{KEY, World};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, response};
 
 /// The bytes of "hello", compressed by `gzip -n`.
@@ -12,7 +12,7 @@ const GZIP: [u8; 25] = [
 ];
 const LARGE: usize = 8 << 20;
 
-/// Bytes without any order that a compressor or a text reader could like.
+/// Bytes without any pattern that a compressor or a text decoder could use.
 fn large() -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = || {
@@ -22,8 +22,8 @@ fn large() -> Vec<u8> {
     (0..LARGE).map(|_| next()).collect()
 }
 
-/// Sends `ask` twice and once more after a kill: what came the first time comes every time.
-async fn thrice(world: &mut World, ask: Ask) -> Reply {
+/// Sends `ask` twice, and again after a kill: every response equals the first.
+async fn send_three_times(world: &mut World, ask: TestRequest) -> Reply {
     let calls = world.calls();
     let first = world.send(ask.clone()).await;
     assert!(!first.is_replay() && first.is_acknowledged(), "{:?}", first.headers);
@@ -42,25 +42,25 @@ async fn thrice(world: &mut World, ask: Ask) -> Reply {
 async fn a_request_reaches_the_upstream_as_it_was() {
     let world = World::new(&[], |_| Act::Say(response("200 OK", &[], "fine"))).await;
     let large = large();
-    let asks: [(&str, Ask, Vec<u8>); 6] = [
-        ("empty", Ask::post("/0").key(KEY), Vec::new()),
+    let asks: [(&str, TestRequest, Vec<u8>); 6] = [
+        ("empty", TestRequest::post("/0").key(KEY), Vec::new()),
         (
             "binary",
-            Ask::post("/1").key(KEY).bytes(vec![0, 0xff, 0xfe, b'\r', b'\n', 0]),
+            TestRequest::post("/1").key(KEY).bytes(vec![0, 0xff, 0xfe, b'\r', b'\n', 0]),
             vec![0, 0xff, 0xfe, b'\r', b'\n', 0],
         ),
         (
             "gzip",
-            Ask::post("/2").key(KEY).with("content-encoding", "gzip").bytes(GZIP.to_vec()),
+            TestRequest::post("/2").key(KEY).with("content-encoding", "gzip").bytes(GZIP.to_vec()),
             GZIP.to_vec(),
         ),
         (
             "chunked",
-            Ask::post("/3").key(KEY).bytes("in some pieces").in_pieces(3),
+            TestRequest::post("/3").key(KEY).bytes("in some pieces").in_pieces(3),
             b"in some pieces".to_vec(),
         ),
-        ("8 MiB", Ask::post("/4").key(KEY).bytes(large.clone()), large.clone()),
-        ("8 MiB, chunked", Ask::post("/5").key(KEY).bytes(large.clone()).in_pieces(100_000), large),
+        ("8 MiB", TestRequest::post("/4").key(KEY).bytes(large.clone()), large.clone()),
+        ("8 MiB, chunked", TestRequest::post("/5").key(KEY).bytes(large.clone()).in_pieces(100_000), large),
     ];
     for (calls, (name, ask, body)) in (1..).zip(asks) {
         let first = world.send(ask.clone()).await;
@@ -71,21 +71,22 @@ async fn a_request_reaches_the_upstream_as_it_was() {
         assert!(seen[calls - 1].body == body, "{name}");
     }
     let seen = world.upstream.seen();
-    assert_eq!(seen[2].header("content-encoding"), Some("gzip"), "handed on as it came");
+    assert_eq!(seen[2].header("content-encoding"), Some("gzip"), "forwarded unchanged");
 }
 
 #[tokio::test]
 async fn a_target_and_its_headers_reach_the_upstream_byte_for_byte() {
     let world = World::new(&[], |_| Act::Say(response("200 OK", &[], "fine"))).await;
     let target = "/a%2Fb//c/../d;v=1/%C3%A9?x=1&y=%20&&z";
-    let ask = Ask::post(target).key(KEY).with("x-own", "one").with("x-own", "").with("x-own", "two, three");
+    let ask =
+        TestRequest::post(target).key(KEY).with("x-own", "one").with("x-own", "").with("x-own", "two, three");
     assert_eq!(world.send(ask.clone()).await.text(), "fine");
     assert!(world.send(ask).await.is_replay());
     let seen = &world.upstream.seen()[0];
     assert_eq!(seen.line, format!("POST {target} HTTP/1.1"));
-    let own: Vec<_> =
+    let values: Vec<_> =
         seen.headers.iter().filter(|(name, _)| name == "x-own").map(|(_, value)| value.as_str()).collect();
-    assert_eq!(own, ["one", "", "two, three"]);
+    assert_eq!(values, ["one", "", "two, three"]);
 }
 
 #[tokio::test]
@@ -94,7 +95,7 @@ async fn an_informational_response_is_not_the_response() {
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n".to_vec();
     let all = [hints, response("201 Created", &[("etag", "\"7\"")], "charged")].concat();
     let mut world = World::new(&[], move |_| Act::Say(all.clone())).await;
-    let reply = thrice(&mut world, Ask::post("/charges").key(KEY)).await;
+    let reply = send_three_times(&mut world, TestRequest::post("/charges").key(KEY)).await;
     assert_eq!((reply.status, reply.text(), reply.header("link")), (201, "charged", None));
 }
 
@@ -116,7 +117,7 @@ async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
     };
     let mut world = World::new(&[], script).await;
     for (at, body) in bodies.iter().enumerate() {
-        let reply = thrice(&mut world, Ask::post(&format!("/{at}")).key(KEY)).await;
+        let reply = send_three_times(&mut world, TestRequest::post(&format!("/{at}")).key(KEY)).await;
         assert_eq!(&reply.body[..], body);
         assert_eq!(reply.header("content-length"), Some(body.len().to_string().as_str()));
     }
@@ -126,13 +127,15 @@ async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
 async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
     let gzip = response("200 OK", &[("content-encoding", "gzip"), ("vary", "accept-encoding")], GZIP);
     let mut world = World::new(&[], move |_| Act::Say(gzip.clone())).await;
-    let reply = thrice(&mut world, Ask::post("/charges").key(KEY).with("accept-encoding", "gzip")).await;
+    let reply =
+        send_three_times(&mut world, TestRequest::post("/charges").key(KEY).with("accept-encoding", "gzip"))
+            .await;
     assert_eq!((&reply.body[..], reply.header("content-encoding")), (&GZIP[..], Some("gzip")));
     assert_eq!((reply.header("content-length"), reply.header("vary")), (Some("25"), Some("accept-encoding")));
 }
 
 #[tokio::test]
-async fn a_response_in_chunks_or_until_the_end_is_replayed_with_the_same_bytes() {
+async fn a_response_of_any_framing_is_replayed_unchanged() {
     let chunked =
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nin \r\n6;x=y\r\npieces\r\n0\r\n\r\n"
             .to_vec();
@@ -140,7 +143,7 @@ async fn a_response_in_chunks_or_until_the_end_is_replayed_with_the_same_bytes()
     let old = b"HTTP/1.0 200 OK\r\n\r\nin pieces".to_vec();
     for act in [Act::Say(chunked), Act::SayAndEnd(until_the_end), Act::SayAndEnd(old)] {
         let mut world = World::new(&[], move |_| act.clone()).await;
-        let reply = thrice(&mut world, Ask::post("/charges").key(KEY)).await;
+        let reply = send_three_times(&mut world, TestRequest::post("/charges").key(KEY)).await;
         assert_eq!((reply.status, reply.text()), (200, "in pieces"));
     }
 }
@@ -150,7 +153,8 @@ async fn eight_mebibytes_both_ways_are_the_same_every_time() {
     let large = large();
     let echo = |seen: &Seen| Act::Say(response("201 Created", &[], &seen.body));
     let mut world = World::new(&[], echo).await;
-    let reply = thrice(&mut world, Ask::post("/charges").key(KEY).bytes(large.clone())).await;
+    let reply =
+        send_three_times(&mut world, TestRequest::post("/charges").key(KEY).bytes(large.clone())).await;
     assert!(reply.body == large);
 }
 
@@ -160,13 +164,13 @@ async fn statuses_without_a_body_are_replayed_without_one() {
     let unchanged = b"HTTP/1.1 304 Not Modified\r\netag: \"7\"\r\n\r\n".to_vec();
     for (raw, status) in [(nothing, 204), (unchanged, 304)] {
         let mut world = World::new(&[], move |_| Act::Say(raw.clone())).await;
-        let reply = thrice(&mut world, Ask::post("/charges").key(KEY)).await;
+        let reply = send_three_times(&mut world, TestRequest::post("/charges").key(KEY)).await;
         assert_eq!((reply.status, reply.body.len(), reply.header("etag")), (status, 0, Some("\"7\"")));
     }
 }
 
 #[tokio::test]
-async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_201_replayed_as_200() {
+async fn peer_bug_replayed_headers_or_status_differed_from_the_original() {
     let passing = [
         ("set-cookie", "session=1"),
         ("set-cookie", "other=2"),
@@ -198,7 +202,7 @@ async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_2
         assert_eq!(lines(&first, name), sent, "{name}");
         assert_eq!(lines(&retry, name), sent, "{name}");
     }
-    assert_eq!(lines(&first, "set-cookie"), ["session=1", "other=2"], "the first caller gets all");
+    assert_eq!(lines(&first, "set-cookie"), ["session=1", "other=2"], "the first caller gets all cookies");
     for (name, value) in passing {
         assert!(lines(&first, name).iter().any(|line| line == value), "{name}");
         assert!(!lines(&retry, name).iter().any(|line| line == value), "{name}");

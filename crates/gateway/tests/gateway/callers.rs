@@ -2,16 +2,16 @@
 
 use crate::world::{KEY, World, within};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::charged;
 use std::net::SocketAddr;
 use tokio::net::TcpSocket;
 
-fn charge() -> Ask {
-    Ask::post("/charges").key(KEY)
+fn charge() -> TestRequest {
+    TestRequest::post("/charges").key(KEY)
 }
 
-/// The victims' responses; a thief gets another one.
+/// Checks that an attacker gets none of the victims' responses.
 fn is_not(victims: &[&str], reply: &Reply, trick: &str) {
     assert!(!victims.contains(&reply.text()), "{trick}: {reply:?}");
     assert!(reply.status == 201 || reply.status == 400, "{trick}: {reply:?}");
@@ -26,11 +26,11 @@ async fn no_header_makes_one_access_token_another() {
     let victims = ["charge 1", "charge 2"];
     let mallory = || charge().with("authorization", "Bearer mallory");
     let tricks = [
-        // As a connection's own, the header would be taken off, and the request be nobody's.
+        // If the header counted as hop-by-hop, it would be removed, and the request would have no caller.
         mallory().with("connection", "authorization"),
         mallory().with("connection", "Authorization, keep-alive"),
         mallory().with("connection", "close").with("connection", "authorization"),
-        // Which of two would count?
+        // Two values: neither may be picked.
         mallory().with("authorization", "Bearer alice2"),
         mallory().with("authorization", ""),
         charge().with("authorization", ""),
@@ -46,23 +46,31 @@ async fn no_header_makes_one_access_token_another() {
         mallory().with("te", "authorization").with("trailer", "authorization"),
     ];
     for trick in tricks {
-        let told = format!("{trick:?}");
-        is_not(&victims, &world.send(trick).await, &told);
+        let shown = format!("{trick:?}");
+        is_not(&victims, &world.send(trick).await, &shown);
     }
     let status = alice.header("operation-id").map(|id| format!("/operations/{id}")).expect("an id");
     for trick in [
-        Ask::get(&status).key(KEY),
-        Ask::get(&status).with("authorization", "Bearer mallory").with("connection", "authorization"),
-        Ask::get(&status).with("authorization", "Bearer mallory").with("authorization", "Bearer alice2"),
+        TestRequest::get(&status).key(KEY),
+        TestRequest::get(&status).with("authorization", "Bearer mallory").with("connection", "authorization"),
+        TestRequest::get(&status)
+            .with("authorization", "Bearer mallory")
+            .with("authorization", "Bearer alice2"),
     ] {
-        let told = world.send(trick).await;
-        assert!((told.status == 404 || told.status == 400) && !told.text().contains("charge 1"), "{told:?}");
+        let reply = world.send(trick).await;
+        assert!(
+            (reply.status == 404 || reply.status == 400) && !reply.text().contains("charge 1"),
+            "{reply:?}"
+        );
     }
-    assert!(world.send(charge().with("authorization", "bearer alice")).await.is_replay(), "alice still can");
+    assert!(
+        world.send(charge().with("authorization", "bearer alice")).await.is_replay(),
+        "alice still gets her replay"
+    );
 }
 
-/// Sends it from this address of the machine's own.
-pub(crate) async fn from(address: [u8; 4], ask: Ask, to: SocketAddr) -> Reply {
+/// Sends it from this local address.
+pub(crate) async fn from(address: [u8; 4], ask: TestRequest, to: SocketAddr) -> Reply {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind((address, 0).into()).expect("an address of this machine");
     let stream = socket.connect(to).await.expect("it listens");
@@ -90,19 +98,19 @@ async fn a_proxy_is_trusted_only_by_its_address() {
         charge().with("x-user", "alice").with("connection", "x-user"),
     ];
     for trick in tricks {
-        let told = format!("{trick:?}");
+        let shown = format!("{trick:?}");
         let reply = from(STRANGER, trick, to).await;
-        assert_eq!((reply.text(), reply.is_replay()), ("charge 2", true), "nobody in particular: {told}");
+        assert_eq!((reply.text(), reply.is_replay()), ("charge 2", true), "the anonymous caller: {shown}");
     }
-    // Through the proxy, whose users can write headers too: whom it names, they are.
+    // Through the proxy, whose users can write headers too: the header that the proxy sets decides.
     for trick in [
         charge().with("x-user", "bob").with("connection", "x-user"),
         charge().with("x-user", "bob").with("x_user", "alice"),
         charge().with("x-user", "bob").with("authorization", "Bearer alice"),
     ] {
-        let told = format!("{trick:?}");
+        let shown = format!("{trick:?}");
         let reply = from(PROXY, trick, to).await;
-        assert_eq!(reply.text(), "charge 3", "{told}");
+        assert_eq!(reply.text(), "charge 3", "{shown}");
     }
     let twice = from(PROXY, charge().with("x-user", "bob").with("x-user", "alice"), to).await;
     assert_eq!(twice.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"));

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
 use std::io;
 
@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    /// `listen` besides the certificates, and whom to believe.
+    /// Starts with `listen` besides the certificates, and the configured trust.
     async fn new(listen: &str, sources: &str) -> Self {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
         let (ours, clients) = (Authority::new("ours"), Authority::new("clients"));
@@ -44,10 +44,10 @@ impl World {
     }
 
     async fn charge(&self, holder: Option<&Holder>) -> io::Result<Reply> {
-        self.send(Ask::post("/charges").key(KEY), holder).await
+        self.send(TestRequest::post("/charges").key(KEY), holder).await
     }
 
-    async fn send(&self, ask: Ask, holder: Option<&Holder>) -> io::Result<Reply> {
+    async fn send(&self, ask: TestRequest, holder: Option<&Holder>) -> io::Result<Reply> {
         self.ours.send(ask, self.gateway.address, holder).await
     }
 }
@@ -62,11 +62,15 @@ async fn two_certificate_holders_are_two_callers() {
     assert_eq!((other.text(), other.is_replay()), ("charge 2", false), "the same key, another caller");
     let renewed = world.clients.client("alice");
     let again = world.charge(Some(&renewed)).await.expect("an answer");
-    assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "of another key and serial number");
+    assert_eq!(
+        (again.text(), again.is_replay()),
+        ("charge 1", true),
+        "a certificate with another key and serial number"
+    );
 
-    // Nothing that bob can write makes him alice.
+    // No header that bob sends makes him alice.
     let id = first.header("operation-id").expect("an id").to_owned();
-    let status = || Ask::get(&format!("/operations/{id}"));
+    let status = || TestRequest::get(&format!("/operations/{id}"));
     assert_eq!(world.send(status(), Some(&bob)).await.expect("an answer").status, 404);
     assert_eq!(world.send(status(), Some(&renewed)).await.expect("an answer").status, 200);
     for (name, value) in [
@@ -75,15 +79,15 @@ async fn two_certificate_holders_are_two_callers() {
         ("x-forwarded-client-cert", "Subject=\"CN=alice\"".to_owned()),
         ("authorization", "Bearer alice".to_owned()),
     ] {
-        let told = world.send(Ask::post("/charges").key(KEY).with(name, value), Some(&bob)).await;
-        assert_eq!(told.expect("an answer").text(), "charge 2", "{name}");
+        let reply = world.send(TestRequest::post("/charges").key(KEY).with(name, value), Some(&bob)).await;
+        assert_eq!(reply.expect("an answer").text(), "charge 2", "{name}");
     }
     assert_eq!(world.upstream.seen_count(), 2);
 }
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// A connection of HTTP/2 with this certificate.
+/// An HTTP/2 connection with this certificate.
 async fn by_http2(world: &World, holder: Option<&Holder>) -> Sender {
     let stream = world.ours.connect(world.gateway.address, holder, &["h2"]).await.expect("a connection");
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
@@ -93,7 +97,7 @@ async fn by_http2(world: &World, holder: Option<&Holder>) -> Sender {
     sender
 }
 
-/// What a charge is answered: status, body, and whether it is a replay.
+/// The response to a charge: status, body, and whether it is a replay.
 async fn charged_by(mut sender: Sender, world: &World) -> (u16, String, bool) {
     let request = Request::post(format!("https://{}/charges", world.gateway.address))
         .header("idempotency-key", KEY)
@@ -107,9 +111,9 @@ async fn charged_by(mut sender: Sender, world: &World) -> (u16, String, bool) {
     (head.status.as_u16(), String::from_utf8(body.to_vec()).expect("text"), is_replay)
 }
 
-/// Many requests on one connection: each is its holder's, and the protocol makes no difference to who that is.
+/// Every request on a connection belongs to the certificate's holder, with either protocol.
 #[tokio::test]
-async fn over_http2_each_request_is_that_of_the_holder_of_its_connections_certificate() {
+async fn an_http2_connections_certificate_names_the_caller() {
     let world = World::new("client_certs = \"optional\"\n", "[\"mtls\"]").await;
     let (alice, bob) = (world.clients.client("alice"), world.clients.client("bob"));
     let (of_alice, of_bob) = (by_http2(&world, Some(&alice)).await, by_http2(&world, Some(&bob)).await);
@@ -127,8 +131,8 @@ async fn over_http2_each_request_is_that_of_the_holder_of_its_connections_certif
     let by_http1 = world.charge(Some(&bob)).await.expect("an answer");
     assert_eq!((by_http1.text(), by_http1.is_replay()), ("charge 2", true));
 
-    let (status, told, _) = charged_by(by_http2(&world, None).await, &world).await;
-    assert!(status == 400 && told.contains("CALLER_NOT_IDENTIFIED"), "{status} {told}");
+    let (status, body, _) = charged_by(by_http2(&world, None).await, &world).await;
+    assert!(status == 400 && body.contains("CALLER_NOT_IDENTIFIED"), "{status} {body}");
     assert_eq!(world.upstream.seen_count(), 2);
 }
 
@@ -137,14 +141,14 @@ async fn a_missing_or_foreign_client_certificate_is_refused_in_the_handshake() {
     for listen in ["", "client_certs = \"optional\"\n"] {
         let world = World::new(listen, "[\"mtls\", \"anonymous\"]").await;
         let forged = Authority::new("clients").client("alice");
-        assert!(world.charge(Some(&forged)).await.is_err(), "of an authority that has but the name");
+        assert!(world.charge(Some(&forged)).await.is_err(), "an authority with only the same name");
         let server = world.ours.server();
-        assert!(world.charge(Some(&server)).await.is_err(), "of the authority that vouches for us");
+        assert!(world.charge(Some(&server)).await.is_err(), "the authority of the server's certificate");
         let none = world.charge(None).await;
         if listen.is_empty() {
             assert!(none.is_err(), "required");
         } else {
-            assert_eq!(none.expect("an answer").status, 201, "optional, and anonymous");
+            assert_eq!(none.expect("an answer").status, 201, "a client without a certificate is anonymous");
         }
         assert_eq!(world.upstream.seen_count(), usize::from(!listen.is_empty()));
     }
@@ -177,6 +181,6 @@ async fn a_reload_cannot_ask_for_certificates_that_the_listener_does_not() {
     gateway.hang_up();
     until(async || scratch.logged().contains("the old one stays in force").then_some(())).await;
     assert!(scratch.logged().contains("the listener asks for none"), "{}", scratch.logged());
-    let served = Ask::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
+    let served = TestRequest::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
     assert_eq!(served.status, 201, "as before");
 }

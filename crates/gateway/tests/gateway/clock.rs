@@ -1,21 +1,21 @@
 //! The program under a wall clock that is set while it runs, or before it starts.
 //!
-//! libfaketime shifts the wall clock of a process and leaves its uptime alone, as somebody who sets a machine's clock does.
+//! libfaketime shifts the wall clock of a process but not its uptime, like setting a machine's clock.
 
 use crate::tools;
-use crate::world::{Gateway, Scratch, Starting, World, sides, until};
+use crate::world::{Gateway, Scratch, Starting, World, complete_config, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// Times that are soon over. Nothing waits for the start to settle: what the clock calls past its time would go at once.
+/// Short durations, and no settling after the start: records that the clock considers expired are removed at once.
 const HASTY: &str = "[clock]\nheartbeat = \"400ms\"\nsettle = \"0s\"\n[sweep]\nevery = \"50ms\"\n";
 
-/// Two and a half of those heartbeats: for so long nothing is judged by a time that is new.
+/// Two and a half heartbeats: for that long, nothing is judged by a changed time.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
 const NOT_TRUSTED: &str = "IDEMPOTENCY_CLOCK_NOT_TRUSTED";
@@ -27,10 +27,10 @@ struct WallClock {
 }
 
 impl WallClock {
-    /// One that is right so far. `None` where the library is missing.
+    /// A clock without an offset. `None` if the library is missing.
     fn new(scratch: &Scratch) -> Option<Self> {
         let faketime = tools::program("faketime")?;
-        forget_the_dead();
+        remove_stale_shared_memory();
         let wrapper =
             Command::new(faketime).args(["-m", "-f", "+0", "sh", "-c", "printf %s \"$LD_PRELOAD\""]).output();
         let library = String::from_utf8(wrapper.expect("faketime runs").stdout).expect("a path");
@@ -38,11 +38,11 @@ impl WallClock {
         Some(Self { library, file: scratch.write("wall-clock", "+0") })
     }
 
-    /// Sets it off by so much: `+32d`, `-400d`, `+1`.
+    /// Sets the offset: `+32d`, `-400d`, `+1`.
     fn set(&self, offset: &str) {
         let next = self.file.with_extension("next");
         std::fs::write(&next, offset).expect("a file");
-        // In one step: a process that reads half a file would go by another time.
+        // Replaces the file atomically: a process that reads half a file would use another time.
         std::fs::rename(&next, &self.file).expect("a file");
     }
 
@@ -59,8 +59,8 @@ impl WallClock {
     }
 }
 
-/// Removes what libfaketime keeps in shared memory for processes that were killed. A new one with such a number would not start.
-fn forget_the_dead() {
+/// Removes libfaketime's shared memory of killed processes. A new process with the same ID would not start.
+fn remove_stale_shared_memory() {
     let Ok(files) = std::fs::read_dir("/dev/shm") else { return };
     for file in files.flatten() {
         let name = file.file_name();
@@ -72,7 +72,7 @@ fn forget_the_dead() {
     }
 }
 
-/// A gateway under a clock of its own.
+/// A gateway under its own clock.
 struct Shop {
     world: World,
     clock: WallClock,
@@ -88,20 +88,20 @@ impl Shop {
         let scratch = Scratch::new();
         let clock = WallClock::new(&scratch)?;
         let upstream = Upstream::start(script).await;
-        scratch.configure(&sides(&scratch, upstream.address, terms));
+        scratch.configure(&complete_config(&scratch, upstream.address, terms));
         let (gateway, admin) = started(&clock, &scratch);
         Some(Self { world: World { gateway, upstream, scratch }, clock, admin })
     }
 
-    /// Kills the gateway, has `meanwhile` happen, and starts it again.
+    /// Kills the gateway, runs `meanwhile`, and starts the gateway again.
     fn restart(&mut self, meanwhile: impl FnOnce(&Self)) {
         self.world.gateway.kill();
         meanwhile(self);
         (self.world.gateway, self.admin) = started(&self.clock, &self.world.scratch);
     }
 
-    /// Pays as clients do: again while that is what the answer asks for, but for the answer that the tests here are about. A gateway
-    /// that is [hasty](HASTY) on a busy machine sends nothing for a moment.
+    /// Pays and retries as long as the response asks for it, except for `NOT_TRUSTED`, which the tests are about. On a
+    /// busy machine, a [hasty](HASTY) gateway may refuse for a moment.
     async fn pay(&self, number: u32) -> Reply {
         until(async || {
             let reply = self.world.send(payment(number)).await;
@@ -131,8 +131,8 @@ impl Shop {
         assert_eq!(self.world.calls(), calls, "nothing was run");
     }
 
-    /// Waits until a payment that was refused goes through.
-    async fn pays_at_last(&self, number: u32) -> Reply {
+    /// Waits until a refused payment succeeds.
+    async fn pay_until_accepted(&self, number: u32) -> Reply {
         until(async || {
             let reply = self.pay(number).await;
             let is_refused = reply.code().as_deref() == Some(NOT_TRUSTED);
@@ -143,7 +143,7 @@ impl Shop {
     }
 
     async fn metric(&self, name: &str) -> u64 {
-        let page = Ask::get("/metrics").send(self.admin).await.expect("an answer");
+        let page = TestRequest::get("/metrics").send(self.admin).await.expect("an answer");
         let found = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = found.unwrap_or_else(|| panic!("no {name} in {}", page.text()));
         value.parse().expect("a whole number")
@@ -158,21 +158,21 @@ impl Shop {
         until(async || self.world.log().contains(line).then_some(())).await;
     }
 
-    /// Waits until the sweeper has looked a few times more, also where it held back at first since the time is another one.
-    async fn sweeps(&self) {
+    /// Waits for a few more sweeps, including the time that the sweeper holds back after a clock change.
+    async fn wait_for_sweeps(&self) {
         tokio::time::sleep(HELD_BACK).await;
-        self.asks_the_store("due").await;
+        self.wait_for_store_calls("due").await;
     }
 
-    /// Waits until such a call was made a few times more.
-    async fn asks_the_store(&self, call: &str) {
+    /// Waits for a few more of these calls.
+    async fn wait_for_store_calls(&self, call: &str) {
         let calls = format!("idempotency_store_seconds_count{{call=\"{call}\"}}");
         let before = self.metric(&calls).await;
         until(async || (self.metric(&calls).await > before + 3).then_some(())).await;
     }
 
-    /// Waits until the time was written a few times more.
-    async fn beats(&self) {
+    /// Waits for a few more heartbeats.
+    async fn wait_for_heartbeats(&self) {
         let file = self.world.scratch.file();
         let beat = || mark(&file).expect("a mark")["beat"].as_u64().expect("a number");
         let before = beat();
@@ -192,7 +192,7 @@ impl Shop {
     }
 
     async fn confirm(&self, body: &str) -> Reply {
-        Ask::post("/v1/clock/confirm").json(body).send(self.admin).await.expect("an answer")
+        TestRequest::post("/v1/clock/confirm").json(body).send(self.admin).await.expect("an answer")
     }
 }
 
@@ -204,11 +204,11 @@ fn started(clock: &WallClock, scratch: &Scratch) -> (Gateway, SocketAddr) {
     (gateway, admin)
 }
 
-fn payment(number: u32) -> Ask {
-    Ask::post("/charges").key(&format!("order-number-{number:08}")).json("{\"amount\":5}")
+fn payment(number: u32) -> TestRequest {
+    TestRequest::post("/charges").key(&format!("order-number-{number:08}")).json("{\"amount\":5}")
 }
 
-/// What the store remembers of the time.
+/// The time mark in the store.
 fn mark(file: &Path) -> Option<serde_json::Value> {
     let file = rusqlite::Connection::open(file).expect("the same file");
     let value = "SELECT value FROM semel_settings WHERE name = 'clock'";
@@ -244,8 +244,8 @@ async fn a_month_ahead_while_running_forgets_nothing() {
     shop.clock.set("+32d");
     shop.logs("the clock jumped and is not trusted").await;
     shop.is_trusted(false).await;
-    shop.sweeps().await;
-    shop.beats().await;
+    shop.wait_for_sweeps().await;
+    shop.wait_for_heartbeats().await;
     shop.is_replayed(1, &first).await;
     let second = shop.pay_first(2).await;
     shop.is_replayed(2, &second).await;
@@ -253,9 +253,10 @@ async fn a_month_ahead_while_running_forgets_nothing() {
     for never in ["idempotency_purged_total", "idempotency_lease_losses_total"] {
         assert_eq!(shop.metric(never).await, 0, "{never}");
     }
-    // Only the wall clock was turned.
-    let told = mark(&shop.world.scratch.file()).expect("a mark")["uptime_ms"].as_u64().expect("a number");
-    assert!((uptime..=machine_uptime_ms() + 10).contains(&told), "{told} since {uptime}");
+    // Only the wall clock was changed.
+    let marked_uptime =
+        mark(&shop.world.scratch.file()).expect("a mark")["uptime_ms"].as_u64().expect("a number");
+    assert!((uptime..=machine_uptime_ms() + 10).contains(&marked_uptime), "{marked_uptime} since {uptime}");
     shop.clock.set("+0");
     shop.logs("the clock is right again, and is trusted").await;
     shop.is_trusted(true).await;
@@ -274,8 +275,8 @@ async fn a_request_that_runs_while_the_clock_jumps_ends_as_usual() {
         shop.world.upstream.has_seen(1).await;
         for offset in ["+32d", "-400d", "+0"] {
             shop.clock.set(offset);
-            shop.sweeps().await;
-            shop.beats().await;
+            shop.wait_for_sweeps().await;
+            shop.wait_for_heartbeats().await;
         }
         gate.open();
     });
@@ -301,8 +302,8 @@ async fn forty_days_ahead_at_start_runs_nothing_twice() {
         assert!(is_refused || reply.is_replay(), "{reply:?}");
     }
     shop.is_refused(50).await;
-    // While the sweeper would have had its turns.
-    shop.asks_the_store("beat").await;
+    // Waits for as long as the sweeper would have needed.
+    shop.wait_for_store_calls("beat").await;
     assert_eq!((shop.world.calls(), shop.records()), (50, 50));
     shop.restart(|shop| shop.clock.set("+0"));
     for (number, first) in (0..).zip(&first) {
@@ -313,14 +314,14 @@ async fn forty_days_ahead_at_start_runs_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_clock_behind_at_start_refuses_new_keys_until_it_is_right() {
+async fn a_clock_behind_at_start_refuses_new_keys() {
     let Some(mut shop) = Shop::new().await else { return };
     let first = shop.pay_first(1).await;
     shop.restart(|shop| shop.clock.set("-2d"));
     shop.is_refused(2).await;
     shop.is_replayed(1, &first).await;
     shop.clock.set("+0");
-    let second = shop.pays_at_last(2).await;
+    let second = shop.pay_until_accepted(2).await;
     shop.logs("the clock is plausible again").await;
     shop.is_trusted(true).await;
     shop.restart(|_| ());
@@ -336,11 +337,11 @@ async fn outcomes_stored_while_the_clock_was_back_are_replayed() {
     shop.clock.set("-400d");
     shop.is_trusted(false).await;
     let second = shop.pay_first(2).await;
-    shop.sweeps().await;
+    shop.wait_for_sweeps().await;
     shop.clock.set("+0");
     shop.is_trusted(true).await;
     shop.restart(|_| ());
-    shop.sweeps().await;
+    shop.wait_for_sweeps().await;
     shop.is_replayed(1, &first).await;
     shop.is_replayed(2, &second).await;
     assert_eq!(shop.world.calls(), 2);
@@ -363,7 +364,7 @@ async fn the_doctor_finds_a_wrong_clock_and_confirms_a_right_one() {
     shop.is_refused(2).await;
     let done = shop.doctor(&["--confirm-clock", "--reason", "the machine lay in a drawer for forty days"]);
     assert!(done.status.success() && done.stdout.starts_with(b"confirmed: it is "), "{done:?}");
-    let second = shop.pays_at_last(2).await;
+    let second = shop.pay_until_accepted(2).await;
     shop.is_trusted(true).await;
     assert!(shop.world.log().contains("an operator confirmed the clock; it is trusted"));
     let kept = mark(&shop.world.scratch.file()).expect("a mark");
@@ -388,7 +389,7 @@ async fn an_operator_confirms_the_clock_over_the_admin_address() {
     let confirmed = shop.confirm("{\"reason\":\"it was two days fast until now\"}").await;
     assert_eq!(confirmed.status, 200, "{confirmed:?}");
     assert!(confirmed.json()["confirmedAt"].as_str().is_some_and(|at| at.ends_with('Z')), "{confirmed:?}");
-    let second = shop.pays_at_last(2).await;
+    let second = shop.pay_until_accepted(2).await;
     let log = shop.world.log();
     let audited = log
         .lines()
@@ -417,8 +418,8 @@ async fn a_clock_step_of_a_second_is_ignored() {
         shop.world.upstream.has_seen(1).await;
         for (number, offset) in [(2, "+1"), (3, "+0"), (4, "-1"), (5, "+0")] {
             shop.clock.set(offset);
-            shop.beats().await;
-            shop.sweeps().await;
+            shop.wait_for_heartbeats().await;
+            shop.wait_for_sweeps().await;
             shop.pay_first(number).await;
         }
         gate.open();

@@ -1,13 +1,13 @@
 //! The configuration file: its guarantees, its messages, and what overrides it.
 
 use crate::world::{Gateway, KEY, Scratch, World, until};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, charged, response};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
-/// A shop: payments, refunds by an id of their own, events that are delivered again and again, imports that nobody gives keys
-/// to, and accounts that are closed.
+/// A shop: payments, refunds with their own IDs, events that are delivered repeatedly, imports without keys, and
+/// accounts that are closed.
 const SHOP: &str = r#"
 [identity]
 sources = ["header:x-user", "anonymous"]
@@ -46,12 +46,12 @@ methods = ["DELETE"]
 mismatch_status = 409
 "#;
 
-fn charge(account: &str) -> Ask {
-    Ask::post(&format!("/accounts/{account}/charges")).json("{\"amount\":7}")
+fn charge(account: &str) -> TestRequest {
+    TestRequest::post(&format!("/accounts/{account}/charges")).json("{\"amount\":7}")
 }
 
-fn event(body: &str) -> Ask {
-    Ask::post("/webhooks/payments").json(body)
+fn event(body: &str) -> TestRequest {
+    TestRequest::post("/webhooks/payments").json(body)
 }
 
 #[tokio::test]
@@ -65,17 +65,18 @@ async fn each_operation_of_a_file_is_under_its_own_terms() {
     assert!(!other.is_replay(), "another caller's key is another key");
     assert_eq!(world.calls(), 2);
 
-    let refund = || Ask::post("/refunds").with("x-refund-id", "r-1");
+    let refund = || TestRequest::post("/refunds").with("x-refund-id", "r-1");
     assert_eq!((world.send(refund()).await.status, world.send(refund()).await.is_replay()), (201, true));
     assert_eq!(world.calls(), 3);
 
-    let import = |at: u32| Ask::post("/imports").json(&format!("{{\"rows\":[1,2],\"sent_at\":{at}}}"));
+    let import =
+        |at: u32| TestRequest::post("/imports").json(&format!("{{\"rows\":[1,2],\"sent_at\":{at}}}"));
     assert_eq!((world.send(import(1)).await.status, world.send(import(2)).await.is_replay()), (201, true));
     assert_eq!(world.calls(), 4);
 
-    let close = || Ask::new("DELETE", "/accounts/7").key(KEY);
+    let close = || TestRequest::new("DELETE", "/accounts/7").key(KEY);
     assert_eq!((world.send(close()).await.status, world.send(close()).await.is_replay()), (201, true));
-    assert_eq!(world.send(close().bytes("why")).await.status, 409, "a mismatch, as the file has it");
+    assert_eq!(world.send(close().bytes("why")).await.status, 409, "a mismatch has the configured status");
     assert_eq!(world.calls(), 5);
 }
 
@@ -98,7 +99,7 @@ async fn an_event_that_is_delivered_again_happens_once() {
 async fn a_proxys_header_is_removed_from_other_senders() {
     let elsewhere = SHOP.replace("127.0.0.1", "10.1.2.3");
     let world = World::configured(&elsewhere, charged).await;
-    for ask in [charge("7").key(KEY), Ask::get("/accounts/7")] {
+    for ask in [charge("7").key(KEY), TestRequest::get("/accounts/7")] {
         world.send(ask.with("x-user", "ada").with("x_user", "ada")).await;
     }
     assert_eq!(world.calls(), 2);
@@ -125,10 +126,10 @@ async fn shadow_mode_only_logs() {
 }
 
 #[tokio::test]
-async fn a_flood_of_new_keys_is_held_by_the_files_quota_and_retries_are_not() {
+async fn a_configured_quota_limits_new_keys_and_no_retries() {
     let world = World::configured("[quotas]\nnew_per_caller = \"2/1h\"\n", charged).await;
     let order = |number: u32, token: &str| {
-        Ask::post("/charges")
+        TestRequest::post("/charges")
             .key(&format!("order-number-{number:08}"))
             .with("authorization", format!("Bearer {token}"))
     };
@@ -138,11 +139,11 @@ async fn a_flood_of_new_keys_is_held_by_the_files_quota_and_retries_are_not() {
     let refused = world.send(order(2, "flooder")).await;
     assert_eq!(refused.code().as_deref(), Some("IDEMPOTENCY_KEY_QUOTA_EXCEEDED"));
     assert!(refused.header("retry-after").is_some());
-    assert!(world.send(order(0, "flooder")).await.is_replay(), "its own retries are served");
-    assert_eq!(world.send(order(2, "other")).await.status, 201, "and so are others");
+    assert!(world.send(order(0, "flooder")).await.is_replay(), "its own retries are still replayed");
+    assert_eq!(world.send(order(2, "other")).await.status, 201, "other callers are still served");
 }
 
-/// Everything that the store's files hold once the gateway has ended.
+/// The content of all store files after the gateway has exited.
 async fn stored(terms: &str) -> Vec<u8> {
     let scratch = Scratch::new();
     let upstream = Upstream::start(|_| Act::Say(response("201 Created", &[], "card 4000-0012-3456"))).await;
@@ -152,7 +153,7 @@ async fn stored(terms: &str) -> Vec<u8> {
     let config = scratch.config();
     let config = ["--config", config.to_str().expect("text")];
     let mut gateway = Gateway::start(&scratch, upstream.address, &config);
-    let charge = || Ask::post("/charges").key(KEY);
+    let charge = || TestRequest::post("/charges").key(KEY);
     let first = charge().send(gateway.address).await.expect("an answer");
     assert!(first.is_acknowledged(), "{first:?}");
     gateway.terminate();
@@ -165,10 +166,10 @@ async fn stored(terms: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_sealed_answer_cannot_be_read_in_the_store_and_is_replayed() {
+async fn a_sealed_response_is_unreadable_in_the_store_and_replayed() {
     let holds = |bytes: &[u8]| bytes.windows(9).any(|window| window == b"4000-0012");
     let sealing = "[[sealing.key]]\nname = \"2026-11\"\nsecret = 'file:KEY_FILE'\n";
-    assert!(holds(&stored("").await), "without sealing it can");
+    assert!(holds(&stored("").await), "without sealing it is readable");
     assert!(!holds(&stored(sealing).await));
 }
 
@@ -206,17 +207,17 @@ fn every_mistake_is_reported_with_its_line_and_nothing_is_served() {
     for arguments in [&["config", "check", file][..], &["serve", "--config", file]] {
         let checked = semel(arguments);
         assert_eq!(checked.status.code(), Some(1));
-        let told = text(&checked.stderr);
-        assert!(told.contains("semel.toml has 2 mistakes"), "{told}");
+        let report = text(&checked.stderr);
+        assert!(report.contains("semel.toml has 2 mistakes"), "{report}");
         assert!(
-            told.contains(&format!("{file}:4:1: unknown key `tll` in [defaults]\n    fix: write `ttl`")),
-            "{told}"
+            report.contains(&format!("{file}:4:1: unknown key `tll` in [defaults]\n    fix: write `ttl`")),
+            "{report}"
         );
-        assert!(told.contains(&format!("{file}:5:9: class local is")), "{told}");
+        assert!(report.contains(&format!("{file}:5:9: class local is")), "{report}");
     }
 }
 
-/// What a started gateway says of how long outcomes are replayed.
+/// The replay duration that a started gateway prints.
 fn replayed_for(flags: &[&str], variables: &[(&str, &str)]) -> String {
     let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--upstream", "http://127.0.0.1:1"])
@@ -228,19 +229,19 @@ fn replayed_for(flags: &[&str], variables: &[(&str, &str)]) -> String {
         .stderr(Stdio::null())
         .spawn()
         .expect("semel starts");
-    let said = BufReader::new(process.stdout.take().expect("it was asked for"));
-    let mut lines = said.lines().map(|line| line.expect("text"));
-    let told = lines.find_map(|line| {
+    let stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
+    let mut lines = stdout.lines().map(|line| line.expect("text"));
+    let guarantee = lines.find_map(|line| {
         let (_, rest) = line.split_once("replayed for ")?;
         Some(rest.split(',').next()?.to_owned())
     });
-    process.kill().expect("it is ours to kill");
-    process.wait().expect("it is dead");
-    told.expect("it tells its guarantee")
+    process.kill().expect("the process can be killed");
+    process.wait().expect("it has exited");
+    guarantee.expect("the guarantee is printed")
 }
 
 #[test]
-fn a_flag_outranks_its_variable_that_outranks_the_file_and_that_the_default() {
+fn flags_precede_variables_then_the_file_then_defaults() {
     let scratch = Scratch::new();
     scratch.configure("[defaults]\nttl = \"3h\"\n");
     let config = scratch.config();

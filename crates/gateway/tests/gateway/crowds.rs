@@ -1,7 +1,7 @@
-//! One client that uses up everything, and another one that is still served.
+//! One client uses up everything, and another one is still served.
 
 use crate::world::{World, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -48,29 +48,29 @@ async fn bodies_that_never_end_do_not_keep_another_clients_request_out() {
     let limits =
         "[limits]\nbodies_max = \"4MiB\"\n[defaults]\nrequest_max = \"1MiB\"\n[listen]\nrate_min = \"0B\"\n";
     let world = World::configured(limits, charge).await;
-    let mut stuck = Vec::new();
-    // Just as many as there is room for: they do not have to wait for each other.
+    let mut stuck_clients = Vec::new();
+    // Exactly as many as fit, so they do not wait for each other.
     for number in 0..4 {
         let mut client = connect_from(&world, GREEDY).await;
         let most = vec![b'x'; BYTES - 1];
         let sent = [head("/charges", &key(number), BYTES), most].concat();
         client.write_all(&sent).await.expect("sent");
-        stuck.push(client);
+        stuck_clients.push(client);
     }
-    // The same client finds no room, and takes none from itself. It asks for little, so as not to wait in the middle of its body for one
-    // that waits for it.
+    // The same client finds no room, and its own requests are not ended for it. It sends a small body, so that it does
+    // not wait for a request that waits for it.
     let little = [head("/charges", &key(100), 5), b"hello".to_vec()].concat();
-    let whole = |number| [head("/charges", &key(number), BYTES), vec![b'x'; BYTES]].concat();
+    let complete_request = |number| [head("/charges", &key(number), BYTES), vec![b'x'; BYTES]].concat();
     until(async || {
         let (_, status) = status_from(&world, GREEDY, &little).await;
         (status == 503).then_some(())
     })
     .await;
-    let (_, status_of_other) = status_from(&world, OTHER, &whole(200)).await;
+    let (_, status_of_other) = status_from(&world, OTHER, &complete_request(200)).await;
     assert_eq!(status_of_other, 201);
-    // Requests that were ended got a response, and nothing of them was run.
+    // Ended requests got a response, and none of them ran.
     let mut gone = 0;
-    for client in &mut stuck {
+    for client in &mut stuck_clients {
         client.write_all(b"x").await.expect("sent");
         gone += usize::from(status(client).await == 503);
     }
@@ -79,22 +79,22 @@ async fn bodies_that_never_end_do_not_keep_another_clients_request_out() {
 }
 
 #[tokio::test]
-async fn a_client_behind_a_trusted_proxy_is_known_by_its_own_address() {
+async fn a_trusted_proxys_client_has_its_own_address() {
     const BYTES: usize = 1 << 20;
     let limits = "[limits]\nbodies_max = \"2MiB\"\n[defaults]\nrequest_max = \"1MiB\"\n";
     let trust = format!("forwarded_by = [\"{GREEDY}\"]");
     for (terms, wanted) in [(trust.as_str(), 201), ("", 503)] {
         let world = World::configured_before(terms, limits, charge).await;
         let from = |client: &str, number| format!("x-forwarded-for: {client}\r\n{}", key(number));
-        let mut stuck = Vec::new();
+        let mut stuck_clients = Vec::new();
         for number in 0..2 {
             let mut client = connect_from(&world, GREEDY).await;
             let most = vec![b'x'; BYTES - 1];
             let sent = [head("/charges", &from("192.0.2.1", number), BYTES), most].concat();
             client.write_all(&sent).await.expect("sent");
-            stuck.push(client);
+            stuck_clients.push(client);
         }
-        let whole = |client: &str, number| {
+        let complete_request = |client: &str, number| {
             [head("/charges", &from(client, number), BYTES), vec![b'x'; BYTES]].concat()
         };
         let little = [head("/charges", &from("192.0.2.1", 100), 5), b"hello".to_vec()].concat();
@@ -103,7 +103,7 @@ async fn a_client_behind_a_trusted_proxy_is_known_by_its_own_address() {
             (status == 503).then_some(())
         })
         .await;
-        let (_, status) = status_from(&world, GREEDY, &whole("192.0.2.2", 200)).await;
+        let (_, status) = status_from(&world, GREEDY, &complete_request("192.0.2.2", 200)).await;
         assert_eq!(status, wanted, "{terms}");
     }
 }
@@ -117,9 +117,9 @@ async fn uploads_that_never_begin_do_not_take_the_services_connections() {
         client.write_all(&head("/uploads", "", 10)).await.expect("sent");
         silent.push(client);
     }
-    let reply = world.send(Ask::post("/uploads").bytes("whole")).await;
+    let reply = world.send(TestRequest::post("/uploads").bytes("whole")).await;
     assert_eq!((reply.status, reply.text()), (201, "5"));
-    // What has begun goes on.
+    // Requests that have started continue.
     for client in &mut silent {
         client.write_all(b"0123456789").await.expect("sent");
         assert_eq!(status(client).await, 201);
@@ -145,25 +145,25 @@ async fn uploads_that_drip_leave_connections_for_another_client() {
 }
 
 #[tokio::test]
-async fn replays_that_one_client_does_not_read_do_not_keep_another_from_its_replay() {
+async fn unread_replays_of_one_client_block_no_other() {
     const BYTES: usize = 4 << 20;
     let limits = "[limits]\nresponses_max = \"16MiB\"\n";
     let world = World::configured(limits, |_| Act::Say(response("200 OK", &[], "x".repeat(BYTES)))).await;
-    let ask = Ask::post("/exports").key("an-export-00000000");
+    let ask = TestRequest::post("/exports").key("an-export-00000000");
     assert_eq!(world.send(ask.clone()).await.body.len(), BYTES);
     let mut unread = Vec::new();
     for _ in 0..12 {
         unread.push(status_from(&world, GREEDY, &ask.raw()).await);
     }
-    assert!(unread.iter().any(|(_, status)| *status == 503), "there is room for a few only");
+    assert!(unread.iter().any(|(_, status)| *status == 503), "there is room for a few responses only");
     let (mut client, status) = status_from(&world, OTHER, &ask.raw()).await;
     assert_eq!(status, 200);
-    let mut came = 0;
+    let mut received = 0;
     let mut piece = vec![0; 1 << 16];
-    while came < BYTES {
+    while received < BYTES {
         let count = within(client.read(&mut piece)).await.expect("more");
-        assert!(count > 0, "it was cut off after {came} bytes");
-        came += count;
+        assert!(count > 0, "it was cut off after {received} bytes");
+        received += count;
     }
     assert_eq!(world.calls(), 1);
 }
@@ -173,15 +173,16 @@ async fn abandoned_requests_count_until_they_end() {
     let limits = "[listen]\nrequests_max = 2\n";
     let world = World::configured(limits, |_| Act::Hang).await;
     for number in 0..2 {
-        let accepted = Ask::post("/jobs").key(&format!("a-job-{number:012}")).with("prefer", "respond-async");
+        let accepted =
+            TestRequest::post("/jobs").key(&format!("a-job-{number:012}")).with("prefer", "respond-async");
         assert_eq!(world.send(accepted).await.status, 202);
     }
-    let refused = world.send(Ask::get("/")).await;
+    let refused = world.send(TestRequest::get("/")).await;
     assert_eq!((refused.status, refused.code().as_deref()), (503, Some("GATEWAY_BUSY")));
 }
 
 #[tokio::test]
-async fn a_request_whose_client_hung_up_counts_as_long_as_it_runs() {
+async fn a_request_counts_after_its_client_hung_up() {
     let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
@@ -193,14 +194,14 @@ async fn a_request_whose_client_hung_up_counts_as_long_as_it_runs() {
     client.write_all(&[head("/jobs", &key(1), 5), b"hello".to_vec()].concat()).await.expect("sent");
     world.upstream.has_seen(1).await;
     drop(client);
-    // It takes the gateway a moment to notice that nobody waits any more: whatever it does then, the request still runs.
+    // The gateway needs a moment to notice that the client has gone. The request keeps running either way.
     for _ in 0..20 {
-        let refused = world.send(Ask::get("/")).await;
+        let refused = world.send(TestRequest::get("/")).await;
         assert_eq!((refused.status, refused.code().as_deref()), (503, Some("GATEWAY_BUSY")));
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     gate.open();
-    until(async || (world.send(Ask::get("/")).await.status == 201).then_some(())).await;
+    until(async || (world.send(TestRequest::get("/")).await.status == 201).then_some(())).await;
     let (_, status) =
         status_from(&world, GREEDY, &[head("/jobs", &key(1), 5), b"hello".to_vec()].concat()).await;
     assert_eq!(

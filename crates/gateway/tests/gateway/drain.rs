@@ -1,7 +1,7 @@
 //! Shutdown, and what remains afterwards.
 
 use crate::world::{KEY, World, charge, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, charged};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,16 +13,19 @@ async fn a_drain_ends_running_requests_and_refuses_new_ones() {
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let mut world = World::new(&[], script).await;
     let mut idle = TcpStream::connect(world.gateway.address).await.expect("a connection");
-    idle.write_all(&Ask::get("/.well-known/idempotency").raw()).await.expect("sent");
+    idle.write_all(&TestRequest::get("/.well-known/idempotency").raw()).await.expect("sent");
     let mut some = [0; 64];
     within(idle.read_exact(&mut some)).await.expect("an answer, and a connection that is kept");
     let running = tokio::spawn(charge(5).send(world.gateway.address));
-    let unkeyed = tokio::spawn(Ask::post("/charges").json("{}").send(world.gateway.address));
+    let unkeyed = tokio::spawn(TestRequest::post("/charges").json("{}").send(world.gateway.address));
     world.upstream.has_seen(2).await;
     world.gateway.terminate();
     world.gateway.refuses().await;
-    within(idle.read_to_end(&mut Vec::new())).await.expect("who asks for nothing is let go");
-    assert!(!running.is_finished() && !unkeyed.is_finished(), "who waits for an answer is not");
+    within(idle.read_to_end(&mut Vec::new())).await.expect("idle connections are closed");
+    assert!(
+        !running.is_finished() && !unkeyed.is_finished(),
+        "requests that wait for a response are not cut off"
+    );
     gate.open();
     let first = within(running).await.expect("no panic").expect("an answer");
     assert_eq!((first.status, first.is_acknowledged()), (201, true));
@@ -55,19 +58,19 @@ async fn a_request_whose_client_has_left_is_waited_for_too() {
 }
 
 #[tokio::test]
-async fn asked_twice_it_ends_at_once_and_nothing_is_taken_for_done() {
+async fn a_second_signal_ends_it_and_completes_nothing() {
     let flags = ["--lease", "1s", "--wait", "0s"];
     let script = |seen: &Seen| if seen.line.contains("/hung") { Act::Hang } else { charged(seen) };
     let mut world = World::new(&flags, script).await;
     let first = world.charge(5).await;
-    let hung = || Ask::post("/hung").key(KEY).json("{}");
+    let hung = || TestRequest::post("/hung").key(KEY).json("{}");
     let running = tokio::spawn(hung().send(world.gateway.address));
     world.upstream.has_seen(2).await;
     world.gateway.terminate();
     world.gateway.refuses().await;
     world.gateway.terminate();
-    assert_eq!(world.gateway.ended().await.code(), Some(1), "it says that it did not end well");
-    assert!(within(running).await.expect("no panic").is_err(), "nobody was left to answer");
+    assert_eq!(world.gateway.ended().await.code(), Some(1), "the exit code reports the interrupted requests");
+    assert!(within(running).await.expect("no panic").is_err(), "no gateway was left to answer");
     world.kill_and_restart(&flags);
     let retry = world.charge(5).await;
     assert!(retry.is_replay() && retry.kept() == first.kept());
@@ -81,15 +84,15 @@ async fn asked_twice_it_ends_at_once_and_nothing_is_taken_for_done() {
 }
 
 #[tokio::test]
-async fn at_the_end_of_the_drain_time_the_rest_is_cut_off_and_told_as_unknown() {
+async fn requests_cut_off_after_the_drain_time_are_unknown() {
     let flags = ["--drain", "500ms", "--lease", "1s", "--wait", "0s"];
     let mut world = World::new(&flags, |_: &Seen| Act::Hang).await;
     let running = tokio::spawn(charge(5).send(world.gateway.address));
     world.upstream.has_seen(1).await;
     world.gateway.terminate();
     assert_eq!(world.gateway.ended().await.code(), Some(0));
-    let told = within(running).await.expect("no panic");
-    if let Ok(reply) = told {
+    let result = within(running).await.expect("no panic");
+    if let Ok(reply) = result {
         assert!(!reply.is_acknowledged(), "{reply:?}");
     }
     assert!(world.log().contains("the outcome of those that were cut off is unknown"), "{}", world.log());

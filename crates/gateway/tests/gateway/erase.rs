@@ -1,7 +1,7 @@
 //! Erasing through the admin address: a retry does not run again, whatever the store.
 
 use crate::world::{Gateway, KEY, Scratch};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 const SECRET: &str = "the-account-of-ada-lovelace";
 
-/// A gateway before a service that answers with a secret, and how often that was called.
+/// A gateway in front of a service that answers with a secret, and the number of calls to it.
 async fn world() -> (Scratch, Upstream, Gateway, Arc<AtomicU32>) {
     let (scratch, calls) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&calls);
@@ -24,43 +24,46 @@ async fn world() -> (Scratch, Upstream, Gateway, Arc<AtomicU32>) {
 }
 
 #[tokio::test]
-async fn a_retry_after_an_erasure_does_not_run_and_gets_nothing_of_the_response() {
-    for (what, status, code) in [
+async fn a_retry_after_an_erasure_neither_runs_nor_replays() {
+    for (extent, status, code) in [
         ("response", 409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED"),
         ("record", 410, "IDEMPOTENCY_RECORD_EXPIRED"),
     ] {
         let (_scratch, _upstream, mut gateway, calls) = world().await;
         let admin = gateway.admin();
-        let charge = || Ask::post("/charges").key(KEY).send(gateway.address);
+        let charge = || TestRequest::post("/charges").key(KEY).send(gateway.address);
         let first = charge().await.expect("an answer");
         assert_eq!(first.text(), SECRET);
         let id = first.header("operation-id").expect("an id").to_owned();
-        let body = format!("{{\"what\":\"{what}\",\"reason\":\"asked to\"}}");
-        let erased =
-            Ask::post(&format!("/v1/records/{id}/erase")).json(&body).send(admin).await.expect("an answer");
+        let body = format!("{{\"what\":\"{extent}\",\"reason\":\"asked to\"}}");
+        let erased = TestRequest::post(&format!("/v1/records/{id}/erase"))
+            .json(&body)
+            .send(admin)
+            .await
+            .expect("an answer");
         assert_eq!(erased.status, 200, "{}", erased.text());
         let history = erased.json()["history"].as_array().cloned().unwrap_or_default();
         assert_eq!(
             history.last().map(|entry| entry["why"].clone()),
-            Some(format!("erased the {what}: asked to").into())
+            Some(format!("erased the {extent}: asked to").into())
         );
         let retry = charge().await.expect("an answer");
         assert_eq!(retry.status, status, "{}", retry.text());
         assert!(retry.text().contains(code) && !retry.text().contains(SECRET), "{}", retry.text());
-        assert_eq!(calls.load(Ordering::SeqCst), 1, "{what}: it ran again");
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "{extent}: it ran again");
     }
 }
 
 const ROUNDS: usize = 10;
 const KEYS: usize = 8;
 
-/// What an operator asks to erase of the key with this number.
+/// The erasure request for the key with this number.
 fn erasure_of(number: usize) -> &'static str {
     if number.is_multiple_of(2) { "response" } else { "record" }
 }
 
-/// A gateway is killed with -9 while it erases. After its restart every record is whole or erased, whoever was told that it is
-/// erased was told the truth, and no key has run again.
+/// A gateway is killed with -9 while it erases. After its restart every record is complete or erased, every confirmed
+/// erasure has happened, and no key has run again.
 #[tokio::test]
 async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
     let (scratch, calls) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
@@ -72,11 +75,11 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
     })
     .await;
     let start = || Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
-    let (mut acknowledged, mut erased, mut whole) = (0, 0, 0);
+    let (mut acknowledged, mut erased, mut intact) = (0, 0, 0);
     let mut gateway = start();
     for round in 0..ROUNDS {
         let charge = |number: usize, at: SocketAddr| {
-            let ask = Ask::post("/charges").key(&format!("{KEY}-{round}-{number}"));
+            let ask = TestRequest::post("/charges").key(&format!("{KEY}-{round}-{number}"));
             async move { ask.send(at).await.expect("an answer") }
         };
         let mut firsts = Vec::new();
@@ -88,7 +91,7 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
         for (number, first) in firsts.iter().enumerate() {
             let id = first.header("operation-id").expect("an id").to_owned();
             let body = format!("{{\"what\":\"{}\",\"reason\":\"asked to\"}}", erasure_of(number));
-            let ask = Ask::post(&format!("/v1/records/{id}/erase")).json(&body);
+            let ask = TestRequest::post(&format!("/v1/records/{id}/erase")).json(&body);
             erasing.spawn(async move { (number, ask.send(admin).await.map(|reply| reply.status)) });
         }
         let mut is_acknowledged = [false; KEYS];
@@ -96,9 +99,9 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
             let (number, status) = ended.expect("no panic");
             is_acknowledged[number] = status.is_ok_and(|status| status == 200);
         };
-        // Each round a little later: before the first is erased, and so on until the last but one.
+        // Each round kills a little later: before the first erasure, up to the last but one.
         for _ in 0..round % KEYS {
-            note(erasing.join_next().await.expect("one is left"));
+            note(erasing.join_next().await.expect("another erasure"));
         }
         gateway.kill();
         while let Some(ended) = erasing.join_next().await {
@@ -116,11 +119,11 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
             assert!(is_erased || is_whole && !is_acknowledged[number], "{round}, {number}: {retry:?}");
             acknowledged += usize::from(is_acknowledged[number]);
             erased += usize::from(is_erased);
-            whole += usize::from(is_whole);
+            intact += usize::from(is_whole);
         }
         let count = u32::try_from((round + 1) * KEYS).expect("small");
         assert_eq!(calls.load(Ordering::SeqCst), count, "a key ran again");
     }
-    println!("{acknowledged} acknowledged, {erased} erased, {whole} whole after {ROUNDS} kills");
-    assert!(acknowledged > 0 && whole > 0, "no kill was in the middle: {acknowledged}, {erased}, {whole}");
+    println!("{acknowledged} acknowledged, {erased} erased, {intact} whole after {ROUNDS} kills");
+    assert!(acknowledged > 0 && intact > 0, "no kill was in the middle: {acknowledged}, {erased}, {intact}");
 }

@@ -1,41 +1,44 @@
 //! Upstreams that fail after a byte of the request was sent: the outcome is unknown, and nothing is sent again.
 
 use crate::world::{KEY, World};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, charged, response};
 use std::time::Duration;
 
-/// Bytes that are no whole response, or not one response.
+/// Bytes that are not exactly one complete response.
 fn nonsense() -> Vec<(&'static str, Act)> {
     let long = [response("201 Created", &[], "charged"), b"and more than it said".to_vec()].concat();
-    let says = |bytes: &[u8]| Act::SayAndEnd(bytes.to_vec());
+    let sends = |bytes: &[u8]| Act::SayAndEnd(bytes.to_vec());
     vec![
         ("the end before the first byte", Act::End),
-        ("the end after the first byte", says(b"H")),
-        ("the end in the status line", says(b"HTTP/1.1 20")),
-        ("the end in the head", says(b"HTTP/1.1 201 Created\r\ncontent-length: 5\r\n")),
-        ("a body that is cut short", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort")),
-        ("a body that does not come", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\n")),
-        ("chunks that are cut short", says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel")),
+        ("the end after the first byte", sends(b"H")),
+        ("the end in the status line", sends(b"HTTP/1.1 20")),
+        ("the end in the head", sends(b"HTTP/1.1 201 Created\r\ncontent-length: 5\r\n")),
+        ("a body that is cut short", sends(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort")),
+        ("a body that does not come", sends(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\n")),
+        (
+            "chunks that are cut short",
+            sends(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel"),
+        ),
         (
             "chunks without a last one",
-            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+            sends(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"),
         ),
         (
             "chunks that are none",
-            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n"),
+            sends(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n"),
         ),
         (
             "a transfer coding that nobody asked for",
-            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+            sends(b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
         ),
-        ("two lengths", says(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!")),
-        ("a length that is none", says(b"HTTP/1.1 200 OK\r\ncontent-length: five\r\n\r\nhello")),
-        ("garbage", says(b"\x00\x01\x02 this is no HTTP at all \xff\xfe\r\n\r\n")),
-        ("another protocol", says(b"SSH-2.0-OpenSSH_9.2p1\r\n")),
+        ("two lengths", sends(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!")),
+        ("a length that is none", sends(b"HTTP/1.1 200 OK\r\ncontent-length: five\r\n\r\nhello")),
+        ("garbage", sends(b"\x00\x01\x02 this is no HTTP at all \xff\xfe\r\n\r\n")),
+        ("another protocol", sends(b"SSH-2.0-OpenSSH_9.2p1\r\n")),
         (
             "a switch of protocols",
-            says(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
+            sends(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
         ),
         (
             "a head without end",
@@ -53,12 +56,12 @@ async fn an_invalid_response_leaves_the_outcome_unknown() {
     let script = move |seen: &Seen| number(seen).map_or_else(|| charged(seen), |at| scripted[at].clone());
     let world = World::new(&[], script).await;
     for (at, (name, _)) in acts.iter().enumerate() {
-        let ask = || Ask::post(&format!("/{at}")).key(KEY).json("{}");
+        let ask = || TestRequest::post(&format!("/{at}")).key(KEY).json("{}");
         let calls = world.calls();
         let first = world.send(ask()).await;
         let retry = world.send(ask()).await;
         if *name == "more than it said" {
-            // Its answer is whole; what follows is nobody's, and must not become the next one's.
+            // The response is complete. The bytes after it must not become the next response.
             assert_eq!((first.status, first.text()), (201, "charged"), "{name}");
             assert!(retry.is_replay() && retry.kept() == first.kept(), "{name}");
         } else {
@@ -68,28 +71,28 @@ async fn an_invalid_response_leaves_the_outcome_unknown() {
         }
         assert_eq!(world.calls(), calls + 1, "{name}");
     }
-    let fine = world.send(Ask::post("/charges").key(KEY).json("{}")).await;
-    assert_eq!(fine.status, 201, "the next is served as ever");
+    let fine = world.send(TestRequest::post("/charges").key(KEY).json("{}")).await;
+    assert_eq!(fine.status, 201, "the next request is served as usual");
     assert!(fine.text().starts_with("charge "), "{}", fine.text());
 }
 
 #[tokio::test]
-async fn bytes_that_nobody_asked_for_do_not_become_the_next_ones_answer() {
-    // Kept alive, and with a whole second response behind the first.
+async fn surplus_bytes_do_not_answer_the_next_request() {
+    // Kept alive, with a complete second response after the first.
     let smuggled = [response("201 Created", &[], "first"), response("200 OK", &[], "smuggled")].concat();
     let script = move |seen: &Seen| if seen.number == 1 { Act::Say(smuggled.clone()) } else { charged(seen) };
     let world = World::new(&[], script).await;
-    assert_eq!(world.send(Ask::post("/a").key(KEY).json("{}")).await.text(), "first");
-    assert_eq!(world.send(Ask::post("/b").key(KEY).json("{}")).await.text(), "charge 2");
-    assert_eq!(world.send(Ask::get("/c")).await.text(), "charge 3");
+    assert_eq!(world.send(TestRequest::post("/a").key(KEY).json("{}")).await.text(), "first");
+    assert_eq!(world.send(TestRequest::post("/b").key(KEY).json("{}")).await.text(), "charge 2");
+    assert_eq!(world.send(TestRequest::get("/c")).await.text(), "charge 3");
 }
 
 #[tokio::test]
-async fn a_response_that_stops_in_the_middle_is_not_waited_for_without_end() {
+async fn a_response_that_stops_in_the_middle_times_out() {
     let started = b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort".to_vec();
     let script = move |_: &_| Act::Say(started.clone());
     let world = World::new(&["--response-timeout", "500ms"], script).await;
-    let ask = || Ask::post("/charges").key(KEY).json("{}");
+    let ask = || TestRequest::post("/charges").key(KEY).json("{}");
     let first = world.send(ask()).await;
     world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", false).await;
     assert_eq!(world.send(ask()).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
@@ -97,8 +100,8 @@ async fn a_response_that_stops_in_the_middle_is_not_waited_for_without_end() {
 }
 
 #[tokio::test]
-async fn peer_bug_an_idle_connection_that_was_just_closed_made_the_outcome_unknown() {
-    // Each response is followed by the connection's end, of which it says nothing.
+async fn peer_bug_a_closed_idle_connection_made_the_outcome_unknown() {
+    // The upstream closes the connection after each response without announcing it.
     let script = |seen: &Seen| {
         let body = format!("charge {}", seen.number);
         Act::SayAndEnd(response("201 Created", &[], body))
@@ -107,22 +110,22 @@ async fn peer_bug_an_idle_connection_that_was_just_closed_made_the_outcome_unkno
         let world = World::new(flags, script).await;
         for call in 1..=30 {
             let key = format!("{KEY}-{call}");
-            let reply = world.send(Ask::post("/charges").key(&key).json("{}")).await;
+            let reply = world.send(TestRequest::post("/charges").key(&key).json("{}")).await;
             assert_eq!((reply.status, reply.text()), (201, format!("charge {call}").as_str()), "{flags:?}");
         }
         assert_eq!(world.calls(), 30);
         let last = world.upstream.seen().pop().expect("one");
-        assert_eq!(last.connection, 30, "none was of use again");
+        assert_eq!(last.connection, 30, "no connection was reused");
     }
 }
 
 #[tokio::test]
-async fn live_connections_are_used_again_and_fresh_ones_only_where_asked_for() {
+async fn connections_are_reused_unless_fresh_ones_are_configured() {
     for (flags, connections) in [(&[][..], 1), (&["--fresh-connections"], 10)] {
         let world = World::new(flags, charged).await;
         for call in 0..10 {
             let key = format!("{KEY}-{call}");
-            assert_eq!(world.send(Ask::post("/charges").key(&key).json("{}")).await.status, 201);
+            assert_eq!(world.send(TestRequest::post("/charges").key(&key).json("{}")).await.status, 201);
         }
         assert_eq!(world.upstream.seen()[9].connection, connections, "{flags:?}");
     }
@@ -136,14 +139,14 @@ async fn an_announced_end_of_an_idle_connection_is_heeded() {
     let world = World::new(&[], script).await;
     for connection in 1..=3 {
         let key = format!("{KEY}-{connection}");
-        world.send(Ask::post("/charges").key(&key).json("{}")).await;
+        world.send(TestRequest::post("/charges").key(&key).json("{}")).await;
         assert_eq!(world.upstream.seen().pop().expect("one").connection, connection);
     }
 }
 
 #[tokio::test]
 async fn an_answer_before_the_request_was_read_is_an_answer() {
-    // A service that refuses by the head alone, and closes while the body is still on its way.
+    // The service refuses after the head, and closes while the body is still being sent.
     let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let to = upstream.local_addr().expect("an address");
     let scratch = crate::world::Scratch::new();
@@ -156,10 +159,10 @@ async fn an_answer_before_the_request_was_read_is_an_answer() {
         let refused = response("413 Content Too Large", &[("connection", "close")], "too much");
         stream.write_all(&refused).await.expect("sent");
         stream.shutdown().await.expect("an end");
-        // What still comes is read, so that no reset overtakes the answer.
+        // Reads the remaining bytes, so that a reset cannot overtake the response.
         let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut Vec::new())).await;
     });
-    let ask = || Ask::post("/charges").key(KEY).bytes(vec![7; 4 << 20]);
+    let ask = || TestRequest::post("/charges").key(KEY).bytes(vec![7; 4 << 20]);
     let first = ask().send(gateway.address).await.expect("an answer");
     assert_eq!((first.status, first.text(), first.is_acknowledged()), (413, "too much", true));
     let retry = ask().send(gateway.address).await.expect("an answer");

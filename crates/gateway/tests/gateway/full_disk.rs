@@ -1,19 +1,19 @@
-//! A disk that is full, and then has room again.
+//! A full disk, which has room again later.
 
 use crate::world::{KEY, Scratch, Starting, World, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn ask(number: u32) -> Ask {
-    Ask::post("/charges").key(&format!("{KEY}-{number}")).json("{\"amount\":5}")
+fn ask(number: u32) -> TestRequest {
+    TestRequest::post("/charges").key(&format!("{KEY}-{number}")).json("{\"amount\":5}")
 }
 
 async fn readiness(admin: SocketAddr) -> Reply {
-    Ask::get("/readyz").send(admin).await.expect("an answer")
+    TestRequest::get("/readyz").send(admin).await.expect("an answer")
 }
 
 /// The library that makes the disk full.
@@ -28,7 +28,7 @@ fn compiled(scratch: &Scratch) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_full_disk_makes_it_not_ready_until_there_is_room_again() {
+async fn it_is_not_ready_while_the_disk_is_full() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
     let full = scratch.write("disk-is-full", "");
     std::fs::remove_file(&full).expect("there is room at first");
@@ -49,11 +49,11 @@ async fn a_full_disk_makes_it_not_ready_until_there_is_room_again() {
     let not_ready = until(async || Some(readiness(admin).await).filter(|reply| reply.status == 503)).await;
     assert!(not_ready.text().contains("has taken no write for"), "{}", not_ready.text());
     assert!(not_ready.text().contains("full"), "{}", not_ready.text());
-    assert!(world.send(ask(1)).await.is_replay(), "what is stored can be read");
-    assert_eq!(world.calls(), 1, "nothing was run that could not be claimed");
+    assert!(world.send(ask(1)).await.is_replay(), "stored outcomes can be read");
+    assert_eq!(world.calls(), 1, "a request ran without a claim");
 
     std::fs::remove_file(&full).expect("there is room again");
-    // Without any requests, the heartbeat finds out.
+    // Without any requests, the heartbeat notices.
     until(async || Some(readiness(admin).await).filter(|reply| reply.status == 200)).await;
     assert!(world.send(ask(2)).await.is_acknowledged());
     assert_eq!(world.calls(), 2);

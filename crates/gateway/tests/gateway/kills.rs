@@ -1,10 +1,11 @@
-//! Twenty rounds of kill -9 under mixed load, and what is found afterwards.
+//! Twenty rounds of kill -9 under mixed load, and the state afterwards.
 //!
-//! The upstream and the clients live in this process, so that what took effect and what was acknowledged survives every kill.
+//! The upstream and the clients run in this process, so their counts of effects and acknowledgements survive every
+//! kill.
 
 use crate::world::{Gateway, KEY, Scratch, until, within};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream, charged, response, says};
 use std::collections::BTreeMap;
 use std::io;
@@ -21,14 +22,14 @@ const ROUNDS: usize = 20;
 const CLIENTS: usize = 12;
 const FLAGS: [&str; 4] = ["--lease", "1s", "--wait", "300ms"];
 
-/// How often each intent took effect, by the upstream's own book.
+/// How often each intent took effect, according to the upstream.
 type Effects = Arc<Mutex<BTreeMap<usize, usize>>>;
 
-/// What the upstream does: mostly it charges, and in each way in which it can go wrong it goes wrong for some.
-fn works(effects: Effects) -> impl Fn(&Seen) -> Act + Send + Sync {
+/// The upstream mostly charges, and fails in each possible way for some requests.
+fn upstream_script(effects: Effects) -> impl Fn(&Seen) -> Act + Send + Sync {
     let refused = Mutex::new(BTreeMap::new());
     let is_first = move |intent: usize| {
-        let mut refused = refused.lock().expect("unharmed");
+        let mut refused = refused.lock().expect("not poisoned");
         let times = refused.entry(intent).or_insert(0);
         *times += 1;
         *times == 1
@@ -42,13 +43,13 @@ fn works(effects: Effects) -> impl Fn(&Seen) -> Act + Send + Sync {
             }
             _ => {}
         }
-        *effects.lock().expect("unharmed").entry(intent).or_insert(0) += 1;
+        *effects.lock().expect("not poisoned").entry(intent).or_insert(0) += 1;
         let act = match intent % 10 {
             7 => says("500 Internal Server Error")(seen),
             8 => Act::End,
             _ => charged(seen),
         };
-        // Some take their time, so that there is something to be killed in the middle of.
+        // Some take longer, so that a kill can interrupt them.
         if intent.is_multiple_of(3) { Act::Later(Duration::from_millis(10), Box::new(act)) } else { act }
     }
 }
@@ -58,29 +59,29 @@ fn intent_of(seen: &Seen) -> Option<usize> {
     Some(key.rsplit('-').next()?.parse().expect("a number"))
 }
 
-fn ask(intent: usize) -> Ask {
-    let ask = Ask::post("/charges").key(&format!("{KEY}-{intent}"));
+fn ask(intent: usize) -> TestRequest {
+    let ask = TestRequest::post("/charges").key(&format!("{KEY}-{intent}"));
     if intent % 20 == 18 {
-        // Without a body: what proxies like to send again.
+        // Without a body, as proxies like to resend it.
         return ask;
     }
     let padding = "x".repeat(if intent.is_multiple_of(13) { 200_000 } else { intent % 50 });
     ask.json(&format!("{{\"i\":{intent},\"p\":\"{padding}\"}}"))
 }
 
-/// What all clients know together.
+/// What all clients know.
 struct Crowd {
     address: watch::Sender<SocketAddr>,
     intents: AtomicUsize,
-    /// The answers that said that they are stored for good.
+    /// The responses that were acknowledged as stored.
     acknowledged: Mutex<BTreeMap<usize, Reply>>,
     broken: AtomicUsize,
     is_over: AtomicBool,
 }
 
 impl Crowd {
-    /// One client: new intents, repeats of old ones, misuse of known keys, requests without one, and early leave. An error
-    /// where it is told what it must not be.
+    /// One client: new intents, retries of old ones, misuse of known keys, requests without a key, and early
+    /// disconnects. Fails on a response that breaks the contract.
     async fn client(self: Arc<Self>, number: usize) -> Result<(), String> {
         let mut step = number;
         while !self.is_over.load(Ordering::SeqCst) {
@@ -88,23 +89,23 @@ impl Crowd {
             let newest = self.intents.load(Ordering::SeqCst);
             let old = newest.saturating_sub(1 + step.wrapping_mul(0x9e37_79b9) % 60);
             match step % 17 {
-                0 => drop(self.send(Ask::get("/unprotected")).await),
+                0 => drop(self.send(TestRequest::get("/unprotected")).await),
                 1 => self.leave_early(ask(old)).await,
                 2 if self.answer_to(old).is_some() => self.misuse(old).await?,
-                3..=9 => self.pursue(old).await?,
-                _ => self.pursue(self.intents.fetch_add(1, Ordering::SeqCst)).await?,
+                3..=9 => self.send_until_answered(old).await?,
+                _ => self.send_until_answered(self.intents.fetch_add(1, Ordering::SeqCst)).await?,
             }
         }
         Ok(())
     }
 
-    /// Asks until there is an answer. Every answer is one that the contract knows; what was acknowledged once is the same
-    /// every time.
-    async fn pursue(&self, intent: usize) -> Result<(), String> {
+    /// Sends until there is a response. Every response must fit the contract, and an acknowledged one must never
+    /// change.
+    async fn send_until_answered(&self, intent: usize) -> Result<(), String> {
         let known = self.answer_to(intent);
         let reply = self.send(ask(intent)).await;
         if reply.is_acknowledged() {
-            let mut acknowledged = self.acknowledged.lock().expect("unharmed");
+            let mut acknowledged = self.acknowledged.lock().expect("not poisoned");
             let first = acknowledged.entry(intent).or_insert_with(|| reply.clone());
             let is_same = reply.status == 201 && reply.kept() == first.kept();
             return if is_same { Ok(()) } else { Err(format!("{intent}: {reply:?} besides {first:?}")) };
@@ -121,19 +122,19 @@ impl Crowd {
         if is_explained { Ok(()) } else { Err(format!("{intent}: {reply:?} after {known:?}")) }
     }
 
-    /// Another payload under a key whose outcome is known.
+    /// Sends another payload with a key whose outcome is known.
     async fn misuse(&self, intent: usize) -> Result<(), String> {
-        let reply = self.send(Ask::post("/charges").key(&format!("{KEY}-{intent}")).json("{}")).await;
+        let reply = self.send(TestRequest::post("/charges").key(&format!("{KEY}-{intent}")).json("{}")).await;
         let is_refused = reply.code().as_deref() == Some("IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST");
         if is_refused { Ok(()) } else { Err(format!("{intent}, misused: {reply:?}")) }
     }
 
     fn answer_to(&self, intent: usize) -> Option<Reply> {
-        self.acknowledged.lock().expect("unharmed").get(&intent).cloned()
+        self.acknowledged.lock().expect("not poisoned").get(&intent).cloned()
     }
 
-    /// Sends until somebody answers: a gateway that was killed is followed to where the next one listens.
-    async fn send(&self, ask: Ask) -> Reply {
+    /// Sends until a gateway answers; after a kill, at the address of the next gateway.
+    async fn send(&self, ask: TestRequest) -> Reply {
         let mut address = self.address.subscribe();
         loop {
             let to = *address.borrow_and_update();
@@ -141,11 +142,11 @@ impl Crowd {
                 Ok(reply) => return reply,
                 Err(_) => self.broken.fetch_add(1, Ordering::SeqCst),
             };
-            within(address.changed()).await.expect("there is a next one");
+            within(address.changed()).await.expect("the next address");
         }
     }
 
-    async fn leave_early(&self, ask: Ask) {
+    async fn leave_early(&self, ask: TestRequest) {
         let to = *self.address.borrow();
         let sent = async {
             let mut stream = TcpStream::connect(to).await?;
@@ -156,10 +157,10 @@ impl Crowd {
     }
 }
 
-/// Loads, kills and restarts; then looks at everything once more. What it found, in figures.
+/// Loads, kills and restarts; then checks every intent again. Returns the counts.
 async fn rounds(store: impl Fn(&Scratch) -> String) -> Result<String, String> {
     let (scratch, effects) = (Scratch::new(), Effects::default());
-    let upstream = Upstream::start(works(Arc::clone(&effects))).await;
+    let upstream = Upstream::start(upstream_script(Arc::clone(&effects))).await;
     let start = || Gateway::start_on(&store(&scratch), &scratch, upstream.address, &FLAGS);
     let mut gateway = start();
     let crowd = Arc::new(Crowd {
@@ -174,7 +175,7 @@ async fn rounds(store: impl Fn(&Scratch) -> String) -> Result<String, String> {
         let seen = upstream.seen_count();
         tokio::select! {
             () = upstream.has_seen(seen + 15 + 7 * (round % 5)) => {}
-            // Clients end by themselves only where they have something to complain about.
+            // A client ends early only to report a violation.
             Some(ended) = clients.join_next() => ended.expect("no panic")?,
         }
         gateway.kill();
@@ -188,9 +189,9 @@ async fn rounds(store: impl Fn(&Scratch) -> String) -> Result<String, String> {
     audit(&crowd, &effects).await
 }
 
-/// Asks for every intent once more.
+/// Requests every intent again.
 async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
-    let count = |intent: usize| effects.lock().expect("unharmed").get(&intent).copied().unwrap_or(0);
+    let count = |intent: usize| effects.lock().expect("not poisoned").get(&intent).copied().unwrap_or(0);
     let intents = crowd.intents.load(Ordering::SeqCst);
     let (mut replayed, mut unknown, mut ran) = (0, 0, 0);
     for intent in 0..intents {
@@ -215,7 +216,7 @@ async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
             Some(first) => last.is_replay() && last.kept() == first.kept() && after == 1,
             None if last.is_replay() => last.status == 201 && last.is_acknowledged() && after == 1,
             None if is_unknown => before == after,
-            // It had never been claimed, or had taken no effect.
+            // It was never claimed, or had no effect.
             None => before == 0 && after == 1,
         };
         if !is_sound {
@@ -227,7 +228,7 @@ async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
         unknown += usize::from(is_unknown);
         ran += usize::from(!last.is_replay() && !is_unknown);
     }
-    let acknowledged = crowd.acknowledged.lock().expect("unharmed").len();
+    let acknowledged = crowd.acknowledged.lock().expect("not poisoned").len();
     let broken = crowd.broken.load(Ordering::SeqCst);
     if acknowledged < ROUNDS || broken < ROUNDS {
         return Err(format!("{acknowledged} acknowledged and {broken} broken: that was no load"));
@@ -247,5 +248,5 @@ async fn twenty_kills_leave_no_key_with_two_effects() {
 #[tokio::test]
 async fn a_store_that_forgets_is_found_out_by_the_same_rounds() {
     let found = rounds(|_| "memory:".to_owned()).await;
-    assert!(found.is_err(), "whoever forgets a key runs it twice: {found:?}");
+    assert!(found.is_err(), "a store that forgets a key must cause a second effect: {found:?}");
 }

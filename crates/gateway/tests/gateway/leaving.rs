@@ -1,7 +1,7 @@
 //! Clients that leave: before the request is complete, while it runs, and during the response.
 
 use crate::world::{KEY, World, charge, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged, response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,12 +18,16 @@ async fn before_the_request_is_whole_nothing_happens() {
         let mut client = connected(&world).await;
         client.write_all(&raw[..cut]).await.expect("sent");
         client.shutdown().await.expect("an end");
-        // It has its response by now.
+        // The response has arrived by now.
         let _ = within(client.read_to_end(&mut Vec::new())).await;
     }
     assert_eq!(world.calls(), 0);
-    let whole = world.charge(5).await;
-    assert_eq!((whole.status, whole.text(), whole.is_replay()), (201, "charge 1", false), "the key is free");
+    let complete = world.charge(5).await;
+    assert_eq!(
+        (complete.status, complete.text(), complete.is_replay()),
+        (201, "charge 1", false),
+        "the key is free"
+    );
 }
 
 #[tokio::test]
@@ -56,16 +60,16 @@ async fn while_the_answer_is_on_its_way_it_is_stored_already() {
     drop(client);
     let retry = world.charge(5).await;
     assert_eq!((retry.status, retry.is_replay(), retry.header("etag")), (201, true, Some("\"7\"")));
-    assert!(retry.body == body, "to the last byte");
+    assert!(retry.body == body, "the replay is complete");
     assert_eq!(world.calls(), 1);
 }
 
 #[tokio::test]
-async fn at_any_moment_it_is_once_and_the_retry_learns_of_it() {
+async fn a_client_that_leaves_at_any_moment_gets_one_effect() {
     // A client that leaves before the claim has no effect; after it, one effect.
     let world = World::new(&["--wait", "30s"], charged).await;
     let keys: Vec<_> = (0..50).map(|number| format!("{KEY}-{number}")).collect();
-    let ask = |key: &str| Ask::post("/charges").key(key).json("{}");
+    let ask = |key: &str| TestRequest::post("/charges").key(key).json("{}");
     for (number, key) in keys.iter().enumerate() {
         let mut client = connected(&world).await;
         client.write_all(&ask(key).raw()).await.expect("sent");
@@ -78,11 +82,14 @@ async fn at_any_moment_it_is_once_and_the_retry_learns_of_it() {
     for (number, key) in keys.iter().enumerate() {
         let retry = world.send(ask(key)).await;
         assert_eq!(retry.status, 201, "{retry:?}");
-        assert!(retry.is_replay() || number % 3 != 2, "who had an answer was served: {retry:?}");
+        assert!(
+            retry.is_replay() || number % 3 != 2,
+            "a client with a response must get a replay: {retry:?}"
+        );
     }
     let mut seen: Vec<_> =
         world.upstream.seen().iter().map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect();
     seen.sort();
     seen.dedup();
-    assert_eq!((seen.len(), world.calls()), (keys.len(), keys.len()), "once for each");
+    assert_eq!((seen.len(), world.calls()), (keys.len(), keys.len()), "one effect per key");
 }

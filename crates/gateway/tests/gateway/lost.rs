@@ -2,26 +2,26 @@
 
 use crate::world::{Gateway, KEY, World, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged};
 use std::net::SocketAddr;
 
-fn ask(number: u32) -> Ask {
-    Ask::post("/charges").key(&format!("{KEY}-{number}")).json("{\"amount\":5}")
+fn ask(number: u32) -> TestRequest {
+    TestRequest::post("/charges").key(&format!("{KEY}-{number}")).json("{\"amount\":5}")
 }
 
 async fn readiness(admin: SocketAddr) -> Reply {
-    Ask::get("/readyz").send(admin).await.expect("an answer")
+    TestRequest::get("/readyz").send(admin).await.expect("an answer")
 }
 
-/// How often the log says that the file is gone.
+/// How often the log reports the missing file.
 fn times_logged(world: &World) -> usize {
     let file = world.scratch.file().display().to_string();
     let lines = world.log();
-    let is_told =
+    let is_reported =
         // The store's own line, which a failed write repeats as its reason.
         |line: &&str| line.contains("ERROR semel_sql") && line.contains(&file) && line.contains("removed or renamed");
-    lines.lines().filter(is_told).count()
+    lines.lines().filter(is_reported).count()
 }
 
 #[tokio::test]
@@ -35,10 +35,10 @@ async fn a_removed_store_file_stops_acknowledgements_until_a_restart() {
         let reply = world.send(ask(number)).await;
         world.is_problem(&reply, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
     }
-    assert_eq!(world.calls(), 1, "nothing was run that could not be claimed");
+    assert_eq!(world.calls(), 1, "a request ran without a claim");
     let not_ready = until(async || Some(readiness(admin).await).filter(|reply| reply.status == 503)).await;
     assert!(not_ready.text().contains("not fit for use"), "{}", not_ready.text());
-    assert_eq!(Ask::get("/healthz").send(admin).await.expect("an answer").status, 200);
+    assert_eq!(TestRequest::get("/healthz").send(admin).await.expect("an answer").status, 200);
     assert_eq!(times_logged(&world), 1, "{}", world.log());
 
     world.gateway.terminate();
@@ -46,7 +46,7 @@ async fn a_removed_store_file_stops_acknowledgements_until_a_restart() {
     world.gateway = Gateway::start(&world.scratch, world.upstream.address, &[]);
     assert!(world.send(ask(2)).await.is_acknowledged());
     assert!(world.send(ask(2)).await.is_replay());
-    assert_eq!(world.calls(), 2, "what was refused ran once");
+    assert_eq!(world.calls(), 2, "the refused request ran once");
 }
 
 #[tokio::test]

@@ -41,4 +41,5 @@ mod tokens;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;
+mod unrouted;
 mod world;

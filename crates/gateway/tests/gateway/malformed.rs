@@ -10,20 +10,20 @@ async fn world() -> World {
     World::new(&[], |_| Act::Say(response("200 OK", &[], "done"))).await
 }
 
-/// Sends `bytes` on a connection of their own: the status and the problem of the one answer.
+/// Sends `bytes` on their own connection: the status and the problem of the only response.
 async fn answer_to(world: &World, bytes: &str) -> (u16, Value) {
     let mut tcp = TcpStream::connect(world.gateway.address).await.expect("it listens");
     tcp.write_all(bytes.as_bytes()).await.expect("sent");
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     let answer = loop {
-        let text = String::from_utf8_lossy(&came).into_owned();
+        let text = String::from_utf8_lossy(&received).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
             if body.len() >= length.expect("a length").parse().expect("a number") {
                 break text;
             }
         }
-        assert!(within(tcp.read_buf(&mut came)).await.expect("read") > 0, "{text}");
+        assert!(within(tcp.read_buf(&mut received)).await.expect("read") > 0, "{text}");
     };
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     assert!(head.contains("\r\ncontent-type: application/problem+json\r\n"), "{answer}");
@@ -31,7 +31,7 @@ async fn answer_to(world: &World, bytes: &str) -> (u16, Value) {
     (status, serde_json::from_str(body).expect("JSON"))
 }
 
-/// Expects this refusal, and that nothing in the log blames the service.
+/// Expects this refusal, and no log line that blames the service.
 #[track_caller]
 fn is_refused(world: &World, (status, problem): &(u16, Value), code: &str) {
     assert_eq!(&problem["status"], status, "{problem}");
@@ -52,7 +52,7 @@ async fn broken_chunks_are_the_clients_fault_without_a_key_too() {
         assert_eq!(answer.0, 400);
         is_refused(&world, &answer, "MALFORMED_REQUEST");
     }
-    assert_eq!(world.calls(), 0, "no whole request reached the service");
+    assert_eq!(world.calls(), 0, "a complete request reached the service");
 }
 
 #[tokio::test]
@@ -122,5 +122,5 @@ async fn a_service_that_speaks_http_2_is_not_blamed_either() {
     let answer = answer_to(&front, &request).await;
     assert_eq!(answer.0, 400);
     is_refused(&front, &answer, "MALFORMED_REQUEST");
-    assert_eq!(behind.calls(), 0, "no whole request reached the service");
+    assert_eq!(behind.calls(), 0, "a complete request reached the service");
 }

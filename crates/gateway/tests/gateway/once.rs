@@ -1,12 +1,12 @@
-//! Once: with any number of requests, in any spelling, beside similar requests of others.
+//! One effect: with any number of requests, in any spelling, beside similar requests of others.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged};
 use tokio::task::JoinSet;
 
 #[tokio::test]
-async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers() {
+async fn two_hundred_requests_are_one_call_with_equal_answers() {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
@@ -48,30 +48,30 @@ async fn two_gateways_on_one_store_are_one() {
     assert_eq!((replays, world.calls()), (39, 1));
     world.gateway.kill();
     let left = charge(5).send(other.address).await.expect("an answer");
-    assert!(left.is_replay(), "one is enough to remember: {left:?}");
+    assert!(left.is_replay(), "the other gateway replays, too: {left:?}");
 }
 
 #[tokio::test]
 async fn peer_bug_quoted_and_bare_keys_are_two() {
     let world = World::new(&[], charged).await;
     world.charge(5).await;
-    let quoted = Ask::post("/charges").key(&format!("\"{KEY}\"")).json("{\"amount\":5}");
+    let quoted = TestRequest::post("/charges").key(&format!("\"{KEY}\"")).json("{\"amount\":5}");
     assert!(world.send(quoted).await.is_replay());
     assert_eq!(world.calls(), 1);
 }
 
 #[tokio::test]
-async fn peer_bug_a_key_not_scoped_to_its_caller_method_and_path() {
+async fn peer_bug_a_key_was_shared_between_callers_and_paths() {
     let world = World::new(&[], charged).await;
     let ask = |method, path: &str, token: &str| {
-        Ask::new(method, path).key(KEY).with("authorization", format!("Bearer {token}")).json("{}")
+        TestRequest::new(method, path).key(KEY).with("authorization", format!("Bearer {token}")).json("{}")
     };
     let all = [
         ask("POST", "/charges", "alice"),
         ask("POST", "/charges", "bob"),
         ask("PATCH", "/charges", "alice"),
         ask("POST", "/refunds", "alice"),
-        Ask::post("/charges").key(KEY).json("{}"),
+        TestRequest::post("/charges").key(KEY).json("{}"),
     ];
     for (calls, ask) in (1..).zip(&all) {
         let reply = world.send(ask.clone()).await;
@@ -84,10 +84,10 @@ async fn peer_bug_a_key_not_scoped_to_its_caller_method_and_path() {
 
 #[tokio::test]
 async fn peer_bug_proxies_send_again_what_has_no_body() {
-    // Over a connection that was used before: where a proxy takes the end of it for an old one's.
-    for ask in [Ask::post("/charges").key(KEY), Ask::new("PATCH", "/charges").key(KEY)] {
+    // Over a reused connection: a proxy may mistake its end for an idle connection's and resend.
+    for ask in [TestRequest::post("/charges").key(KEY), TestRequest::new("PATCH", "/charges").key(KEY)] {
         let world = World::new(&[], |seen| if seen.number == 1 { charged(seen) } else { Act::End }).await;
-        assert_eq!(world.send(Ask::get("/warm")).await.status, 201);
+        assert_eq!(world.send(TestRequest::get("/warm")).await.status, 201);
         let reply = world.send(ask.clone()).await;
         world.is_problem(&reply, 502, "UPSTREAM_FAILED", false).await;
         assert_eq!(world.send(ask).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
@@ -95,7 +95,7 @@ async fn peer_bug_proxies_send_again_what_has_no_body() {
         assert_eq!(
             (seen.len(), seen[1].connection),
             (2, seen[0].connection),
-            "once, on the connection that was there"
+            "one request, on the existing connection"
         );
     }
 }
@@ -104,7 +104,7 @@ async fn peer_bug_proxies_send_again_what_has_no_body() {
 async fn requests_without_a_key_are_forwarded_unmarked() {
     let world = World::new(&[], charged).await;
     for call in 1..=2 {
-        let reply = world.send(Ask::post("/charges").json("{}")).await;
+        let reply = world.send(TestRequest::post("/charges").json("{}")).await;
         assert_eq!(reply.text(), format!("charge {call}"));
         for name in ["operation-id", "idempotency-expires", "idempotency-stored", "idempotency-replayed"] {
             assert_eq!(reply.header(name), None, "{name}");
@@ -112,7 +112,7 @@ async fn requests_without_a_key_are_forwarded_unmarked() {
     }
     for method in ["GET", "PUT", "DELETE", "OPTIONS"] {
         for _ in 0..2 {
-            let reply = world.send(Ask::new(method, "/charges").key(KEY)).await;
+            let reply = world.send(TestRequest::new(method, "/charges").key(KEY)).await;
             assert_eq!((reply.status, reply.is_replay()), (201, false), "{method}");
         }
     }
@@ -134,22 +134,22 @@ async fn respond_async_gets_202_with_a_location() {
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let world = World::new(&[], script).await;
-    let asked = || charge(5).with("prefer", "respond-async");
-    let accepted = world.send(asked()).await;
+    let async_charge = || charge(5).with("prefer", "respond-async");
+    let accepted = world.send(async_charge()).await;
     let path = format!("/operations/{}", accepted.header("operation-id").expect("an id"));
     assert_eq!((accepted.status, accepted.header("location")), (202, Some(path.as_str())));
     assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
     world.upstream.has_seen(1).await;
-    assert_eq!(world.send(asked()).await.status, 202);
-    assert_eq!(world.send(Ask::get(&path)).await.json()["state"], "PROCESSING");
+    assert_eq!(world.send(async_charge()).await.status, 202);
+    assert_eq!(world.send(TestRequest::get(&path)).await.json()["state"], "PROCESSING");
     gate.open();
     let done = until(async || {
-        let told = world.send(Ask::get(&path).key(KEY)).await.json();
-        (told["state"] == "SUCCEEDED").then_some(told)
+        let record = world.send(TestRequest::get(&path).key(KEY)).await.json();
+        (record["state"] == "SUCCEEDED").then_some(record)
     })
     .await;
     assert_eq!(done["result"]["body"], "charge 1");
-    let replay = world.send(asked()).await;
+    let replay = world.send(async_charge()).await;
     assert_eq!((replay.status, replay.is_replay(), world.calls()), (201, true, 1));
-    assert_eq!(world.upstream.seen()[0].header("prefer"), None, "the preference was for us");
+    assert_eq!(world.upstream.seen()[0].header("prefer"), None, "the preference is not forwarded");
 }

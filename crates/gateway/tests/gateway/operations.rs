@@ -5,7 +5,7 @@ use crate::callers::from;
 use crate::tokens::{ISSUER, SECRET, Signer};
 use crate::world::{KEY, Scratch, World, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, charged, response};
 use std::process::Command;
 
@@ -15,20 +15,20 @@ fn status_of(reply: &Reply) -> String {
     format!("/operations/{}", reply.header("operation-id").unwrap_or_else(|| panic!("an id in {reply:?}")))
 }
 
-fn event(id: &str) -> Ask {
-    Ask::post("/webhooks/payments").json(&format!("{{\"event_id\":\"{id}\"}}"))
+fn event(id: &str) -> TestRequest {
+    TestRequest::post("/webhooks/payments").json(&format!("{{\"event_id\":\"{id}\"}}"))
 }
 
-fn charge() -> Ask {
-    Ask::post("/charges").key(KEY)
+fn charge() -> TestRequest {
+    TestRequest::post("/charges").key(KEY)
 }
 
-fn bearer(ask: Ask, token: &str) -> Ask {
+fn bearer(ask: TestRequest, token: &str) -> TestRequest {
     ask.with("authorization", format!("Bearer {token}"))
 }
 
-/// What somebody sees of an operation: the status, and the answer where it is shown.
-async fn seen(world: &World, ask: Ask) -> (u16, Option<String>) {
+/// What a client sees of an operation: the status, and the response if it is shown.
+async fn seen(world: &World, ask: TestRequest) -> (u16, Option<String>) {
     let reply = world.send(ask).await;
     let shown = (reply.status == 200).then(|| reply.json()["result"]["body"].as_str().map(str::to_owned));
     (reply.status, shown.flatten())
@@ -38,19 +38,25 @@ fn shown(answer: &str) -> (u16, Option<String>) {
     (200, Some(answer.to_owned()))
 }
 
-/// It is not there for whoever asks so, and what they are told is what they are told of what never was.
-async fn is_hidden(world: &World, path: &str, asked: impl Fn(Ask) -> Ask) -> Reply {
-    let (theirs, nobodys) =
-        (world.send(asked(Ask::get(path))).await, world.send(asked(Ask::get(ABSENT))).await);
-    world.is_problem(&theirs, 404, "OPERATION_NOT_FOUND", false).await;
-    assert_eq!(theirs.body, nobodys.body, "whether it is there is not told");
-    theirs
+/// The operation is not found for this client, and the response equals that for an operation that never existed.
+async fn is_hidden(
+    world: &World,
+    path: &str,
+    with_credentials: impl Fn(TestRequest) -> TestRequest,
+) -> Reply {
+    let (hidden, absent) = (
+        world.send(with_credentials(TestRequest::get(path))).await,
+        world.send(with_credentials(TestRequest::get(ABSENT))).await,
+    );
+    world.is_problem(&hidden, 404, "OPERATION_NOT_FOUND", false).await;
+    assert_eq!(hidden.body, absent.body, "the response reveals whether the operation exists");
+    hidden
 }
 
 const EVENTS: &str = "[[operation]]\nname = \"events\"\npath = \"/webhooks/payments\"\nkey = \"required\"\n\
     key_from = \"json:/event_id\"\ncallers = [\"anonymous\"]\n";
 
-/// Tokens of one issuer everywhere, and webhooks of anybody.
+/// Tokens of one issuer for everything, except webhooks, which are anonymous.
 async fn shop() -> World {
     let scratch = Scratch::new();
     let secret = scratch.write("issuer.key", SECRET);
@@ -70,27 +76,31 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
     assert_eq!((delivered.status, delivered.text()), (201, "charge 1"));
     for again in [event("evt_1"), bearer(event("evt_1"), &bob), bearer(event("evt_1"), "nonsense")] {
         let again = world.send(again).await;
-        assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "whoever delivers it");
+        assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "for every sender");
     }
     for nobody in [charge(), bearer(charge(), "nonsense"), charge().with("cookie", "a=b")] {
         let refused = world.send(nobody).await;
         world.is_problem(&refused, 400, "CALLER_NOT_IDENTIFIED", false).await;
     }
-    // Not by a path that only resembles the webhook's either.
-    let other = Ask::post("/webhooks/payments/").key(KEY).json("{\"event_id\":\"evt_1\"}");
+    // A path that only resembles the webhook's has the default rule.
+    let other = TestRequest::post("/webhooks/payments/").key(KEY).json("{\"event_id\":\"evt_1\"}");
     assert_eq!(world.send(other).await.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"));
     let charged = world.send(bearer(charge(), &alice)).await;
     assert_eq!((charged.status, charged.text()), (201, "charge 2"));
     assert!(world.send(bearer(charge(), &alice)).await.is_replay());
     assert_eq!(world.calls(), 2);
 
-    // Each sees its own operation.
+    // Each caller sees its own operation.
     let (hook, charge) = (status_of(&delivered), status_of(&charged));
-    assert_eq!(seen(&world, Ask::get(&hook)).await, (200, None), "the state, to whoever knows the id");
-    assert_eq!(seen(&world, Ask::get(&hook).key("evt_2")).await, (200, None));
-    assert_eq!(seen(&world, bearer(Ask::get(&hook), &bob)).await, (200, None));
-    assert_eq!(seen(&world, Ask::get(&hook).key("evt_1")).await, shown("charge 1"), "with the key along");
-    assert_eq!(seen(&world, bearer(Ask::get(&charge), &alice)).await, shown("charge 2"));
+    assert_eq!(seen(&world, TestRequest::get(&hook)).await, (200, None), "the ID alone shows only the state");
+    assert_eq!(seen(&world, TestRequest::get(&hook).key("evt_2")).await, (200, None));
+    assert_eq!(seen(&world, bearer(TestRequest::get(&hook), &bob)).await, (200, None));
+    assert_eq!(
+        seen(&world, TestRequest::get(&hook).key("evt_1")).await,
+        shown("charge 1"),
+        "the key shows the response"
+    );
+    assert_eq!(seen(&world, bearer(TestRequest::get(&charge), &alice)).await, shown("charge 2"));
     is_hidden(&world, &charge, |ask| bearer(ask, &bob)).await;
     is_hidden(&world, &charge, |ask| bearer(ask, &bob).key(KEY)).await;
     let missed = is_hidden(&world, &charge, |ask| ask.key(KEY)).await;
@@ -103,17 +113,19 @@ async fn a_refused_token_is_refused_at_operations_too() {
     let signer = Signer::secret();
     let charged = status_of(&world.send(bearer(charge(), &signer.of("alice"))).await);
     let hook = status_of(&world.send(event("evt_1")).await);
-    let twice = |ask: Ask| bearer(bearer(ask, &signer.of("alice")), &signer.of("bob"));
+    let twice = |ask: TestRequest| bearer(bearer(ask, &signer.of("alice")), &signer.of("bob"));
     let expired = signer.expired("alice");
-    let shown: [&dyn Fn(Ask) -> Ask; 3] =
+    let shown: [&dyn Fn(TestRequest) -> TestRequest; 3] =
         [&|ask| bearer(ask, &expired), &|ask| bearer(ask, "nonsense"), &twice];
     for shown in shown {
-        let (theirs, nobodys) =
-            (world.send(shown(Ask::get(&charged))).await, world.send(shown(Ask::get(ABSENT))).await);
-        world.is_problem(&theirs, 400, "CALLER_NOT_IDENTIFIED", false).await;
-        assert_eq!(theirs.body, nobodys.body, "whether it is there is not told");
-        // The webhook's own rule does not look at tokens.
-        assert_eq!(seen(&world, shown(Ask::get(&hook)).key("evt_1")).await.0, 200);
+        let (existing, absent) = (
+            world.send(shown(TestRequest::get(&charged))).await,
+            world.send(shown(TestRequest::get(ABSENT))).await,
+        );
+        world.is_problem(&existing, 400, "CALLER_NOT_IDENTIFIED", false).await;
+        assert_eq!(existing.body, absent.body, "the response reveals whether the operation exists");
+        // The webhook's own rule ignores tokens.
+        assert_eq!(seen(&world, shown(TestRequest::get(&hook)).key("evt_1")).await.0, 200);
     }
     is_hidden(&world, &charged, |ask| ask).await;
     is_hidden(&world, &charged, |ask| bearer(ask, &signer.of("bob"))).await;
@@ -122,8 +134,8 @@ async fn a_refused_token_is_refused_at_operations_too() {
 
 const PARTNERS: &str = "[[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-api-key\"]\n";
 
-fn sale() -> Ask {
-    Ask::post("/partners/sales").key(KEY)
+fn sale() -> TestRequest {
+    TestRequest::post("/partners/sales").key(KEY)
 }
 
 #[tokio::test]
@@ -135,7 +147,7 @@ async fn rules_do_not_trust_each_others_sources() {
     assert_eq!((partner.text(), alice.text(), anonymous.text()), ("charge 1", "charge 2", "charge 3"));
     let victims = ["charge 1", "charge 2", "charge 3"];
     let tricks = [
-        // The other rule's word for the same name.
+        // The same name in the other rule's header.
         bearer(sale(), "7"),
         sale(),
         sale().with("x-api-key", "8"),
@@ -146,38 +158,41 @@ async fn rules_do_not_trust_each_others_sources() {
         sale().with("x-api-key", "8").with("connection", "x-api-key"),
         sale().with("x-api-key", ""),
         sale().with("cookie", "x-api-key=7"),
-        // On the default's side a partner's key is nothing.
+        // The default rule ignores a partner's key.
         bearer(charge(), "8").with("x-api-key", "7"),
         bearer(charge(), "8").with("x-api-key", "7").with("connection", "authorization"),
         charge().with("x-api-key", "7").with("authorization", "Digest x"),
-        Ask::post("/partners").key(KEY).with("x-api-key", "7"),
-        Ask::post("/Partners/sales").key(KEY).with("x-api-key", "7"),
-        // Another spelling of the path comes under the same rule.
-        Ask::post("/partners//sales").key(KEY).with("x-api-key", "8"),
-        bearer(Ask::post("/%70artners/sales").key(KEY), "7"),
-        bearer(Ask::post("/partners/../charges").key(KEY), "8").with("x-api-key", "7"),
+        TestRequest::post("/partners").key(KEY).with("x-api-key", "7"),
+        TestRequest::post("/Partners/sales").key(KEY).with("x-api-key", "7"),
+        // Another spelling of the path has the same rule.
+        TestRequest::post("/partners//sales").key(KEY).with("x-api-key", "8"),
+        bearer(TestRequest::post("/%70artners/sales").key(KEY), "7"),
+        bearer(TestRequest::post("/partners/../charges").key(KEY), "8").with("x-api-key", "7"),
     ];
     for trick in tricks {
-        let told = format!("{trick:?}");
+        let description = format!("{trick:?}");
         let reply = world.send(trick).await;
-        assert!(!victims.contains(&reply.text()), "{told}: {reply:?}");
-        assert!(reply.status == 201 || reply.status == 400, "{told}: {reply:?}");
+        assert!(!victims.contains(&reply.text()), "{description}: {reply:?}");
+        assert!(reply.status == 201 || reply.status == 400, "{description}: {reply:?}");
     }
-    assert_eq!(world.send(charge().with("x-api-key", "7")).await.text(), "charge 3", "nobody in particular");
+    assert_eq!(world.send(charge().with("x-api-key", "7")).await.text(), "charge 3", "the anonymous caller");
     for path in ["/partners/sales", "/partners//sales"] {
-        let own = world.send(Ask::post(path).key(KEY).with("x-api-key", "7")).await;
-        assert!(own.is_replay(), "the partner still can");
+        let partners_reply = world.send(TestRequest::post(path).key(KEY).with("x-api-key", "7")).await;
+        assert!(partners_reply.is_replay(), "the partner still gets its replay");
     }
 
-    let (theirs, hers) = (status_of(&partner), status_of(&alice));
-    assert_eq!(seen(&world, Ask::get(&theirs).with("x-api-key", "7")).await, shown("charge 1"));
-    assert_eq!(seen(&world, bearer(Ask::get(&hers), "7")).await, shown("charge 2"));
-    is_hidden(&world, &theirs, |ask| bearer(ask, "7").key(KEY)).await;
-    is_hidden(&world, &theirs, |ask| ask.with("x-api-key", "8").key(KEY)).await;
-    is_hidden(&world, &theirs, |ask| bearer(ask.with("x-api-key", "8"), "7").key(KEY)).await;
-    is_hidden(&world, &theirs, |ask| ask.key(KEY)).await;
-    is_hidden(&world, &hers, |ask| ask.with("x-api-key", "7").key(KEY)).await;
-    is_hidden(&world, &hers, |ask| bearer(ask.with("x-api-key", "7"), "8").key(KEY)).await;
+    let (partners_path, alices_path) = (status_of(&partner), status_of(&alice));
+    assert_eq!(
+        seen(&world, TestRequest::get(&partners_path).with("x-api-key", "7")).await,
+        shown("charge 1")
+    );
+    assert_eq!(seen(&world, bearer(TestRequest::get(&alices_path), "7")).await, shown("charge 2"));
+    is_hidden(&world, &partners_path, |ask| bearer(ask, "7").key(KEY)).await;
+    is_hidden(&world, &partners_path, |ask| ask.with("x-api-key", "8").key(KEY)).await;
+    is_hidden(&world, &partners_path, |ask| bearer(ask.with("x-api-key", "8"), "7").key(KEY)).await;
+    is_hidden(&world, &partners_path, |ask| ask.key(KEY)).await;
+    is_hidden(&world, &alices_path, |ask| ask.with("x-api-key", "7").key(KEY)).await;
+    is_hidden(&world, &alices_path, |ask| bearer(ask.with("x-api-key", "7"), "8").key(KEY)).await;
 }
 
 #[cfg(target_os = "linux")]
@@ -190,10 +205,15 @@ async fn a_header_that_one_operation_trusts_is_removed_from_untrusted_requests()
         [identity]\nsources = [\"authorization\"]\ntrusted = [\"127.0.0.2\"]\n";
     let world = World::configured(terms, charged).await;
     let to = world.gateway.address;
-    let named = |ask: Ask| bearer(ask, "t").with("x-user", "7").with("x_user", "7").with("X_MERCHANT", "7");
-    for ask in
-        [Ask::get("/page"), charge(), Ask::post("/charges"), Ask::post("/merchants"), Ask::post("/internal")]
-    {
+    let named =
+        |ask: TestRequest| bearer(ask, "t").with("x-user", "7").with("x_user", "7").with("X_MERCHANT", "7");
+    for ask in [
+        TestRequest::get("/page"),
+        charge(),
+        TestRequest::post("/charges"),
+        TestRequest::post("/merchants"),
+        TestRequest::post("/internal"),
+    ] {
         assert_eq!(from(STRANGER, named(ask), to).await.status, 201);
     }
     for seen in world.upstream.seen() {
@@ -201,24 +221,33 @@ async fn a_header_that_one_operation_trusts_is_removed_from_untrusted_requests()
             assert_eq!(seen.header(name), None, "{seen:?}");
         }
     }
-    let internal = || Ask::post("/internal").key(KEY);
+    let internal = || TestRequest::post("/internal").key(KEY);
     let refused = from(STRANGER, named(internal()), to).await;
-    assert_eq!(refused.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"), "not by the default rule either");
+    assert_eq!(
+        refused.code().as_deref(),
+        Some("CALLER_NOT_IDENTIFIED"),
+        "the default rule does not trust a stranger either"
+    );
     let first = from(PROXY, named(internal()), to).await;
     assert_eq!((first.status, from(PROXY, named(internal()), to).await.is_replay()), (201, true));
     let calls = world.upstream.seen();
     let last = calls.last().expect("a call");
-    assert_eq!((last.header("x-user"), last.header("x_user")), (Some("7"), None), "the proxy's own word");
+    assert_eq!(
+        (last.header("x-user"), last.header("x_user")),
+        (Some("7"), None),
+        "the header that the proxy sets"
+    );
 
-    // User 7 and merchant 7 have one name, and are two.
-    let merchant = |ask: Ask| ask.with("x-merchant", "7");
-    let sold = from(PROXY, merchant(Ask::post("/merchants").key(KEY)), to).await;
+    // User 7 and merchant 7 have the same name but are two callers.
+    let merchant = |ask: TestRequest| ask.with("x-merchant", "7");
+    let sold = from(PROXY, merchant(TestRequest::post("/merchants").key(KEY)), to).await;
     let look = async |whose: &Reply, name: &'static str| {
-        from(PROXY, Ask::get(&status_of(whose)).with(name, "7"), to).await.status
+        from(PROXY, TestRequest::get(&status_of(whose)).with(name, "7"), to).await.status
     };
     assert_eq!((look(&first, "x-user").await, look(&sold, "x-merchant").await), (200, 200));
     assert_eq!((look(&first, "x-merchant").await, look(&sold, "x-user").await), (404, 404));
-    let stranger = from(STRANGER, bearer(Ask::get(&status_of(&first)), "t").with("x-user", "7"), to).await;
+    let stranger =
+        from(STRANGER, bearer(TestRequest::get(&status_of(&first)), "t").with("x-user", "7"), to).await;
     assert_eq!(stranger.status, 404);
 }
 
@@ -234,17 +263,17 @@ async fn a_question_before_a_replay_has_the_operations_credentials() {
     let world = World::configured(terms, script).await;
     for path in ["/partners/sales", "/charges"] {
         for is_replay in [false, true] {
-            let ask = Ask::post(path).key(KEY).with("x-partner", "p").with("x-customer", "c");
+            let ask = TestRequest::post(path).key(KEY).with("x-partner", "p").with("x-customer", "c");
             assert_eq!(world.send(ask).await.is_replay(), is_replay, "{path}");
         }
     }
     let seen = world.upstream.seen();
-    let asked: Vec<_> = seen
+    let credentials: Vec<_> = seen
         .iter()
         .filter(|seen| seen.line.starts_with("GET /session"))
         .map(|seen| (seen.header("x-partner"), seen.header("x-customer")))
         .collect();
-    assert_eq!(asked, [(Some("p"), None), (None, Some("c"))]);
+    assert_eq!(credentials, [(Some("p"), None), (None, Some("c"))]);
 }
 
 #[tokio::test]
@@ -252,17 +281,17 @@ async fn an_operation_can_be_of_no_tenant_beside_others_that_are() {
     let terms = "[[operation]]\npath = \"/hook\"\ncallers = [\"anonymous\"]\ntenant = \"none\"\n\
         [identity]\nsources = [\"authorization\"]\ntrusted = [\"127.0.0.1\"]\ntenant = \"header:x-org\"\n";
     let world = World::configured(terms, charged).await;
-    let in_org = |ask: Ask, org: &str| bearer(ask, "alice").with("x-org", org);
+    let in_org = |ask: TestRequest, org: &str| bearer(ask, "alice").with("x-org", org);
     let first = world.send(in_org(charge(), "a")).await;
     assert_eq!((first.text(), world.send(in_org(charge(), "b")).await.text()), ("charge 1", "charge 2"));
     let stray = world.send(bearer(charge(), "alice")).await;
     world.is_problem(&stray, 400, "CALLER_NOT_IDENTIFIED", false).await;
-    let hook = || Ask::post("/hook").key(KEY);
+    let hook = || TestRequest::post("/hook").key(KEY);
     assert_eq!(world.send(hook()).await.text(), "charge 3");
-    assert!(world.send(in_org(hook(), "a")).await.is_replay(), "of no tenant, whatever is sent");
+    assert!(world.send(in_org(hook(), "a")).await.is_replay(), "without a tenant, whatever the header");
 
     let path = status_of(&first);
-    assert_eq!(seen(&world, in_org(Ask::get(&path), "a")).await, shown("charge 1"));
+    assert_eq!(seen(&world, in_org(TestRequest::get(&path), "a")).await, shown("charge 1"));
     is_hidden(&world, &path, |ask| in_org(ask, "b").key(KEY)).await;
     let missed = is_hidden(&world, &path, |ask| bearer(ask, "alice").key(KEY)).await;
     assert!(missed.text().contains("does not belong to a known tenant"), "{}", missed.text());
@@ -273,7 +302,7 @@ async fn quotas_are_counted_by_the_callers_of_the_operation() {
     let world = World::configured(&format!("{PARTNERS}[quotas]\nnew_per_caller = \"1/1h\"\n"), charged).await;
     let sale = |partner: &str, order: &str| {
         world.send(
-            Ask::post("/partners/sales")
+            TestRequest::post("/partners/sales")
                 .key(&format!("an-order-of-theirs-{order}"))
                 .with("x-api-key", partner),
         )
@@ -287,16 +316,20 @@ async fn quotas_are_counted_by_the_callers_of_the_operation() {
 }
 
 #[tokio::test]
-async fn a_reload_changes_an_operations_rule_and_a_bad_one_changes_nothing() {
+async fn a_reload_changes_rules_and_a_bad_one_nothing() {
     let world = World::configured("", charged).await;
-    let hook = || Ask::post("/hook").key(KEY).with("authorization", "Digest x");
+    let hook = || TestRequest::post("/hook").key(KEY).with("authorization", "Digest x");
     let is_let_in = async || world.send(hook()).await.code().is_none();
     assert!(!is_let_in().await);
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"anonymous\"]\n");
     until(async || is_let_in().await.then_some(())).await;
     assert!(world.send(hook()).await.is_replay());
     let elsewhere = world.send(charge().with("authorization", "Digest x")).await;
-    assert_eq!(elsewhere.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"), "and for no other");
+    assert_eq!(
+        elsewhere.code().as_deref(),
+        Some("CALLER_NOT_IDENTIFIED"),
+        "other operations still need a caller"
+    );
     until(async || world.log().contains("callers all anonymous: one scope for everybody").then_some(()))
         .await;
 
@@ -307,26 +340,26 @@ async fn a_reload_changes_an_operations_rule_and_a_bad_one_changes_nothing() {
         "{}",
         world.log()
     );
-    assert!(is_let_in().await, "the old one holds on");
+    assert!(is_let_in().await, "the old configuration stays in force");
 
     world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"api-key:x-api-key\"]\n");
     until(async || (!is_let_in().await).then_some(())).await;
     let keyed = world.send(hook().with("x-api-key", "k")).await;
-    assert_eq!((keyed.status, keyed.is_replay()), (201, false), "another caller than before");
+    assert_eq!((keyed.status, keyed.is_replay()), (201, false), "the key now identifies another caller");
 }
 
 const USERS: &str = "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"127.0.0.1\"]\n";
 
 #[tokio::test]
-async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start() {
+async fn operations_that_admit_anybody_are_printed_at_start() {
     let terms = "[[operation]]\npath = \"/partners\"\ncallers = [\"api-key:x-api-key\", \"anonymous\"]\n\
         [[operation]]\npath = \"/sales\"\ncallers = [\"api-key:x-api-key\"]\n";
     let mut world = World::configured(terms, charged).await;
     world.gateway.kill();
-    let said = world.gateway.said();
-    let told =
-        |path: &str| said.contains(&format!("note: requests to {path} that do not identify their caller"));
-    assert!(told("/partners") && !told("/sales"), "{said}");
+    let output = world.gateway.rest_of_output();
+    let is_noted =
+        |path: &str| output.contains(&format!("note: requests to {path} that do not identify their caller"));
+    assert!(is_noted("/partners") && !is_noted("/sales"), "{output}");
 }
 
 #[tokio::test]
@@ -334,14 +367,14 @@ async fn changing_an_operations_rule_never_mixes_up_callers() {
     let sold_by =
         |header: &str| format!("[[operation]]\npath = \"/sales\"\ncallers = [\"header:{header}\"]\n{USERS}");
     let world = World::configured(&sold_by("x-merchant"), charged).await;
-    let sale = |who: &'static str| Ask::post("/sales").key(KEY).with(who, "7");
+    let sale = |who: &'static str| TestRequest::post("/sales").key(KEY).with(who, "7");
     let is_let_in = async |who: &'static str| {
-        let ask = Ask::post("/sales").key("a-key-to-try-the-door-by").with(who, "13");
+        let ask = TestRequest::post("/sales").key("a-key-to-try-the-door-by").with(who, "13");
         world.send(ask).await.code().is_none()
     };
     let sold = world.send(sale("x-merchant")).await;
     let path = status_of(&sold);
-    assert_eq!(seen(&world, Ask::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
+    assert_eq!(seen(&world, TestRequest::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
 
     world.reconfigure(&sold_by("x-shop"));
     until(async || is_let_in("x-shop").await.then_some(())).await;
@@ -357,7 +390,11 @@ async fn changing_an_operations_rule_never_mixes_up_callers() {
 
     world.reconfigure(&sold_by("x-merchant"));
     until(async || is_let_in("x-merchant").await.then_some(())).await;
-    assert_eq!(world.send(sale("x-merchant")).await.text(), "charge 1", "what is put back is as it was");
+    assert_eq!(
+        world.send(sale("x-merchant")).await.text(),
+        "charge 1",
+        "the restored rule finds its old records"
+    );
 }
 
 #[tokio::test]
@@ -367,18 +404,20 @@ async fn records_of_a_removed_route_belong_to_no_operation() {
     };
     let merchants = "\"header:x-merchant\"";
     let world = World::configured(&format!("{}{USERS}", named("sales", merchants)), charged).await;
-    let sold = world.send(Ask::post("/sales").key(KEY).with("x-merchant", "7")).await;
+    let sold = world.send(TestRequest::post("/sales").key(KEY).with("x-merchant", "7")).await;
     let path = status_of(&sold);
-    assert_eq!(seen(&world, Ask::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
+    assert_eq!(seen(&world, TestRequest::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
     world.reconfigure(&format!("{}{USERS}", named("orders", merchants)));
-    until(async || (world.send(Ask::get(&path).with("x-merchant", "7")).await.status == 404).then_some(()))
-        .await;
+    until(async || {
+        (world.send(TestRequest::get(&path).with("x-merchant", "7")).await.status == 404).then_some(())
+    })
+    .await;
     for who in ["x-user", "x-merchant"] {
         is_hidden(&world, &path, |ask| ask.with(who, "7").key(KEY)).await;
     }
     world.reconfigure(USERS);
     until(async || {
-        let refused = world.send(Ask::get(ABSENT).with("x-merchant", "7")).await;
+        let refused = world.send(TestRequest::get(ABSENT).with("x-merchant", "7")).await;
         (refused.status == 400).then_some(())
     })
     .await;
@@ -392,7 +431,7 @@ async fn user_7_uses_up_nothing_of_merchant_7s_quota() {
     let world =
         World::configured(&format!("{terms}{USERS}[quotas]\nnew_per_caller = \"1/1h\"\n"), charged).await;
     let send = async |path: &str, who: &'static str| {
-        world.send(Ask::post(path).key(KEY).with(who, "7")).await.code()
+        world.send(TestRequest::post(path).key(KEY).with(who, "7")).await.code()
     };
     assert_eq!(send("/charges", "x-user").await, None);
     assert_eq!(send("/sales", "x-merchant").await, None);
@@ -402,26 +441,26 @@ async fn user_7_uses_up_nothing_of_merchant_7s_quota() {
 }
 
 #[tokio::test]
-async fn by_what_an_operations_callers_are_told_apart_is_printed_published_and_checked() {
+async fn the_rule_for_callers_is_printed_published_and_checked() {
     let mut world = World::configured(&format!("{EVENTS}{PARTNERS}"), charged).await;
-    let published = world.send(Ask::get("/.well-known/idempotency")).await.json();
+    let published = world.send(TestRequest::get("/.well-known/idempotency")).await.json();
     assert_eq!(published["callers"], "per access token");
-    let own: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
-    assert_eq!(own, [Some("not at all (all are anonymous)"), Some("per API key in x-api-key"), None]);
+    let rules: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
+    assert_eq!(rules, [Some("not at all (all are anonymous)"), Some("per API key in x-api-key"), None]);
     world.gateway.kill();
-    let said = world.gateway.said();
+    let output = world.gateway.rest_of_output();
     for line in [
         "callers all anonymous: one scope for everybody",
         "callers by the API key in x-api-key",
         "callers    by Authorization (Basic, Bearer): the guarantee is per access token",
         "note: callers of events are not distinguished",
     ] {
-        assert!(said.contains(line), "{line} is not in {said}");
+        assert!(output.contains(line), "{line} is not in {output}");
     }
     let config = world.scratch.config();
     let semel = |arguments: &[&str]| {
-        let told = Command::new(env!("CARGO_BIN_EXE_semel")).args(arguments).arg(&config).output();
-        String::from_utf8(told.expect("semel runs").stdout).expect("text")
+        let ran = Command::new(env!("CARGO_BIN_EXE_semel")).args(arguments).arg(&config).output();
+        String::from_utf8(ran.expect("semel runs").stdout).expect("text")
     };
     let checked = semel(&["config", "check", "--upstream", "http://127.0.0.1:1"]);
     assert!(

@@ -1,7 +1,7 @@
 //! What is forwarded, and what belongs to one connection only.
 
 use crate::world::{Gateway, KEY, Scratch, World};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream, response};
 
 const HOPS: [(&str, &str); 4] = [
@@ -14,7 +14,11 @@ const HOPS: [(&str, &str); 4] = [
 #[tokio::test]
 async fn hop_by_hop_headers_stay_on_their_connection() {
     let world = World::new(&[], |_| Act::SayAndEnd(response("201 Created", &HOPS, "charged"))).await;
-    for ask in [Ask::post("/charges").key(KEY), Ask::post("/charges").key(KEY), Ask::get("/charges")] {
+    for ask in [
+        TestRequest::post("/charges").key(KEY),
+        TestRequest::post("/charges").key(KEY),
+        TestRequest::get("/charges"),
+    ] {
         let reply =
             world.send(ask.with("connection", "x-mine").with("x-mine", "1").with("te", "trailers")).await;
         assert_eq!(reply.text(), "charged");
@@ -32,14 +36,21 @@ async fn hop_by_hop_headers_stay_on_their_connection() {
 #[tokio::test]
 async fn the_upstream_learns_the_real_origin_of_a_request() {
     let world = World::new(&[], |_| Act::Say(response("200 OK", &[], "fine"))).await;
-    for ask in [Ask::post("/charges").key(KEY), Ask::get("/charges")] {
+    for ask in [TestRequest::post("/charges").key(KEY), TestRequest::get("/charges")] {
         world.send(ask.with("x-forwarded-for", "6.6.6.6").with("forwarded", "for=6.6.6.6")).await;
     }
     for seen in world.upstream.seen() {
         assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"), "{seen:?}");
         assert_eq!(seen.header("x-forwarded-proto"), Some("http"));
-        assert!(seen.header("forwarded").is_some_and(|told| told.starts_with("for=127.0.0.1;")), "{seen:?}");
-        assert_eq!(seen.header("host"), Some(world.gateway.address.to_string().as_str()), "the client's");
+        assert!(
+            seen.header("forwarded").is_some_and(|value| value.starts_with("for=127.0.0.1;")),
+            "{seen:?}"
+        );
+        assert_eq!(
+            seen.header("host"),
+            Some(world.gateway.address.to_string().as_str()),
+            "the Host header is the client's"
+        );
     }
 }
 
@@ -48,7 +59,7 @@ async fn the_base_of_the_upstreams_url_comes_before_every_path() {
     let (scratch, script) = (Scratch::new(), |_: &Seen| Act::Say(response("200 OK", &[], "fine")));
     let upstream = Upstream::start(script).await;
     let gateway = Gateway::start_before(&format!("http://{}/base", upstream.address), &scratch, &[]);
-    for ask in [Ask::post("/charges?x=1").key(KEY), Ask::get("/")] {
+    for ask in [TestRequest::post("/charges?x=1").key(KEY), TestRequest::get("/")] {
         assert_eq!(ask.send(gateway.address).await.expect("an answer").text(), "fine");
     }
     let lines: Vec<_> = upstream.seen().into_iter().map(|seen| seen.line).collect();
@@ -68,7 +79,11 @@ async fn forged_control_headers_reach_neither_side() {
     ];
     let forged = CONTROL.map(|name| (name, "forged"));
     let world = World::new(&[], move |_| Act::Say(response("200 OK", &forged, "fine"))).await;
-    for ask in [Ask::post("/charges").key(KEY), Ask::post("/charges").key(KEY), Ask::post("/charges")] {
+    for ask in [
+        TestRequest::post("/charges").key(KEY),
+        TestRequest::post("/charges").key(KEY),
+        TestRequest::post("/charges"),
+    ] {
         let ask = CONTROL.into_iter().fold(ask, |ask, name| ask.with(name, "forged"));
         let reply = world.send(ask).await;
         assert!(reply.headers.values().all(|value| value != "forged"), "{reply:?}");

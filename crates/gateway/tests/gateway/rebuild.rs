@@ -2,14 +2,14 @@
 
 use crate::world::{World, charge, until};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream, response, says};
 
 const MINIMAL: &str = "[defaults]\nkept = \"minimal\"\n";
 const NOT_RETAINED: &str = "IDEMPOTENCY_RESPONSE_NOT_RETAINED";
 
-/// Makes a charge at `location`, and shows it to whoever asks for it with the right credentials.
-fn charging(location: String) -> impl Fn(&Seen) -> Act + Send + Sync {
+/// Creates a charge at `location`, and returns it to requests with the right credentials.
+fn creates_charge_at(location: String) -> impl Fn(&Seen) -> Act + Send + Sync {
     move |seen| {
         if seen.line.starts_with("POST") {
             let headers = [("location", location.as_str()), ("etag", "\"1\"")];
@@ -22,7 +22,7 @@ fn charging(location: String) -> impl Fn(&Seen) -> Act + Send + Sync {
     }
 }
 
-fn alice() -> Ask {
+fn alice() -> TestRequest {
     charge(5).with("authorization", "Bearer alice")
 }
 
@@ -30,7 +30,7 @@ fn is_rebuilt(reply: &Reply) -> bool {
     reply.header("idempotency-replayed") == Some("rebuilt")
 }
 
-fn asked(world: &World) -> Vec<String> {
+fn rebuild_requests(world: &World) -> Vec<String> {
     let seen = world.upstream.seen();
     seen.iter().filter(|seen| seen.line.starts_with("GET")).map(|seen| seen.line.clone()).collect()
 }
@@ -38,7 +38,7 @@ fn asked(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn a_replay_is_rebuilt_from_the_location_with_the_clients_credentials() {
     let terms = format!("{MINIMAL}[defaults.rebuild]\n");
-    let world = World::configured(&terms, charging("/charges/7?full=1".to_owned())).await;
+    let world = World::configured(&terms, creates_charge_at("/charges/7?full=1".to_owned())).await;
     let first = world.send(alice()).await;
     assert_eq!((first.status, first.text()), (201, "personal"));
     let again = world.send(alice()).await;
@@ -46,7 +46,7 @@ async fn a_replay_is_rebuilt_from_the_location_with_the_clients_credentials() {
     assert_eq!((again.header("location"), again.header("x-now")), (Some("/charges/7?full=1"), Some("1")));
     assert_eq!(again.header("operation-id"), first.header("operation-id"));
     assert!(again.is_acknowledged());
-    assert_eq!(asked(&world), ["GET /charges/7?full=1 HTTP/1.1"]);
+    assert_eq!(rebuild_requests(&world), ["GET /charges/7?full=1 HTTP/1.1"]);
     let seen = world.upstream.seen();
     assert_eq!((seen.len(), seen[1].header("idempotency-key")), (2, None));
 }
@@ -58,11 +58,11 @@ async fn a_location_on_another_host_is_not_requested() {
         [format!("http://{}/charges/7", other.address), format!("//{}/charges/7", other.address), "7".into()]
     {
         let terms = format!("{MINIMAL}[defaults.rebuild]\nfrom = \"location\"\n");
-        let world = World::configured(&terms, charging(location)).await;
+        let world = World::configured(&terms, creates_charge_at(location)).await;
         assert_eq!(world.send(alice()).await.status, 201);
         let again = world.send(alice()).await;
         assert_eq!(again.code().as_deref(), Some(NOT_RETAINED));
-        assert_eq!((other.seen_count(), asked(&world).len()), (0, 0));
+        assert_eq!((other.seen_count(), rebuild_requests(&world).len()), (0, 0));
     }
 }
 
@@ -71,13 +71,17 @@ async fn a_response_that_cannot_be_rebuilt_is_answered_as_not_retained() {
     let terms = format!("{MINIMAL}[defaults.rebuild]\ntimeout = \"300ms\"\n");
     for act in [says("404 Gone")(&none()), says("302 Elsewhere")(&none()), Act::Hang, Act::End] {
         let script = move |seen: &Seen| {
-            if seen.line.starts_with("POST") { charging("/charges/7".to_owned())(seen) } else { act.clone() }
+            if seen.line.starts_with("POST") {
+                creates_charge_at("/charges/7".to_owned())(seen)
+            } else {
+                act.clone()
+            }
         };
         let world = World::configured(&terms, script).await;
         assert_eq!(world.send(alice()).await.status, 201);
         let again = world.send(alice()).await;
         assert_eq!(again.code().as_deref(), Some(NOT_RETAINED));
-        assert_eq!(asked(&world).len(), 1);
+        assert_eq!(rebuild_requests(&world).len(), 1);
     }
 }
 
@@ -99,7 +103,7 @@ async fn a_refusal_is_never_replayed_as_the_resource() {
         let again = world.send(alice()).await;
         let expected = if code == 204 { (204, true) } else { (409, false) };
         assert_eq!((again.status, is_rebuilt(&again)), expected);
-        assert_eq!(asked(&world).len(), 0);
+        assert_eq!(rebuild_requests(&world).len(), 0);
     }
 }
 
@@ -123,5 +127,5 @@ async fn a_resolved_doubt_is_rebuilt_too() {
     .await;
     assert_eq!((again.status, again.text(), is_rebuilt(&again)), (201, "as it is now", true));
     let id = first.header("operation-id").expect("an id");
-    assert!(asked(&world).contains(&format!("GET /by/{id} HTTP/1.1")));
+    assert!(rebuild_requests(&world).contains(&format!("GET /by/{id} HTTP/1.1")));
 }

@@ -1,9 +1,9 @@
-//! Requests that ended in doubt: how they are resolved, and what their retries get.
+//! Requests with an unknown outcome: how they are resolved, and what their retries get.
 
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel::{Clock as _, SystemClock};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged, response, says};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 const UNKNOWN: &str = "IDEMPOTENCY_OUTCOME_UNKNOWN";
 
-/// As short as can be: "it is not there" counts after 2.4 s, and one more for the clock.
+/// As short as possible: "not applied" counts after 2.4 s, plus one second for the clock.
 const SHORT: [&str; 8] =
     ["--lease", "1s", "--wait", "0s", "--connect-timeout", "100ms", "--response-timeout", "300ms"];
 
-/// A probe of these answers, below the upstream.
+/// A probe with these settings, below the upstream.
 fn probe(more: &str) -> String {
     format!(
         "[sweep]\nskew = \"1s\"\n[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\nnot_applied = [404]\ntimeout = \"200ms\"\n\
@@ -27,8 +27,10 @@ fn is_probe(seen: &Seen) -> bool {
     seen.line.contains("/effects/")
 }
 
-/// Leaves the first charge in doubt, makes the others, and answers probes as configured.
-fn doubted(answer: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> impl Fn(&Seen) -> Act + Send + Sync {
+/// Leaves the outcome of the first attempt unknown, charges for the others, and answers probes as configured.
+fn first_attempt_unknown(
+    answer: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+) -> impl Fn(&Seen) -> Act + Send + Sync {
     move |seen| match seen.header("idempotency-attempt") {
         _ if is_probe(seen) => answer(seen),
         Some("1") => says("500 Oops")(seen),
@@ -45,7 +47,7 @@ fn probes(world: &World) -> Vec<Seen> {
 }
 
 /// Charges until the outcome is known.
-async fn settled(world: &World) -> Reply {
+async fn charge_until_known(world: &World) -> Reply {
     until(async || {
         let reply = world.charge(5).await;
         (reply.code().as_deref() != Some(UNKNOWN)).then_some(reply)
@@ -62,11 +64,11 @@ async fn a_probe_resolves_a_doubt_and_its_response_is_replayed() {
         secret.display()
     );
     let found = response("200 OK", &[("content-type", "application/json"), ("x-own", "1")], "{\"id\":7}");
-    let script = doubted(move |_| Act::Say(found.clone()));
+    let script = first_attempt_unknown(move |_| Act::Say(found.clone()));
     let world = World::configured_with(&probe(&more), &SHORT, script).await;
     let ask = || charge(5).with("authorization", "Bearer alice").with("cookie", "session=alice");
     let first = world.send(ask()).await;
-    assert_eq!(first.status, 500, "the first caller gets what the service answered");
+    assert_eq!(first.status, 500, "the first caller gets the service's response");
     let found = until(async || {
         let reply = world.send(ask()).await;
         if reply.code().as_deref() == Some(UNKNOWN) {
@@ -83,19 +85,28 @@ async fn a_probe_resolves_a_doubt_and_its_response_is_replayed() {
     assert_eq!(world.send(ask()).await.kept(), found.kept());
     assert_eq!(charges(&world), 1, "nothing was sent again");
 
-    let asked = &probes(&world)[0];
+    let probe_request = &probes(&world)[0];
     let id = first.header("operation-id").expect("an id");
-    assert_eq!(asked.line, format!("GET /effects/{id} HTTP/1.1"));
-    assert_eq!(asked.header("operation-id"), Some(id));
-    assert_eq!(asked.header("authorization"), Some("Bearer of-the-gateway"), "its own, and nobody else's");
-    assert_eq!((asked.header("x-plain"), asked.header("cookie")), (Some("yes"), None));
-    assert!(!format!("{asked:?}").contains(KEY) && !format!("{asked:?}").contains("alice"), "{asked:?}");
+    assert_eq!(probe_request.line, format!("GET /effects/{id} HTTP/1.1"));
+    assert_eq!(probe_request.header("operation-id"), Some(id));
+    assert_eq!(
+        probe_request.header("authorization"),
+        Some("Bearer of-the-gateway"),
+        "the probe's own credentials"
+    );
+    assert_eq!((probe_request.header("x-plain"), probe_request.header("cookie")), (Some("yes"), None));
+    assert!(
+        !format!("{probe_request:?}").contains(KEY) && !format!("{probe_request:?}").contains("alice"),
+        "{probe_request:?}"
+    );
     assert!(!world.log().contains("of-the-gateway"), "a secret in the log");
 }
 
 #[tokio::test]
 async fn an_absent_effect_counts_only_after_the_quiet_period() {
-    let world = World::configured_with(&probe("quiet = \"4s\"\n"), &SHORT, doubted(says("404 None"))).await;
+    let world =
+        World::configured_with(&probe("quiet = \"4s\"\n"), &SHORT, first_attempt_unknown(says("404 None")))
+            .await;
     let begun = SystemClock.uptime();
     assert_eq!(world.charge(5).await.status, 500);
     let retry = until(async || {
@@ -105,23 +116,23 @@ async fn an_absent_effect_counts_only_after_the_quiet_period() {
     .await;
     assert!(
         SystemClock.uptime() >= begun + Duration::from_secs(4),
-        "a request may still be under way until then"
+        "a request may still be running until then"
     );
     assert_eq!((retry.status, retry.is_replay()), (201, false));
     let seen = world.upstream.seen();
     let attempts: Vec<_> = seen.iter().filter_map(|seen| seen.header("idempotency-attempt")).collect();
     assert_eq!(attempts, ["1", "2"]);
-    assert!(probes(&world).len() >= 2, "once too early, and once that counts");
+    assert!(probes(&world).len() >= 2, "one probe too early, and one that counts");
     assert!(world.charge(5).await.is_replay());
     assert_eq!(charges(&world), 2);
 }
 
-/// Also once "it is not there" would count: nothing of this is that.
+/// Even after "not applied" would count: none of these responses means that.
 #[tokio::test]
 async fn an_undecided_probe_is_sent_again() {
     let (count, begun) = (Arc::new(AtomicUsize::new(0)), SystemClock.uptime());
     let number = Arc::clone(&count);
-    let script = doubted(move |_| {
+    let script = first_attempt_unknown(move |_| {
         let json = |body: &str| response("200 OK", &[("content-type", "application/json")], body);
         let number = number.fetch_add(1, Ordering::SeqCst);
         if number >= 13 && SystemClock.uptime() > begun + Duration::from_secs(5) {
@@ -148,46 +159,46 @@ async fn an_undecided_probe_is_sent_again() {
     let world =
         World::configured_with(&probe("applied_if = { \"/state\" = \"paid\" }\n"), &SHORT, script).await;
     assert_eq!(world.charge(5).await.status, 500);
-    let reply = settled(&world).await;
+    let reply = charge_until_known(&world).await;
     assert_eq!((reply.status, reply.text()), (200, "{\"state\":\"paid\"}"));
-    assert!(count.load(Ordering::SeqCst) >= 14, "each was asked about again");
+    assert!(count.load(Ordering::SeqCst) >= 14, "every undecided probe is repeated");
     assert_eq!(charges(&world), 1);
     assert!(world.log().contains("a probe's response says nothing about the effect"), "{}", world.log());
-    for asked in probes(&world) {
+    for probe_request in probes(&world) {
         assert_eq!(
-            (asked.header("cache-control"), asked.header("pragma")),
+            (probe_request.header("cache-control"), probe_request.header("pragma")),
             (Some("no-cache"), Some("no-cache"))
         );
     }
 }
 
-async fn asked(ask: Ask, admin: std::net::SocketAddr) -> Reply {
+async fn send_to(ask: TestRequest, admin: std::net::SocketAddr) -> Reply {
     within(ask.send(admin)).await.expect("an answer")
 }
 
 #[tokio::test]
-async fn after_its_deadline_a_doubt_is_left_to_an_operator_whose_word_is_replayed() {
+async fn after_its_deadline_an_operator_resolves_a_doubt() {
     let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
-    let script = doubted(says("503 Busy"));
+    let script = first_attempt_unknown(says("503 Busy"));
     let mut world = World::configured_with(&probe("give_up_after = \"3500ms\"\n"), &flags, script).await;
     let admin = world.gateway.admin();
     let first = world.charge(5).await;
     assert_eq!(first.status, 500);
     until(async || world.log().contains("an operator has to").then_some(())).await;
     let late = world.charge(5).await;
-    assert_eq!(late.code().as_deref(), Some(UNKNOWN), "it does not settle itself");
+    assert_eq!(late.code().as_deref(), Some(UNKNOWN), "it is not resolved without an operator");
 
     let path = format!("/v1/records/{}/resolve", first.header("operation-id").expect("an id"));
     let verdict = "{\"outcome\":\"applied\",\"reason\":\"seen in the ledger\",\
                    \"response\":{\"status\":201,\"body\":\"charge 7\"}}";
-    let resolved = asked(Ask::post(&path).json(verdict), admin).await;
+    let resolved = send_to(TestRequest::post(&path).json(verdict), admin).await;
     assert_eq!(resolved.status, 200, "{resolved:?}");
     let replay = world.charge(5).await;
     assert_eq!((replay.status, replay.text(), replay.is_replay()), (201, "charge 7", true));
     assert_eq!(charges(&world), 1);
 }
 
-/// The owner holds the true outcome, whatever others have come to think of it meanwhile.
+/// The owner has the true outcome, whatever other nodes have assumed in the meantime.
 #[tokio::test]
 async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
     let gate = Gate::closed();
@@ -217,7 +228,7 @@ async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
     frozen.thaw();
     let first = within(first).await.expect("no panic").expect("an answer");
     assert_eq!((first.status, first.text(), first.is_acknowledged()), (201, "charge 1", true));
-    let replay = settled(&world).await;
+    let replay = charge_until_known(&world).await;
     assert!(replay.is_replay());
     assert_eq!(replay.kept(), first.kept());
     assert_eq!(charges(&world), 1);
@@ -226,22 +237,22 @@ async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
 #[tokio::test]
 async fn a_probe_that_is_configured_later_resolves_older_doubts() {
     let ledger = Upstream::start(says("200 OK")).await;
-    let mut world = World::configured_with("", &SHORT, doubted(charged)).await;
+    let mut world = World::configured_with("", &SHORT, first_attempt_unknown(charged)).await;
     assert_eq!(world.charge(5).await.status, 500);
     let before = world.charge(5).await;
     world.is_problem(&before, 409, UNKNOWN, false).await;
 
-    let own = format!(
+    let configuration = format!(
         "[[operation]]\npath = \"/{{*any}}\"\n[operation.probe]\nurl = \"http://{}/of/{{operation}}?id={{operation_id}}\"\n\
          answer = \"nothing\"\n",
         ledger.address
     );
-    world.reconfigure(&own);
-    let reply = settled(&world).await;
+    world.reconfigure(&configuration);
+    let reply = charge_until_known(&world).await;
     assert_eq!(
         reply.code().as_deref(),
         Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"),
-        "it happened, and no more is known"
+        "it happened, but its response is unknown"
     );
     let id = before.header("operation-id").expect("an id");
     assert_eq!(ledger.seen()[0].line, format!("GET /of/POST%20%2Fcharges?id={id} HTTP/1.1"));
@@ -252,35 +263,35 @@ async fn a_probe_that_is_configured_later_resolves_older_doubts() {
     assert_eq!((ledger.seen_count(), charges(&world)), (1, 1));
 }
 
-/// A worker's effect happens elsewhere than those of the route that has the same name.
+/// A worker's effect does not happen at the route with the same name.
 #[tokio::test]
-async fn a_routes_probe_is_never_sent_for_a_claim_of_the_same_name() {
+async fn a_routes_probe_never_asks_about_a_claim() {
     let route = format!("[[operation]]\nname = \"charge\"\npath = \"/charges\"\n{}", probe(""));
     let config =
         route.replace("[sweep]\nskew = \"1s\"\n", "").replace("[defaults.probe]", "[operation.probe]");
     let config = format!("[sweep]\nskew = \"1s\"\n{config}");
     let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
-    let mut world = World::configured_with(&config, &flags, doubted(says("404 None"))).await;
+    let mut world = World::configured_with(&config, &flags, first_attempt_unknown(says("404 None"))).await;
     let admin = world.gateway.admin();
     let claim =
         "{\"operation\":\"charge\",\"key\":\"job-1\",\"payload\":1,\"leaseMs\":500,\"workDeadlineMs\":1}";
-    let claim = || Ask::post("/v1/claims").json(claim);
-    let claimed = asked(claim(), admin).await;
+    let claim = || TestRequest::post("/v1/claims").json(claim);
+    let claimed = send_to(claim(), admin).await;
     assert_eq!(claimed.status, 201, "{claimed:?}");
 
-    // The route's own doubt, which began later and takes longer, is settled by the probe.
+    // The route's own unknown outcome, which is newer and takes longer, is resolved by the probe.
     assert_eq!(world.charge(5).await.status, 500);
-    assert_eq!(settled(&world).await.status, 201);
-    let again = asked(claim(), admin).await;
+    assert_eq!(charge_until_known(&world).await.status, 201);
+    let again = send_to(claim(), admin).await;
     assert_eq!((again.status, again.code().as_deref()), (409, Some(UNKNOWN)));
-    assert!(again.text().contains("\"retryable\":false"), "nobody is asked: {}", again.text());
+    assert!(again.text().contains("\"retryable\":false"), "no probe is sent: {}", again.text());
     let id = again.header("operation-id").map(str::to_owned);
     let id = id.unwrap_or_else(|| claimed.text().split('"').nth(7).expect("an id").to_owned());
     assert!(claimed.text().contains(&id), "{claimed:?}");
-    assert!(!probes(&world).iter().any(|seen| seen.line.contains(&id)), "asked about {id}");
+    assert!(!probes(&world).iter().any(|seen| seen.line.contains(&id)), "a probe was sent for {id}");
 }
 
-/// As many doubts as there are places, and more, about operations whose probes never come back.
+/// More unknown outcomes than probe slots, for operations whose probes never answer.
 #[tokio::test]
 async fn probes_that_hang_delay_none_of_another_operation() {
     let hanging = Upstream::start(|_: &Seen| Act::Hang).await;
@@ -294,19 +305,19 @@ async fn probes_that_hang_delay_none_of_another_operation() {
     let at = format!("http://{}/of/{{operation_id}}", hanging.address);
     let mut config: String = slow.iter().map(|name| operation(name, &at)).collect();
     config.push_str(&operation("quick", "/effects/{operation_id}"));
-    let world = World::configured_with(&config, &SHORT, doubted(says("200 OK"))).await;
+    let world = World::configured_with(&config, &SHORT, first_attempt_unknown(says("200 OK"))).await;
     for name in &slow {
         for number in 0..20 {
             let key = format!("a-key-of-its-own-{number}");
-            let doubted = world.send(Ask::post(&format!("/{name}")).key(&key).json("{}")).await;
-            assert_eq!(doubted.status, 500);
+            let failed = world.send(TestRequest::post(&format!("/{name}")).key(&key).json("{}")).await;
+            assert_eq!(failed.status, 500);
         }
     }
     hanging.has_seen(64).await;
 
     for number in 0..3 {
         let key = format!("a-key-of-its-own-{number}");
-        let ask = || Ask::post("/quick").key(&key).json("{}");
+        let ask = || TestRequest::post("/quick").key(&key).json("{}");
         assert_eq!(world.send(ask()).await.status, 500);
         let reply = until(async || {
             let reply = world.send(ask()).await;
@@ -316,23 +327,23 @@ async fn probes_that_hang_delay_none_of_another_operation() {
         assert_eq!(reply.code().as_deref(), Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"));
     }
     let held = hanging.seen_count();
-    assert!((64..=68).contains(&held), "sixteen of each at most, and one of each at least: {held}");
+    assert!((64..=68).contains(&held), "at most sixteen probes per operation, at least one: {held}");
 }
 
-/// Until the window is over, it is the next request that settles a doubt: here none comes.
+/// Until the window ends, the next request resolves the outcome; here there is none.
 #[tokio::test]
-async fn in_class_downstream_a_doubt_is_looked_up_once_no_request_may_repeat_it() {
+async fn in_class_downstream_a_probe_follows_the_repeat_window() {
     let config =
         format!("[defaults]\nclass = \"downstream\"\ndedup_window = \"5s\"\n{}", probe("status = 201\n"));
-    let world = World::configured_with(&config, &SHORT, doubted(says("200 OK"))).await;
+    let world = World::configured_with(&config, &SHORT, first_attempt_unknown(says("200 OK"))).await;
     let begun = SystemClock.uptime();
     assert_eq!(world.charge(5).await.status, 500);
     until(async || (!probes(&world).is_empty()).then_some(())).await;
     assert!(
         SystemClock.uptime() >= begun + Duration::from_millis(2_600),
-        "a repeat takes 1.4 s at most, clocks differ by 1 s, and it was allowed until then"
+        "a retry was possible until then: it takes up to 1.4 s, and clocks differ by 1 s"
     );
-    let reply = settled(&world).await;
+    let reply = charge_until_known(&world).await;
     assert_eq!((reply.status, reply.header("idempotency-replayed")), (201, Some("rebuilt")));
     assert_eq!(charges(&world), 1);
 }

@@ -2,13 +2,13 @@
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged};
 use std::sync::Arc;
 
 const TAKEN: &str = "the configuration was read again, and applies";
 
-/// Asks for a reload, and waits until it is logged how that went.
+/// Requests a reload, and waits until its result is logged.
 async fn reloaded(gateway: &Gateway, scratch: &Scratch, how: &str) {
     let times = || scratch.logged().matches(how).count();
     let before = times();
@@ -39,42 +39,45 @@ async fn a_reload_rereads_certificates_for_new_connections() {
     let config = scratch.config();
     let gateway = Gateway::start(&scratch, upstream.address, &["--config", config.to_str().expect("text")]);
     let to = gateway.address;
-    let charge = || Ask::post("/charges").key(KEY);
+    let charge = || TestRequest::post("/charges").key(KEY);
     let (alice, bob) = (Arc::new(dropped.client("alice")), kept.client("bob"));
     assert_eq!(ours.send(charge(), to, Some(&alice)).await.expect("an answer").status, 201);
     let begun = tokio::spawn({
         let (ours, alice) = (Arc::clone(&ours), Arc::clone(&alice));
-        async move { ours.send(Ask::post("/slow").key("a-slow-order-00000001"), to, Some(&alice)).await }
+        async move { ours.send(TestRequest::post("/slow").key("a-slow-order-00000001"), to, Some(&alice)).await }
     });
     upstream.has_seen(2).await;
 
     // An authority is no longer trusted.
     scratch.write("clients.pem", &kept.pem);
     reloaded(&gateway, &scratch, TAKEN).await;
-    assert!(ours.send(charge(), to, Some(&alice)).await.is_err(), "of an authority that was taken out");
+    assert!(ours.send(charge(), to, Some(&alice)).await.is_err(), "a certificate of a removed authority");
     assert_eq!(ours.send(charge(), to, Some(&bob)).await.expect("an answer").status, 201);
     gate.open();
     let ended = within(begun).await.expect("no panic").expect("an answer");
-    assert_eq!(ended.status, 201, "what was open before goes on");
+    assert_eq!(ended.status, 201, "open connections continue");
 
     // The gateway has another certificate.
     let others = Authority::new("others");
     let renewed = others.server();
     scratch.write("cert.pem", &renewed.pem);
-    // Not its key yet: nothing of it is taken.
+    // Its key is still missing: nothing is taken over.
     reloaded(&gateway, &scratch, "the old one stays in force").await;
     assert!(ours.send(charge(), to, Some(&bob)).await.expect("an answer").is_replay(), "as before");
     scratch.write("key.pem", &renewed.key_pem);
     reloaded(&gateway, &scratch, TAKEN).await;
     assert!(others.send(charge(), to, Some(&bob)).await.expect("an answer").is_replay());
-    assert!(ours.send(charge(), to, Some(&bob)).await.is_err(), "the old certificate is shown no more");
+    assert!(ours.send(charge(), to, Some(&bob)).await.is_err(), "the old certificate is no longer used");
 
-    // Nothing was left for the next start; whether there is TLS at all is.
+    // Nothing is left for the next start, except for switching TLS on or off.
     assert!(!scratch.logged().contains("at the next start only"), "{}", scratch.logged());
     scratch.configure("");
     reloaded(&gateway, &scratch, "[listen] has changed").await;
-    assert!(others.send(Ask::get("/"), to, Some(&bob)).await.is_ok(), "TLS as before");
-    assert!(others.send(Ask::get("/"), to, None).await.is_err(), "and a certificate is asked for");
+    assert!(others.send(TestRequest::get("/"), to, Some(&bob)).await.is_ok(), "TLS as before");
+    assert!(
+        others.send(TestRequest::get("/"), to, None).await.is_err(),
+        "a client certificate is still required"
+    );
 }
 
 #[tokio::test]
@@ -89,12 +92,12 @@ async fn a_reload_rereads_the_admin_addresss_certificate() {
     let mut gateway =
         Gateway::start(&scratch, upstream.address, &["--config", config.to_str().expect("text")]);
     let to = gateway.admin();
-    assert_eq!(old.send(Ask::get("/healthz"), to, None).await.expect("an answer").status, 200);
+    assert_eq!(old.send(TestRequest::get("/healthz"), to, None).await.expect("an answer").status, 200);
     scratch.write("cert.pem", &renewed.pem);
     scratch.write("key.pem", &renewed.key_pem);
     reloaded(&gateway, &scratch, TAKEN).await;
-    assert_eq!(new.send(Ask::get("/healthz"), to, None).await.expect("an answer").status, 200);
-    assert!(old.send(Ask::get("/healthz"), to, None).await.is_err());
+    assert_eq!(new.send(TestRequest::get("/healthz"), to, None).await.expect("an answer").status, 200);
+    assert!(old.send(TestRequest::get("/healthz"), to, None).await.is_err());
     assert!(!scratch.logged().contains("at the next start only"), "{}", scratch.logged());
 }
 

@@ -1,22 +1,22 @@
-//! Many responses, and clients that do not read them: what the process holds at once.
+//! Many responses, and clients that do not read them: how much memory the process uses.
 
 use crate::world::{World, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Of which responses may take three eighths.
+/// Responses may take three eighths of this.
 const LIMITS: &str = "[limits]\nmemory = \"64MiB\"\n";
-/// Far more than that and the program itself; far less than all the responses of a test together, once each.
+/// Far more than the limit plus the program itself; far less than one copy of all responses of a test.
 const PEAK_KIB_MAX: usize = 256 * 1024;
 
-fn ask(number: usize) -> Ask {
-    Ask::post("/exports").key(&format!("an-export-{number:08}"))
+fn ask(number: usize) -> TestRequest {
+    TestRequest::post("/exports").key(&format!("an-export-{number:08}"))
 }
 
-/// Sends the request, and reads no more than the status of its response.
-async fn status(world: &World, ask: &Ask) -> (TcpStream, u16) {
+/// Sends the request, and reads only the status of its response.
+async fn status(world: &World, ask: &TestRequest) -> (TcpStream, u16) {
     let mut client = TcpStream::connect(world.gateway.address).await.expect("a connection");
     client.write_all(&ask.raw()).await.expect("sent");
     let mut line = [0; 12];
@@ -25,16 +25,16 @@ async fn status(world: &World, ask: &Ask) -> (TcpStream, u16) {
     (client, status)
 }
 
-/// The length of the body that `client` goes on to be sent, where all its bytes are the same.
+/// The length of the remaining body for `client`, whose bytes are all the same.
 async fn rest(client: &mut TcpStream, bytes: usize) -> usize {
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     let body = loop {
-        within(client.read_buf(&mut came)).await.expect("more");
-        if let Some(end) = came.windows(4).position(|part| part == b"\r\n\r\n") {
+        within(client.read_buf(&mut received)).await.expect("more");
+        if let Some(end) = received.windows(4).position(|part| part == b"\r\n\r\n") {
             break end + 4;
         }
     };
-    let mut length = came.len() - body;
+    let mut length = received.len() - body;
     let mut piece = vec![0; 1 << 16];
     while length < bytes {
         let count = within(client.read(&mut piece)).await.expect("more");
@@ -45,7 +45,7 @@ async fn rest(client: &mut TcpStream, bytes: usize) -> usize {
 }
 
 #[tokio::test]
-async fn many_long_responses_at_once_do_not_fill_the_memory_and_all_arrive() {
+async fn many_long_responses_arrive_within_bounded_memory() {
     const COUNT: usize = 80;
     const BYTES: usize = 6 << 20;
     let world = World::configured(LIMITS, |_| Act::Say(response("200 OK", &[], "x".repeat(BYTES)))).await;
@@ -59,12 +59,12 @@ async fn many_long_responses_at_once_do_not_fill_the_memory_and_all_arrive() {
     assert_eq!(world.calls(), COUNT);
     let peak = world.gateway.peak_rss_kib();
     assert!(peak < PEAK_KIB_MAX, "{peak} KiB");
-    // Whatever became of each: it was run once.
+    // Whatever the response was: each ran once.
     for number in [0, COUNT / 2, COUNT - 1] {
         let reply = world.send(ask(number)).await;
-        let is_told =
+        let is_reported =
             reply.is_replay() || reply.code().as_deref() == Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED");
-        assert!(is_told, "{:?}", reply.headers);
+        assert!(is_reported, "{:?}", reply.headers);
     }
     assert_eq!(world.calls(), COUNT);
 }
@@ -75,12 +75,12 @@ async fn unread_replays_do_not_fill_the_memory() {
     const BYTES: usize = 9 << 20;
     let mut world = World::configured(LIMITS, |_| Act::Say(response("200 OK", &[], "x".repeat(BYTES)))).await;
     assert_eq!(world.send(ask(0)).await.body.len(), BYTES);
-    // Nothing in memory but what is asked for.
+    // After the restart, nothing is in memory except what is requested.
     world.gateway.kill();
     world.gateway = crate::world::Gateway::configured(&world.scratch, &[]);
     let unread = ask(0);
     let mut clients = Vec::new();
-    // One after the other: those that come at the same time share what is read for the first.
+    // One after the other: concurrent requests share one read.
     for _ in 0..COUNT {
         clients.push(status(&world, &unread).await);
     }
@@ -93,7 +93,7 @@ async fn unread_replays_do_not_fill_the_memory() {
     );
     let peak = world.gateway.peak_rss_kib();
     assert!(peak < PEAK_KIB_MAX, "{peak} KiB");
-    // They leave, and give their room back.
+    // The clients disconnect and free their memory.
     drop(clients);
     let replay = until(async || {
         let reply = world.send(ask(0)).await;

@@ -1,8 +1,8 @@
-//! Sealed responses, and keys that are replaced.
+//! Sealed responses, and replaced keys.
 
 use crate::world::{Gateway, Scratch};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};
 
 struct World {
@@ -20,7 +20,7 @@ impl World {
         Self { scratch, upstream }
     }
 
-    /// Starts it with these keys, the first of which seals; asks for each order; and ends it.
+    /// Starts it with these keys (the first one seals), requests each order, and stops it.
     async fn ask(&self, keys: &[&str], orders: &[&str]) -> Vec<Reply> {
         let lines = keys.iter().map(|key| {
             let file = self.scratch.config().with_file_name(key);
@@ -32,7 +32,9 @@ impl World {
         let mut gateway = Gateway::start(&self.scratch, self.upstream.address, &config);
         let mut replies = Vec::new();
         for order in orders {
-            replies.push(Ask::post("/charges").key(order).send(gateway.address).await.expect("an answer"));
+            replies.push(
+                TestRequest::post("/charges").key(order).send(gateway.address).await.expect("an answer"),
+            );
         }
         gateway.terminate();
         assert!(gateway.ended().await.success());
@@ -49,22 +51,22 @@ async fn without_its_key_a_sealed_response_is_withheld_and_alarmed() {
     assert_eq!(world.ask(&["first"], &[OLD]).await[0].status, 201);
     for keys in [&["second"][..], &[]] {
         let before = world.scratch.logged().len();
-        let told = &world.ask(keys, &[OLD]).await[0];
-        assert_eq!((told.status, told.code().as_deref()), (409, Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED")));
-        assert!(!told.text().contains("4000"), "{told:?}");
+        let reply = &world.ask(keys, &[OLD]).await[0];
+        assert_eq!((reply.status, reply.code().as_deref()), (409, Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED")));
+        assert!(!reply.text().contains("4000-0012"), "{reply:?}");
         let log = &world.scratch.logged()[before..];
         assert!(log.contains("a sealed response cannot be opened"), "{log}");
     }
     assert_eq!(world.upstream.seen_count(), 1, "it never ran again");
     let again = &world.ask(&["first"], &[OLD]).await[0];
-    assert!(again.is_replay() && again.text() == "card 4000-0012-3456", "with its key it is there again");
+    assert!(again.is_replay() && again.text() == "card 4000-0012-3456", "with its key it is replayed again");
 }
 
 #[tokio::test]
-async fn a_key_is_replaced_and_what_it_sealed_is_read_for_as_long_as_it_is_listed() {
+async fn a_listed_key_opens_what_it_sealed_before() {
     let world = World::new().await;
     world.ask(&["first"], &[OLD]).await;
-    // The new one is added last, then moved to the front.
+    // The new key is added last, then moved to the front.
     assert!(world.ask(&["first", "second"], &[OLD]).await[0].is_replay());
     let rotated = world.ask(&["second", "first"], &[OLD, NEW]).await;
     assert!(rotated[0].is_replay() && rotated[0].text() == "card 4000-0012-3456");

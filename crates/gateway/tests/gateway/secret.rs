@@ -4,12 +4,12 @@ use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
 use semel::secrets::Terms;
 use semel_gateway::config::{self, Overrides};
 use semel_gateway::{logging, serve};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// What is past its time goes at once, not only two minutes after the start.
+/// Expired records are removed at once, not only two minutes after the start.
 const CLOCK: &str = "[clock]\nsettle = \"0s\"\n";
 
 struct World {
@@ -26,7 +26,7 @@ impl World {
         Self { scratch, upstream }
     }
 
-    /// What a configuration says of these secrets under `[store]`.
+    /// The `[store]` settings for these secrets.
     fn secrets(&self, secret: Option<&str>, next: Option<&str>) -> String {
         let at = |key: &str, name: Option<&str>| match name {
             None => String::new(),
@@ -39,7 +39,7 @@ impl World {
         format!("[store]\n{secret}{next}")
     }
 
-    /// Writes a configuration with these secrets, and gives the flags to start on it.
+    /// Writes a configuration with these secrets, and returns the flags to start with it.
     fn configured(&self, secret: Option<&str>, next: Option<&str>) -> [String; 6] {
         self.scratch.configure(&format!("{CLOCK}{}", self.secrets(secret, next)));
         let store = format!("sqlite:{}", self.scratch.file().display());
@@ -48,14 +48,14 @@ impl World {
         ["--config".to_owned(), config, "--store".to_owned(), store, "--upstream".to_owned(), upstream]
     }
 
-    /// Starts it, charges, waits until it has logged what it `says`, and ends it.
+    /// Starts it, charges, waits until it has logged `says`, and stops it.
     async fn charge(&self, secret: Option<&str>, next: Option<&str>, says: Option<&str>) -> String {
         // Every start appends to the same log.
         let times = |line: &str| self.scratch.logged().matches(line).count();
         let before = says.map_or(0, times);
         let flags = self.configured(secret, next);
         let mut gateway = Gateway::run(&self.scratch, &flags.each_ref().map(String::as_str));
-        let reply = Ask::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
+        let reply = TestRequest::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
         if let Some(line) = says {
             until(async || (times(line) > before).then_some(())).await;
         }
@@ -64,8 +64,8 @@ impl World {
         reply.text().to_owned()
     }
 
-    /// Starts a node of [`serve_with_short_terms`] with both secrets, where outcomes are soon forgotten.
-    fn both(&self) -> Gateway {
+    /// Starts a node of [`serve_with_short_terms`] with both secrets, with outcomes that expire soon.
+    fn start_with_both_secrets(&self) -> Gateway {
         let secrets = self.secrets(Some("first"), Some("second"));
         let (store, upstream) = (self.scratch.file(), self.upstream.address);
         self.scratch.configure(&format!(
@@ -81,7 +81,7 @@ impl World {
         Starting::spawn(program, &self.scratch).listens()
     }
 
-    /// What `semel doctor` says about the secret.
+    /// What `semel doctor` reports about the secret.
     fn secret_status(&self) -> serde_json::Value {
         let store = format!("sqlite:{}", self.scratch.file().display());
         let secret_status =
@@ -90,11 +90,11 @@ impl World {
         serde_json::from_slice::<serde_json::Value>(&secret_status).expect("JSON")["secret"].clone()
     }
 
-    /// Waits until `semel doctor` says so.
-    async fn at_last(&self, is_so: impl Fn(&serde_json::Value) -> bool) {
+    /// Waits until `semel doctor` reports this.
+    async fn wait_for_status(&self, is_so: impl Fn(&serde_json::Value) -> bool) {
         let looking = async {
             while !is_so(&self.secret_status()) {
-                // Each look is a process; it need not be in the way of those that it looks at.
+                // Each check is a process; it should not slow down the gateways that it checks.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
@@ -108,7 +108,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn another_secret_than_the_stores_is_refused_and_so_is_none_where_it_keeps_none() {
+async fn a_wrong_or_missing_hashing_secret_is_refused() {
     let world = World::new().await;
     assert_eq!(world.charge(Some("first"), None, None).await, "charge 1");
     let other = world.refused(Some("second"), None);
@@ -120,7 +120,7 @@ async fn another_secret_than_the_stores_is_refused_and_so_is_none_where_it_keeps
     let held = std::fs::read(world.scratch.file()).expect("the store's file");
     assert!(
         !held.windows(8).any(|window| window == [0x5a; 8] || window == b"5a5a5a5a"),
-        "nor does the store hold it"
+        "the store must not contain the secret either"
     );
 }
 
@@ -151,9 +151,9 @@ async fn an_announced_secret_can_be_withdrawn() {
     let taken = "announced hashing secret was withdrawn";
     assert_eq!(world.charge(Some("first"), Some("withdraw"), Some(taken)).await, "charge 1", "replayed");
     let again = world.charge(Some("first"), Some("withdraw"), None).await;
-    assert_eq!(again, "charge 1", "there is nothing left to take back");
+    assert_eq!(again, "charge 1", "nothing is left to withdraw");
     assert_eq!(world.scratch.logged().matches(taken).count(), 1);
-    assert_eq!(world.charge(Some("first"), None, None).await, "charge 1", "nor anything to say of it");
+    assert_eq!(world.charge(Some("first"), None, None).await, "charge 1", "nothing is logged about it");
     assert_eq!(world.upstream.seen_count(), 1);
 }
 
@@ -165,9 +165,9 @@ async fn a_generated_secret_can_be_replaced_by_a_configured_one() {
     assert_eq!(world.charge(None, Some("second"), Some(announced)).await, "charge 1", "replayed");
 }
 
-/// What a charge under `key` is answered.
+/// The response to a charge with `key`.
 async fn charged_at(gateway: &Gateway, key: &str) -> (String, bool) {
-    let reply = Ask::post("/charges").key(key).send(gateway.address).await.expect("an answer");
+    let reply = TestRequest::post("/charges").key(key).send(gateway.address).await.expect("an answer");
     assert_eq!(reply.status, 201, "{reply:?}");
     (reply.text().to_owned(), reply.is_replay())
 }
@@ -177,18 +177,18 @@ async fn end(mut gateway: Gateway) {
     assert!(gateway.ended().await.success());
 }
 
-/// Names the configuration file to [`serve_with_short_terms`].
+/// Passes the configuration file to [`serve_with_short_terms`].
 const CONFIG: &str = "SEMEL_TEST_CONFIG";
 
-/// How a node keeps up with the secret, in seconds instead of minutes. Still long enough that a busy machine ends no view, and
-/// that a node goes by what it knew at its start for as long as the test wants it to.
+/// How nodes refresh the secret, in seconds instead of minutes. Long enough that no view expires on a busy machine, and
+/// that a node keeps its first view for as long as the test needs it.
 fn short_terms() -> Terms {
     let seconds = Duration::from_secs;
     Terms { refresh_every: seconds(3), good_for: seconds(6), in_flight: seconds(2) }
 }
 
-/// No test, but what `semel serve` does, in a process of its own: the terms are nobody's to configure, and so the program
-/// cannot be started with others.
+/// Not a test: `semel serve` in its own process. The terms cannot be configured, so the program itself cannot be
+/// started with others.
 #[test]
 #[ignore = "started as a process by the test of a whole replacement"]
 fn serve_with_short_terms() {
@@ -202,8 +202,8 @@ fn serve_with_short_terms() {
     assert_eq!(runtime.block_on(serve::run(plan, None)), Ok(ExitCode::SUCCESS));
 }
 
-/// Two gateways on one file, one of them killed on the way. As long as [`short_terms`] last after its last sign, nobody can know
-/// that a node which was killed writes nothing any more. What is stored under the old secret is gone by then.
+/// Two gateways on one file, one of which is killed. Until [`short_terms`] have passed since its last sign of life, the
+/// killed node might still write. By then, the records under the old secret have expired.
 #[tokio::test]
 async fn a_secret_is_replaced_although_a_node_is_killed() {
     let world = World::new().await;
@@ -213,52 +213,52 @@ async fn a_secret_is_replaced_although_a_node_is_killed() {
     let logged =
         async |words: &str| until(async || world.scratch.logged().contains(words).then_some(())).await;
 
-    // The first to have the next secret announces it; each that starts after that knows it from its start.
-    let one = world.both();
+    // The first node with the next secret announces it; each node that starts later knows it from its start.
+    let one = world.start_with_both_secrets();
     assert_eq!(charged_at(&one, "claimed-under-the-old").await, ("charge 1".to_owned(), false));
     logged("the hashing secret is being replaced: announced").await;
     is("announced");
     end(one).await;
-    let two = world.both();
+    let two = world.start_with_both_secrets();
     logged("the hashing secret is being replaced: moving").await;
     is("moving");
-    let mut one = world.both();
+    let mut one = world.start_with_both_secrets();
     for gateway in [&one, &two] {
         assert_eq!(charged_at(gateway, "claimed-under-the-old").await, replayed("charge 1"));
     }
     assert_eq!(charged_at(&one, "claimed-by-the-killed").await, ("charge 2".to_owned(), false));
     one.kill();
     for key in ["claimed-under-the-old", "claimed-by-the-killed"] {
-        assert!(charged_at(&two, key).await.1, "{key} is replayed by the one that is left");
+        assert!(charged_at(&two, key).await.1, "{key} is replayed by the remaining gateway");
     }
 
-    // The one still goes by what it knew before commands began to move, the other by the next secret.
-    let one = world.both();
+    // One node still uses its view from before the move, the other the next secret.
+    let one = world.start_with_both_secrets();
     for number in 0..8 {
         let key = format!("claimed-by-two-at-once-{number}");
         let ((at_one, _), (at_two, _)) = tokio::join!(charged_at(&one, &key), charged_at(&two, &key));
-        assert_eq!(at_one, at_two, "one effect, and one answer");
+        assert_eq!(at_one, at_two, "one effect and one response");
     }
     assert_eq!(world.upstream.seen_count(), 10);
     assert!(world.secret_status()["behind"].as_array().is_some_and(|behind| !behind.is_empty()));
     world
-        .at_last(|secret_status| {
+        .wait_for_status(|secret_status| {
             secret_status["behind"] == serde_json::json!([]) && secret_status["recordsLeft"] == 0
         })
         .await;
     is("moving");
     assert_eq!(charged_at(&two, "claimed-late-in-it").await, ("charge 11".to_owned(), false));
 
-    // Both are started anew, one by one: what waits to be looked at is looked at then.
+    // Both are restarted, one by one, which triggers the pending checks.
     end(one).await;
-    let one = world.both();
+    let one = world.start_with_both_secrets();
     logged("the hashing secret is being replaced: settled").await;
     is("settled");
     end(two).await;
-    let two = world.both();
+    let two = world.start_with_both_secrets();
     assert_eq!(charged_at(&two, "claimed-late-in-it").await, replayed("charge 11"));
     end(one).await;
-    let one = world.both();
+    let one = world.start_with_both_secrets();
     logged("the hashing secret was replaced").await;
     let secret_status = world.secret_status();
     assert_eq!((phase(&secret_status).as_deref(), &secret_status["generation"]), (Some("steady"), &1.into()));

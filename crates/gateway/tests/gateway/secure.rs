@@ -8,7 +8,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Authority {
         Self { params, key, certificate: made.der().clone(), pem: made.pem() }
     }
 
-    /// A certificate for a client that is called `name`.
+    /// A certificate for a client named `name`.
     pub(crate) fn client(&self, name: &str) -> Holder {
         let mut params = named(name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -76,13 +76,18 @@ impl Authority {
         }
     }
 
-    /// Sends a request by TLS to whom this authority vouches for, and shows what `as_` is.
-    pub(crate) async fn send(&self, ask: Ask, to: SocketAddr, as_: Option<&Holder>) -> io::Result<Reply> {
+    /// Sends a request over TLS to a server of this authority, with the client certificate `as_`.
+    pub(crate) async fn send(
+        &self,
+        ask: TestRequest,
+        to: SocketAddr,
+        as_: Option<&Holder>,
+    ) -> io::Result<Reply> {
         let stream = self.connect(to, as_, &[]).await?;
         within(ask.send_by(stream, to)).await
     }
 
-    /// Opens a connection to whom this authority vouches for, shows what `as_` is, and offers these protocols.
+    /// Opens a connection to a server of this authority, with the client certificate `as_` and these protocols.
     pub(crate) async fn connect(
         &self,
         to: SocketAddr,
@@ -102,7 +107,7 @@ impl Authority {
                 let key = PrivatePkcs8KeyDer::from(holder.key.clone());
                 config
                     .with_client_auth_cert(vec![holder.certificate.clone()], key.into())
-                    .expect("fit for use")
+                    .expect("valid settings")
             }
         };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();

@@ -2,53 +2,54 @@
 
 use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, charged, response};
 use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_then() {
+async fn moved_published_paths_leave_the_usual_ones_to_the_service() {
     let world = World::configured("[published]\nprefix = \"/pay\"\n", charged).await;
-    let specification = world.send(Ask::get("/pay/.well-known/idempotency")).await;
+    let specification = world.send(TestRequest::get("/pay/.well-known/idempotency")).await;
     assert_eq!((specification.status, world.calls()), (200, 0));
     assert!(specification.text().contains("/pay/operations/"), "{}", specification.text());
     let first = world.charge(7).await;
     let id = first.header("operation-id").expect("an id").to_owned();
-    let status = world.send(Ask::get(&format!("/pay/operations/{id}"))).await;
+    let status = world.send(TestRequest::get(&format!("/pay/operations/{id}"))).await;
     assert_eq!((status.status, status.json()["state"].as_str()), (200, Some("SUCCEEDED")));
     assert_eq!(
-        world.send(Ask::get("/.well-known/idempotency")).await.text(),
+        world.send(TestRequest::get("/.well-known/idempotency")).await.text(),
         "charge 2",
-        "the service's own"
+        "the path belongs to the service"
     );
-    assert_eq!(world.send(Ask::get(&format!("/operations/{id}"))).await.text(), "charge 3");
+    assert_eq!(world.send(TestRequest::get(&format!("/operations/{id}"))).await.text(), "charge 3");
 }
 
 #[tokio::test]
 async fn a_problems_type_follows_the_published_prefix() {
     let terms = "[published]\nprefix = \"/pay\"\n[defaults.authorize]\npath = \"/session\"\n";
-    // No connection is left over on which the service could still be reached.
+    // No connection is left on which the service could still be reached.
     let closing = |_: &_| Act::SayAndEnd(response("201 Created", &[("connection", "close")], "charged"));
     let mut world = World::configured(terms, closing).await;
     assert_eq!(world.charge(7).await.status, 201);
     world.upstream.refuse().await;
-    let unprotected = Ask::new("DELETE", "/charges/1");
+    let unprotected = TestRequest::new("DELETE", "/charges/1");
     let (unkeyed, unasked) = (world.send(unprotected).await, world.charge(7).await);
     for (reply, status) in [(unkeyed, 502), (unasked, 503)] {
         world.is_problem(&reply, status, "UPSTREAM_UNREACHABLE", true).await;
         let problem = reply.json();
-        let place = problem["type"].as_str().expect("a type");
-        assert!(place.starts_with("/pay/.well-known/idempotency"), "{place}");
+        let type_uri = problem["type"].as_str().expect("a type");
+        assert!(type_uri.starts_with("/pay/.well-known/idempotency"), "{type_uri}");
     }
 }
 
 #[tokio::test]
 async fn earlier_hops_are_passed_on_only_from_trusted_proxies() {
-    let ask =
-        || Ask::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https");
-    for (terms, told) in [
+    let ask = || {
+        TestRequest::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https")
+    };
+    for (terms, expected) in [
         ("", ("127.0.0.1", "http")),
         ("forwarded_by = [\"127.0.0.0/8\"]\n", ("192.0.2.7, 127.0.0.1", "https")),
         ("forwarded_by = [\"10.1.2.3\"]\n", ("127.0.0.1", "http")),
@@ -60,16 +61,16 @@ async fn earlier_hops_are_passed_on_only_from_trusted_proxies() {
         let gateway = Gateway::start(&scratch, upstream.address, &flags);
         ask().send(gateway.address).await.expect("an answer");
         let seen = &upstream.seen()[0];
-        let heard = (seen.header("x-forwarded-for"), seen.header("x-forwarded-proto"));
-        assert_eq!(heard, (Some(told.0), Some(told.1)), "{terms}");
+        let received = (seen.header("x-forwarded-for"), seen.header("x-forwarded-proto"));
+        assert_eq!(received, (Some(expected.0), Some(expected.1)), "{terms}");
     }
 }
 
-/// A connection by which all of a body but its last byte has been sent.
+/// A connection on which everything but the last byte of a body has been sent.
 async fn unfinished(world: &World, bytes: usize) -> TcpStream {
-    let whole = Ask::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; bytes]).raw();
+    let request = TestRequest::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; bytes]).raw();
     let mut slow = TcpStream::connect(world.gateway.address).await.expect("a connection");
-    slow.write_all(&whole[..whole.len() - 1]).await.expect("sent");
+    slow.write_all(&request[..request.len() - 1]).await.expect("sent");
     slow
 }
 
@@ -79,10 +80,10 @@ async fn a_body_without_room_is_refused_and_not_forwarded() {
     let world = World::configured(terms, charged).await;
     let slow = unfinished(&world, 4096).await;
     let order = |number: u32| {
-        Ask::post("/charges").key(&format!("a-quick-order-{number:08}")).bytes(vec![b'y'; 4096])
+        TestRequest::post("/charges").key(&format!("a-quick-order-{number:08}")).bytes(vec![b'y'; 4096])
     };
     let mut number = 0;
-    // Until the slow one has taken the whole room, there is some.
+    // Until the slow request has taken all the room, others succeed.
     let refused = until(async || {
         number += 1;
         (world.send(order(number)).await.status == 503).then_some(number)
@@ -95,8 +96,8 @@ async fn a_body_without_room_is_refused_and_not_forwarded() {
 }
 
 #[tokio::test]
-async fn a_body_comes_to_its_end_in_time_or_not_at_all() {
-    // Not by the listener's patience with its next byte.
+async fn a_body_has_a_time_limit() {
+    // Not because of the listener's timeout for the next byte.
     let terms = "[listen]\nbody_timeout = \"10m\"\n[limits]\nbody_time_max = \"200ms\"\n";
     let world = World::configured(terms, charged).await;
     let mut slow = unfinished(&world, 64).await;
@@ -123,11 +124,11 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
     })
     .await;
     assert_eq!(line["operation_id"].as_str(), Some(id), "{line}");
-    // Nobody else may write there meanwhile.
+    // No other process may write there in the meantime.
     let other = Scratch::new();
     other.configure(&format!("[sweep]\narchive = '{}'\n", archive.display()));
     let config = other.config();
-    let told = does_not_start(&[
+    let errors = does_not_start(&[
         "--config",
         config.to_str().expect("text"),
         "--store",
@@ -135,22 +136,22 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
         "--upstream",
         "http://127.0.0.1:1",
     ]);
-    assert!(told.contains("another process is writing to it"), "{told}");
+    assert!(errors.contains("another process is writing to it"), "{errors}");
 }
 
 #[tokio::test]
 async fn a_store_that_is_down_is_bypassed_only_if_configured() {
-    // Longer than the store itself waits for the lock, also where a heartbeat waits before the request: what is passed by is
-    // a store that said that it wrote nothing.
+    // Longer than the store waits for the lock, even if a heartbeat waits before the request: a request may only bypass
+    // a store that has reported that it wrote nothing.
     let terms = "timeout = \"50s\"\nrequest_timeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
     let world = World::configured(terms, charged).await;
     let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
-    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
-    let passed = world.send(Ask::post("/logs").key(KEY)).await;
+    lock.execute_batch("BEGIN IMMEDIATE").expect("another transaction");
+    let passed = world.send(TestRequest::post("/logs").key(KEY)).await;
     assert_eq!((passed.status, passed.text(), passed.is_acknowledged()), (201, "charge 1", false));
     assert_eq!(world.charge(7).await.code().as_deref(), Some("IDEMPOTENCY_STORE_UNAVAILABLE"));
     assert_eq!(world.calls(), 1);
-    lock.execute_batch("ROLLBACK").expect("the end of it");
+    lock.execute_batch("ROLLBACK").expect("a rollback");
     assert!(world.log().contains("without protection"), "{}", world.log());
 }
 
@@ -159,21 +160,22 @@ async fn a_store_that_another_process_locks_is_refused_soon() {
     let world = World::new(&[], charged).await;
     assert!(world.charge(7).await.is_acknowledged());
     let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
-    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("another transaction");
     let refusals = async {
         for number in 0..3 {
-            let refused = world.send(Ask::post("/charges").key(&format!("{KEY}-{number}")).json("{}")).await;
+            let refused =
+                world.send(TestRequest::post("/charges").key(&format!("{KEY}-{number}")).json("{}")).await;
             world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
         }
     };
-    // A second each. It was five, and up to thirty.
-    tokio::time::timeout(std::time::Duration::from_secs(10), refusals).await.expect("all three, soon");
-    assert!(world.charge(7).await.is_replay(), "what is stored can be read");
+    // One second each; it used to be five to thirty.
+    tokio::time::timeout(std::time::Duration::from_secs(10), refusals).await.expect("three quick refusals");
+    assert!(world.charge(7).await.is_replay(), "stored outcomes can be read");
     assert_eq!(world.calls(), 1);
-    lock.execute_batch("ROLLBACK").expect("the end of it");
-    let again = Ask::post("/charges").key(&format!("{KEY}-0")).json("{}");
+    lock.execute_batch("ROLLBACK").expect("a rollback");
+    let again = TestRequest::post("/charges").key(&format!("{KEY}-0")).json("{}");
     until(async || world.send(again.clone()).await.is_acknowledged().then_some(())).await;
-    assert_eq!(world.calls(), 2, "what was refused ran once");
+    assert_eq!(world.calls(), 2, "the refused request ran once");
 }
 
 #[tokio::test]
@@ -187,11 +189,14 @@ async fn tls_is_set_up_by_the_file_alone() {
     let config = scratch.config();
     let gateway = Gateway::start(&scratch, upstream.address, &["--config", config.to_str().expect("text")]);
     for is_replay in [false, true] {
-        let told = ours.send(Ask::post("/charges").key(KEY), gateway.address, None).await.expect("an answer");
-        assert_eq!((told.status, told.is_replay()), (201, is_replay));
+        let reply = ours
+            .send(TestRequest::post("/charges").key(KEY), gateway.address, None)
+            .await
+            .expect("an answer");
+        assert_eq!((reply.status, reply.is_replay()), (201, is_replay));
     }
     assert_eq!(upstream.seen()[0].header("x-forwarded-proto"), Some("https"));
-    assert!(Authority::new("others").send(Ask::get("/"), gateway.address, None).await.is_err());
+    assert!(Authority::new("others").send(TestRequest::get("/"), gateway.address, None).await.is_err());
 }
 
 #[tokio::test]
@@ -200,28 +205,28 @@ async fn a_memory_stores_danger_is_printed_once() {
     let mut gateway = Gateway::start_on("memory:", &scratch, upstream.address, &["--admin", "off"]);
     gateway.terminate();
     assert!(gateway.ended().await.success());
-    let said = gateway.said();
-    assert_eq!(said.matches("danger: ").count(), 1, "{said}");
-    assert!(said.contains("(memory-only)\n    fix: "), "{said}");
-    assert!(!said.lines().any(|line| line.trim().starts_with("admin")), "off: {said}");
+    let output = gateway.rest_of_output();
+    assert_eq!(output.matches("danger: ").count(), 1, "{output}");
+    assert!(output.contains("(memory-only)\n    fix: "), "{output}");
+    assert!(!output.lines().any(|line| line.trim().starts_with("admin")), "off: {output}");
 }
 
-/// What `semel config check` says of a file, and how it ends.
+/// The output and exit code of `semel config check` for a file.
 fn checked(text: &str) -> (Option<i32>, String) {
     let scratch = Scratch::new();
     scratch.configure(text);
     let file = scratch.config();
-    let told = Command::new(env!("CARGO_BIN_EXE_semel"))
+    let output = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["config", "check", file.to_str().expect("text")])
         .env_remove("SEMEL_NOWHERE")
         .output()
         .expect("semel runs");
-    let told = (told.status.code(), String::from_utf8(told.stderr).expect("text"));
-    (told.0, told.1.replace(file.to_str().expect("text"), "semel.toml"))
+    let output = (output.status.code(), String::from_utf8(output.stderr).expect("text"));
+    (output.0, output.1.replace(file.to_str().expect("text"), "semel.toml"))
 }
 
 #[test]
-fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
+fn each_mistake_is_reported_with_line_reason_and_fix() {
     for (text, line, reason, remedy) in [
         ("[defaults]\ntll = \"1h\"\n", "2:1", "unknown key `tll` in [defaults]", "write `ttl`"),
         (
@@ -261,11 +266,11 @@ fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
             "make a token with `semel key token`",
         ),
     ] {
-        let (code, told) = checked(text);
-        assert_eq!(code, Some(1), "{told}");
-        assert!(told.contains("semel.toml has a mistake\n"), "{told}");
-        assert!(told.contains(&format!("semel.toml:{line}: ")) && told.contains(reason), "{told}");
-        let (_, fix) = told.split_once("\n    fix: ").expect("a remedy");
-        assert!(fix.starts_with(remedy), "{told}");
+        let (code, report) = checked(text);
+        assert_eq!(code, Some(1), "{report}");
+        assert!(report.contains("semel.toml has a mistake\n"), "{report}");
+        assert!(report.contains(&format!("semel.toml:{line}: ")) && report.contains(reason), "{report}");
+        let (_, fix) = report.split_once("\n    fix: ").expect("a fix");
+        assert!(fix.starts_with(remedy), "{report}");
     }
 }

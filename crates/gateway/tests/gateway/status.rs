@@ -1,8 +1,8 @@
-//! Every problem that a client can get from a started gateway. (Those that no flag leads to are tested with the layer:
-//! see its tests `settings` and `table`.)
+//! Every problem that a client can get from a started gateway. (Problems that no flag produces are tested with the
+//! layer: see its tests `settings` and `table`.)
 
 use crate::world::{KEY, World, charge, until, within};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged, response, says};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,10 +11,14 @@ use std::time::Duration;
 async fn a_key_that_is_required_and_missing() {
     let world = World::new(&["--require-key"], charged).await;
     for method in ["POST", "PATCH"] {
-        let reply = world.send(Ask::new(method, "/charges").json("{}")).await;
+        let reply = world.send(TestRequest::new(method, "/charges").json("{}")).await;
         world.is_problem(&reply, 400, "MISSING_IDEMPOTENCY_KEY", false).await;
     }
-    assert_eq!(world.send(Ask::get("/charges")).await.status, 201, "what is not protected needs no key");
+    assert_eq!(
+        world.send(TestRequest::get("/charges")).await.status,
+        201,
+        "unprotected requests need no key"
+    );
     assert_eq!(world.calls(), 1);
 }
 
@@ -24,7 +28,7 @@ async fn a_key_that_is_no_key() {
     let long = "x1".repeat(200);
     let bad = ["", "short", "a key with spaces in it", "someone@example.com", "aaaaaaaaaaaaaaaaaaaa", &long];
     for bad in bad {
-        let reply = world.send(Ask::post("/charges").key(bad).json("{}")).await;
+        let reply = world.send(TestRequest::post("/charges").key(bad).json("{}")).await;
         world.is_problem(&reply, 400, "INVALID_IDEMPOTENCY_KEY", false).await;
         assert!(bad.is_empty() || !reply.text().contains(bad), "{}", reply.text());
     }
@@ -40,18 +44,18 @@ async fn a_caller_that_cannot_be_distinguished() {
         charge(5).with("cookie", "session=1"),
         charge(5).with("authorization", "AWS4-HMAC-SHA256 Credential=x"),
         charge(5).with("authorization", "Bearer a").with("authorization", "Bearer b"),
-        Ask::get("/operations/30313233-3435-3637-3839-616263646566").with("cookie", "session=1"),
+        TestRequest::get("/operations/30313233-3435-3637-3839-616263646566").with("cookie", "session=1"),
     ];
     for caller in callers {
         let reply = world.send(caller).await;
         world.is_problem(&reply, 400, "CALLER_NOT_IDENTIFIED", false).await;
         let detail = reply.json()["detail"].to_string();
-        assert!(detail.contains("`identity.sources`"), "it names the setting that helps: {detail}");
+        assert!(detail.contains("`identity.sources`"), "the detail names the setting to change: {detail}");
     }
     assert_eq!(world.calls(), 0);
     let world = World::new(&["--anonymous"], charged).await;
     let reply = world.send(charge(5).with("cookie", "session=1")).await;
-    assert_eq!((reply.status, world.calls()), (201, 1), "anonymous, by choice");
+    assert_eq!((reply.status, world.calls()), (201, 1), "anonymous callers are configured");
     assert!(world.send(charge(5).with("authorization", "Digest x")).await.is_replay());
 }
 
@@ -59,7 +63,7 @@ async fn a_caller_that_cannot_be_distinguished() {
 async fn a_body_that_is_not_what_it_says() {
     let world = World::new(&[], charged).await;
     for bad in ["{\"a\":1,\"a\":2}", "{", "{\"a\":\"\\ud800\"}", &"[".repeat(129)] {
-        let reply = world.send(Ask::post("/charges").key(KEY).json(bad)).await;
+        let reply = world.send(TestRequest::post("/charges").key(KEY).json(bad)).await;
         world.is_problem(&reply, 400, "UNFINGERPRINTABLE_REQUEST", false).await;
     }
     let corrupt = world.send(charge(5).with("content-encoding", "gzip")).await;
@@ -74,7 +78,7 @@ async fn a_key_of_another_payload() {
     let other = world.charge(6).await;
     world.is_problem(&other, 422, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST", false).await;
     assert_eq!(other.header("operation-id"), first.header("operation-id"));
-    assert!(!other.text().contains("charge 1"), "nothing of the stored response");
+    assert!(!other.text().contains("charge 1"), "the problem contains the stored response");
     assert_eq!(world.calls(), 1);
 }
 
@@ -102,7 +106,7 @@ async fn an_outcome_that_nobody_knows() {
     assert_eq!(
         (first.status, first.text()),
         (500, "answer 1"),
-        "the first caller gets what the service said"
+        "the first caller gets the service's response"
     );
     assert!(first.header("operation-id").is_some() && !first.is_acknowledged());
     let retry = world.charge(5).await;
@@ -147,7 +151,7 @@ async fn an_outcome_that_looks_past_its_time_right_after_a_start() {
 }
 
 #[tokio::test]
-async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() {
+async fn peer_bug_a_response_over_the_limit_ran_again() {
     let script = |_: &_| Act::Say(response("201 Created", &[("location", "/charges/7")], [b'x'; 3_000]));
     let world = World::new(&["--kept-max", "2KiB"], script).await;
     let first = world.charge(5).await;
@@ -160,21 +164,21 @@ async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() 
 #[tokio::test]
 async fn a_request_over_the_limit() {
     let world = World::new(&["--request-max", "1KiB"], charged).await;
-    let long = Ask::post("/charges").key(KEY).bytes(vec![0; 1_025]);
+    let long = TestRequest::post("/charges").key(KEY).bytes(vec![0; 1_025]);
     for long in [long.clone(), long.in_pieces(600)] {
         let reply = world.send(long).await;
         world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
     }
-    // Refused by its length, or after a thousandth of it: whoever is still sending hears of it all the same.
-    let endless = Ask::post("/charges").key(KEY).bytes(vec![0; 20 << 20]);
+    // Refused by its length or after a thousandth of it: a client that is still sending gets the response, too.
+    let endless = TestRequest::post("/charges").key(KEY).bytes(vec![0; 20 << 20]);
     for endless in [endless.clone(), endless.in_pieces(1 << 20)] {
         let reply = world.send(endless).await;
         world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
     }
     assert_eq!(world.calls(), 0);
-    assert_eq!(world.send(Ask::post("/charges").key(KEY).bytes(vec![0; 1_024])).await.status, 201);
-    let unkeyed = world.send(Ask::post("/charges").bytes(vec![0; 100_000])).await;
-    assert_eq!(unkeyed.status, 201, "without a key nothing has to be held");
+    assert_eq!(world.send(TestRequest::post("/charges").key(KEY).bytes(vec![0; 1_024])).await.status, 201);
+    let unkeyed = world.send(TestRequest::post("/charges").bytes(vec![0; 100_000])).await;
+    assert_eq!(unkeyed.status, 201, "without a key no body is buffered");
 }
 
 #[tokio::test]
@@ -186,7 +190,7 @@ async fn an_upstream_that_cannot_be_reached() {
         world.is_problem(&reply, 502, "UPSTREAM_UNREACHABLE", true).await;
         assert!(reply.header("operation-id").is_some());
     }
-    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    let unkeyed = world.send(TestRequest::post("/charges").json("{}")).await;
     world.is_problem(&unkeyed, 502, "UPSTREAM_UNREACHABLE", true).await;
     world.upstream.listen_again().await;
     let third = world.charge(5).await;
@@ -195,14 +199,14 @@ async fn an_upstream_that_cannot_be_reached() {
     assert!(world.charge(5).await.is_replay());
 }
 
-/// A socket that takes no more connections: nobody accepts, and its queue is full.
-struct Full {
+/// A socket that accepts no more connections: nothing accepts, and its queue is full.
+struct FullSocket {
     address: SocketAddr,
     _listener: socket2::Socket,
     _queued: Vec<TcpStream>,
 }
 
-impl Full {
+impl FullSocket {
     fn new() -> Self {
         let listener =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -219,7 +223,7 @@ impl Full {
 
 #[tokio::test]
 async fn an_upstream_that_does_not_take_the_call() {
-    let full = tokio::task::spawn_blocking(Full::new).await.expect("no panic");
+    let full = tokio::task::spawn_blocking(FullSocket::new).await.expect("no panic");
     let mut world = World::new(&[], charged).await;
     let scratch = &world.scratch;
     world.gateway = crate::world::Gateway::start(scratch, full.address, &["--connect-timeout", "300ms"]);
@@ -227,10 +231,10 @@ async fn an_upstream_that_does_not_take_the_call() {
         let reply = world.charge(5).await;
         world.is_problem(&reply, 504, "UPSTREAM_UNREACHABLE", true).await;
     }
-    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    let unkeyed = world.send(TestRequest::post("/charges").json("{}")).await;
     world.is_problem(&unkeyed, 504, "UPSTREAM_UNREACHABLE", true).await;
     world.kill_and_restart(&[]);
-    assert_eq!(world.charge(5).await.text(), "charge 1", "nothing was sent, so it is sent now");
+    assert_eq!(world.charge(5).await.text(), "charge 1", "the first attempt sent nothing, so the retry runs");
 }
 
 #[tokio::test]
@@ -242,7 +246,7 @@ async fn an_upstream_that_breaks_off() {
     let retry = world.charge(5).await;
     world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
     assert_eq!(world.calls(), 1);
-    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    let unkeyed = world.send(TestRequest::post("/charges").json("{}")).await;
     world.is_problem(&unkeyed, 502, "UPSTREAM_FAILED", false).await;
     assert_eq!(world.calls(), 2, "without a key it is not sent again either");
 }
@@ -256,7 +260,7 @@ async fn an_upstream_that_hangs() {
     let retry = world.charge(5).await;
     world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
     assert_eq!(world.calls(), 1);
-    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    let unkeyed = world.send(TestRequest::post("/charges").json("{}")).await;
     world.is_problem(&unkeyed, 504, "UPSTREAM_TIMEOUT", false).await;
 }
 
@@ -291,19 +295,23 @@ async fn an_operation_of_nobody_or_of_somebody_else() {
     let world = World::new(&[], charged).await;
     let first = world.send(charge(5).with("authorization", "Bearer alice")).await;
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
-    let alice = world.send(Ask::get(&path).with("authorization", "Bearer alice")).await;
+    let alice = world.send(TestRequest::get(&path).with("authorization", "Bearer alice")).await;
     assert_eq!((alice.status, &alice.json()["result"]["body"]), (200, &"charge 1".into()));
     let absent = "/operations/30313233-3435-3637-3839-616263646566";
-    let others = [Ask::get(&path), Ask::get(&path).with("authorization", "Bearer bob"), Ask::get(absent)];
+    let others = [
+        TestRequest::get(&path),
+        TestRequest::get(&path).with("authorization", "Bearer bob"),
+        TestRequest::get(absent),
+    ];
     for other in others {
         let reply = world.send(other).await;
         world.is_problem(&reply, 404, "OPERATION_NOT_FOUND", false).await;
     }
     assert_eq!(world.calls(), 1);
     assert_eq!(
-        world.send(Ask::get("/operations/7")).await.status,
+        world.send(TestRequest::get("/operations/7")).await.status,
         201,
-        "any other shape is the service's own"
+        "other paths belong to the service"
     );
 }
 
@@ -313,7 +321,7 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
     let admin = world.gateway.admin();
     let readiness = async |status: u16| {
         let is_so = async || {
-            let reply = Ask::get("/readyz").send(admin).await.expect("an answer");
+            let reply = TestRequest::get("/readyz").send(admin).await.expect("an answer");
             (reply.status == status).then_some(reply)
         };
         within(until(is_so)).await
@@ -324,7 +332,7 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
     world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
     assert_eq!((refused.header("retry-after"), world.calls()), (Some("1"), 0));
     assert_eq!(
-        world.send(Ask::post("/charges").json("{}")).await.status,
+        world.send(TestRequest::post("/charges").json("{}")).await.status,
         201,
         "without a key no store is needed"
     );
@@ -351,7 +359,7 @@ async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
     .await;
     for path in ["/charges", "/broken", "/hung"] {
         for _ in 0..2 {
-            let ask = Ask::post(path)
+            let ask = TestRequest::post(path)
                 .key(KEY)
                 .with("authorization", "Bearer s3cret-t0ken")
                 .json("{\"card\":\"4242\"}");
@@ -359,7 +367,7 @@ async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
         }
     }
     let log = world.log();
-    assert!(log.contains("upstream"), "it was about something: {log}");
+    assert!(log.contains("upstream"), "the log has no line about the upstream: {log}");
     for secret in [KEY, "s3cret-t0ken", "4242"] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }

@@ -5,13 +5,13 @@ use semel_sql::sqlite::Backend;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A store that only this test has.
+/// A store for this test only.
 pub(crate) struct TestStore {
     file: String,
 }
 
 impl TestStore {
-    /// Where it is, beside the other files of the test.
+    /// Its path, beside the other files of the test.
     pub(crate) fn new(file: &Path) -> Self {
         Self { file: file.to_str().expect("text").to_owned() }
     }
@@ -25,11 +25,11 @@ impl TestStore {
         Backend.open(&self.file, &OpenOptions::default()).await.expect("the store opens")
     }
 
-    /// Keeps everybody from writing to it until the lock is released.
+    /// Blocks all writes to it until the lock is released.
     #[expect(clippy::unused_async, reason = "on a server it takes a round trip")]
     pub(crate) async fn lock(&self) -> Lock {
         let connection = rusqlite::Connection::open(&self.file).expect("the same file");
-        connection.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+        connection.execute_batch("BEGIN IMMEDIATE").expect("another transaction");
         Lock(connection)
     }
 }
@@ -39,6 +39,6 @@ pub(crate) struct Lock(rusqlite::Connection);
 impl Lock {
     #[expect(clippy::unused_async, reason = "on a server it takes a round trip")]
     pub(crate) async fn release(self) {
-        self.0.execute_batch("ROLLBACK").expect("the end of it");
+        self.0.execute_batch("ROLLBACK").expect("a rollback");
     }
 }

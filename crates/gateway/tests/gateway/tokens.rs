@@ -7,7 +7,7 @@ use rcgen::{
 use ring::hmac;
 use semel::archive::base64;
 use semel_test_support::Reply;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::charged;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
 /// A key pair for tests only.
 const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
 
-/// Who signs, and by what.
+/// The signer and its key.
 pub(crate) enum Signer {
     Secret(Vec<u8>),
     Pair(&'static str, Box<KeyPair>),
@@ -72,7 +72,7 @@ impl Signer {
         self.token(&json!({}), &claims(who))
     }
 
-    /// A token whose time is over.
+    /// An expired token.
     pub(crate) fn expired(&self, who: &str) -> String {
         let mut claims = claims(who);
         claims["exp"] = json!(1);
@@ -95,7 +95,7 @@ fn base64url(bytes: impl AsRef<[u8]>) -> String {
     base64::encode(bytes.as_ref()).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-/// The two numbers of an ECDSA signature side by side, as tokens have them, from DER.
+/// The two numbers of an ECDSA signature concatenated, as in tokens, from DER.
 fn fixed(der: &[u8]) -> Vec<u8> {
     let mut rest = &der[2..];
     let mut both = Vec::new();
@@ -110,8 +110,8 @@ fn fixed(der: &[u8]) -> Vec<u8> {
     both
 }
 
-/// A gateway that believes tokens of one issuer, whose keys are as `keys` says; `FILE` in it is a file with `text`.
-async fn believing(keys: &str, text: &str) -> World {
+/// A gateway that trusts one issuer with the keys in `keys`; `FILE` in it is a file with `text`.
+async fn world_trusting(keys: &str, text: &str) -> World {
     let scratch = Scratch::new();
     let file = scratch.write("issuer.key", text);
     let terms = format!(
@@ -122,7 +122,7 @@ async fn believing(keys: &str, text: &str) -> World {
 }
 
 async fn charge(world: &World, token: &str) -> Reply {
-    world.send(Ask::post("/charges").key(KEY).with("authorization", format!("Bearer {token}"))).await
+    world.send(TestRequest::post("/charges").key(KEY).with("authorization", format!("Bearer {token}"))).await
 }
 
 async fn is_refused(world: &World, token: &str, why: &str) {
@@ -136,7 +136,7 @@ async fn is_refused(world: &World, token: &str, why: &str) {
 }
 
 #[tokio::test]
-async fn each_kind_of_key_names_its_caller_and_a_new_token_is_the_same_caller() {
+async fn a_new_token_of_any_kind_is_the_same_caller() {
     let (rsa, p256, ed25519) = (Signer::rsa(), Signer::p256(), Signer::ed25519());
     for (keys, text, signer) in [
         ("secret = 'file:FILE'", SECRET.to_owned(), Signer::secret()),
@@ -144,7 +144,7 @@ async fn each_kind_of_key_names_its_caller_and_a_new_token_is_the_same_caller() 
         ("pem = 'FILE'", p256.public_pem(), p256),
         ("pem = 'FILE'", ed25519.public_pem(), ed25519),
     ] {
-        let world = believing(keys, &text).await;
+        let world = world_trusting(keys, &text).await;
         let first = charge(&world, &signer.of("alice")).await;
         assert_eq!((first.status, first.text()), (201, "charge 1"), "{first:?}");
         let mut later = claims("alice");
@@ -164,14 +164,14 @@ async fn each_kind_of_key_names_its_caller_and_a_new_token_is_the_same_caller() 
 #[tokio::test]
 async fn tokens_that_prove_nothing_reach_no_service() {
     let rsa = Signer::rsa();
-    let world = believing("pem = 'FILE'", &rsa.public_pem()).await;
+    let world = world_trusting("pem = 'FILE'", &rsa.public_pem()).await;
     let good = rsa.of("alice");
     let parts: Vec<_> = good.split('.').collect();
     let [header, body, signature] = parts[..] else { panic!("{good}") };
 
     let none = base64url(json!({ "alg": "none" }).to_string());
     is_refused(&world, &format!("{none}.{body}."), "its algorithm is not accepted").await;
-    // The public key, which everybody has, as the secret of HS256.
+    // The public key, which everybody knows, used as the HS256 secret.
     for secret in [rsa.public_pem(), rsa.public_pem().trim_end().to_owned()] {
         let confused = Signer::Secret(secret.into_bytes()).of("alice");
         is_refused(&world, &confused, "its algorithm is not accepted").await;
@@ -191,11 +191,11 @@ async fn tokens_that_prove_nothing_reach_no_service() {
     is_refused(&world, &altered("iss", json!("https://evil.example")), "its issuer is not known").await;
     is_refused(&world, &altered("aud", json!("others")), "another audience").await;
     is_refused(&world, &altered("nbf", json!(9_999_999_990_u64)), "not valid yet").await;
-    assert_eq!(world.calls(), 0, "none of them");
+    assert_eq!(world.calls(), 0, "no forged token may reach the service");
     assert_eq!(charge(&world, &good).await.status, 201);
 }
 
-/// Publishes a set of keys, until the task is ended.
+/// Publishes a key set until the task is stopped.
 async fn publish(set: String) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -213,9 +213,9 @@ async fn publish(set: String) -> (SocketAddr, JoinHandle<()>) {
     (address, serving)
 }
 
-/// The gateway's start is waited for in place, and asks for the keys meanwhile.
+/// The test blocks until the gateway has started, and the gateway requests the keys meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_while_the_keys_cannot_be_fetched_keeps_those_that_are_known() {
+async fn a_reload_without_the_key_server_keeps_known_keys() {
     let signer = Signer::ed25519();
     let Signer::Pair(_, pair) = &signer else { panic!("a pair") };
     let x = base64url(pair.der_bytes());
@@ -230,11 +230,11 @@ async fn a_reload_while_the_keys_cannot_be_fetched_keeps_those_that_are_known() 
     assert_eq!(charge(&world, &token("alice")).await.status, 201);
     serving.abort();
     let _ = serving.await;
-    // Twice: what was taken over is taken over again.
+    // Twice: inherited keys can be inherited again.
     for path in ["/hook", "/other"] {
         let hook = format!("[[operation]]\npath = \"{path}\"\ncallers = [\"anonymous\"]\n");
         world.reconfigure(&format!("{hook}{identity}"));
-        let hook = || Ask::post(path).key(KEY);
+        let hook = || TestRequest::post(path).key(KEY);
         until(async || world.send(hook()).await.code().is_none().then_some(())).await;
         assert!(charge(&world, &token("alice")).await.is_replay(), "{path}");
         assert_eq!(charge(&world, &token(path)).await.status, 201);
@@ -247,7 +247,7 @@ async fn a_key_that_the_issuer_does_not_publish_is_unknown() {
     let Signer::Pair(_, pair) = &known else { panic!("a pair") };
     let x = base64url(pair.der_bytes());
     let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "2026", "x": x }] });
-    let world = believing("jwks_file = 'FILE'", &set.to_string()).await;
+    let world = world_trusting("jwks_file = 'FILE'", &set.to_string()).await;
     let named = |kid: &str| json!({ "kid": kid });
     is_refused(&world, &known.token(&named("2027"), &claims("alice")), "its key is not known").await;
     is_refused(&world, &stranger.token(&named("2026"), &claims("alice")), "its signature is not valid").await;

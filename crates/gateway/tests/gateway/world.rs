@@ -4,7 +4,7 @@ use crate::store::TestStore;
 pub(crate) use semel_test_support::KEY;
 use semel_test_support::Reply;
 use semel_test_support::ScratchDir;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream};
 pub(crate) use semel_test_support::wait::{until, within};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 const STORE_FILE: &str = "semel.db";
 
-/// The files of a test, log and configuration, and its store. Shows the end of the log where the test fails.
+/// The files of a test (log, configuration) and its store. Prints the end of the log if the test fails.
 pub(crate) struct Scratch(ScratchDir, TestStore);
 
 impl Scratch {
@@ -37,7 +37,7 @@ impl Scratch {
         self.0.join("semel.log")
     }
 
-    /// A file beside them, with this in it.
+    /// Writes another file beside them.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         self.0.write(name, text)
     }
@@ -47,7 +47,7 @@ impl Scratch {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
-    /// The configuration file, where there is one.
+    /// The configuration file, if there is one.
     pub(crate) fn config(&self) -> PathBuf {
         self.0.join("semel.toml")
     }
@@ -69,7 +69,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A process `semel serve` that has not said yet where it listens. Killed when it is dropped.
+/// A process `semel serve` that has not printed its address yet. Killed on drop.
 pub(crate) struct Starting(Option<Child>);
 
 impl Starting {
@@ -77,17 +77,17 @@ impl Starting {
         Self::begin_as(Command::new(env!("CARGO_BIN_EXE_semel")), scratch, flags)
     }
 
-    /// The same, in the environment that `program` was given.
+    /// The same, with the environment of `program`.
     pub(crate) fn begin_as(mut program: Command, scratch: &Scratch, flags: &[&str]) -> Self {
         program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
-            // Whatever is asked for otherwise, a flag outranks this.
+            // A default that flags override.
             .env("SEMEL_ADMIN", "127.0.0.1:0");
         Self::spawn(program, scratch)
     }
 
-    /// Starts a program that serves as `semel serve` does, as it stands.
+    /// Starts a program that behaves like `semel serve`, unchanged.
     pub(crate) fn spawn(mut program: Command, scratch: &Scratch) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
         let process =
@@ -95,22 +95,22 @@ impl Starting {
         Self(Some(process))
     }
 
-    /// Asks it to read its configuration again.
+    /// Requests a reload of its configuration.
     pub(crate) fn hang_up(&self) {
         signal(self.0.as_ref().expect("it runs").id(), "HUP");
     }
 
-    /// Waits until it says where it listens.
+    /// Waits until it prints its address.
     pub(crate) fn listens(mut self) -> Gateway {
         let process = self.0.as_mut().expect("it runs");
         let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
         let id = process.id();
-        let mut said = String::new();
+        let mut output = String::new();
         let address = loop {
-            let from = said.len();
-            let read = stdout.read_line(&mut said).expect("text");
-            assert!(read > 0, "semel did not start: {:?}, {said}", process.wait());
-            if let Some(address) = said[from..].trim().strip_prefix("listening") {
+            let from = output.len();
+            let read = stdout.read_line(&mut output).expect("text");
+            assert!(read > 0, "semel did not start: {:?}, {output}", process.wait());
+            if let Some(address) = output[from..].trim().strip_prefix("listening") {
                 let (_, address) = address.trim().split_once("://").expect("a URL");
                 break address.parse().expect("an address");
             }
@@ -129,21 +129,21 @@ impl Drop for Starting {
 }
 
 fn signal(id: u32, name: &str) {
-    let asked = Command::new("sh").arg("-c").arg(format!("kill -{name} {id}")).status();
-    assert!(asked.expect("a shell").success(), "semel is gone already");
+    let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {id}")).status();
+    assert!(status.expect("a shell").success(), "semel has already exited");
 }
 
-/// A process `semel serve`. Killed when it is dropped.
+/// A process `semel serve`. Killed on drop.
 pub(crate) struct Gateway {
     process: Option<Child>,
     pub(crate) id: u32,
     pub(crate) address: SocketAddr,
-    /// Held, so that whatever it prints has somewhere to go.
+    /// Kept open, so that the process can print.
     stdout: BufReader<ChildStdout>,
 }
 
 impl Gateway {
-    /// Starts it on the file in `scratch`, in front of `upstream`, and reads where it listens.
+    /// Starts it on the store in `scratch`, in front of `upstream`, and reads its address.
     pub(crate) fn start(scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
         Self::start_on(&scratch.store().url(), scratch, upstream, flags)
     }
@@ -153,7 +153,7 @@ impl Gateway {
         Self::run(scratch, &[&["--store", store, "--upstream", &upstream], flags].concat())
     }
 
-    /// The same, in front of what is at `url`.
+    /// The same, in front of `url`.
     pub(crate) fn start_before(url: &str, scratch: &Scratch, flags: &[&str]) -> Self {
         let store = scratch.store().url();
         Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
@@ -165,45 +165,46 @@ impl Gateway {
         Self::run(scratch, &[&["--config", config.to_str().expect("text")], flags].concat())
     }
 
-    /// Starts it with these flags, and reads where it listens.
+    /// Starts it with these flags, and reads its address.
     pub(crate) fn run(scratch: &Scratch, flags: &[&str]) -> Self {
         Starting::begin(scratch, flags).listens()
     }
 
-    /// Where operators find it, as it goes on to print.
+    /// The admin address, which it prints next.
     pub(crate) fn admin(&mut self) -> SocketAddr {
         loop {
             let mut line = String::new();
             assert!(self.stdout.read_line(&mut line).expect("text") > 0, "no admin address was printed");
-            if let Some(told) = line.trim().strip_prefix("admin") {
-                let address = told.trim().split_once("://").and_then(|(_, rest)| rest.split(' ').next());
+            if let Some(after_label) = line.trim().strip_prefix("admin") {
+                let address =
+                    after_label.trim().split_once("://").and_then(|(_, rest)| rest.split(' ').next());
                 return address.expect("a URL").parse().expect("an address");
             }
         }
     }
 
-    /// What it printed after where it listens, once it has ended.
-    pub(crate) fn said(&mut self) -> String {
+    /// The output after the address, once it has exited.
+    pub(crate) fn rest_of_output(&mut self) -> String {
         assert!(self.process.is_none(), "it still runs");
-        let mut said = String::new();
-        self.stdout.read_to_string(&mut said).expect("text");
-        said
+        let mut output = String::new();
+        self.stdout.read_to_string(&mut output).expect("text");
+        output
     }
 
-    /// As a power failure would, for the process.
+    /// Kills the process, like a power failure.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.kill().expect("it is ours to kill");
-            process.wait().expect("it is dead");
+            process.kill().expect("the process can be killed");
+            process.wait().expect("it has exited");
         }
     }
 
-    /// Asks it to end.
+    /// Requests a shutdown.
     pub(crate) fn terminate(&self) {
         self.signal("TERM");
     }
 
-    /// Asks it to read its configuration again.
+    /// Requests a reload of its configuration.
     pub(crate) fn hang_up(&self) {
         self.signal("HUP");
     }
@@ -222,14 +223,14 @@ impl Gateway {
         signal(self.id, name);
     }
 
-    /// The most memory that it has had so far, in KiB.
+    /// The peak memory use so far, in KiB.
     pub(crate) fn peak_rss_kib(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id)).expect("it runs");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
         peak.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Waits for the end.
+    /// Waits until it exits.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("it runs");
         let waited = tokio::task::spawn_blocking(move || process.wait());
@@ -248,7 +249,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What `semel serve` says where it does not start, with the flags that it is tried with.
+/// The error output of `semel serve` with flags that prevent its start.
 pub(crate) fn does_not_start(flags: &[&str]) -> String {
     let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--listen", "127.0.0.1:0"])
@@ -259,16 +260,16 @@ pub(crate) fn does_not_start(flags: &[&str]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("semel runs");
-    // The first line has its address; a program that does not start prints none.
-    let mut said = String::new();
+    // The first line is the address; a program that does not start prints none.
+    let mut output = String::new();
     let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
-    let printed = stdout.read_line(&mut said).expect("text");
+    let printed = stdout.read_line(&mut output).expect("text");
     if printed > 0 {
-        process.kill().expect("it is ours to kill");
+        process.kill().expect("the process can be killed");
     }
-    let told = process.wait_with_output().expect("it ends");
-    assert_eq!((printed, told.status.code()), (0, Some(1)), "it started: {said}, {told:?}");
-    String::from_utf8(told.stderr).expect("text")
+    let ended = process.wait_with_output().expect("it ends");
+    assert_eq!((printed, ended.status.code()), (0, Some(1)), "it started: {output}, {ended:?}");
+    String::from_utf8(ended.stderr).expect("text")
 }
 
 /// A gateway, the service behind it, and the file under it.
@@ -279,14 +280,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With an upstream that does what `script` says to each request.
+    /// With an upstream that handles each request with `script`.
     pub(crate) async fn new(flags: &[&str], script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
         let gateway = Gateway::start(&scratch, upstream.address, flags);
         Self { gateway, upstream, scratch }
     }
 
-    /// With a configuration file that says everything: `terms` besides where the upstream and the store are.
+    /// With a complete configuration file: `terms`, plus upstream and store.
     pub(crate) async fn configured(
         terms: &str,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
@@ -294,20 +295,20 @@ impl World {
         Self::with_file(Scratch::new(), terms, &[], script).await
     }
 
-    /// The same, and more about the upstream.
+    /// The same, with more upstream settings.
     pub(crate) async fn configured_before(
         upstream_terms: &str,
         terms: &str,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
-        let text = sides(&scratch, upstream.address, terms);
+        let text = complete_config(&scratch, upstream.address, terms);
         scratch.configure(&text.replacen("[store]", &format!("{upstream_terms}\n[store]"), 1));
         let gateway = Gateway::configured(&scratch, &[]);
         Self { gateway, upstream, scratch }
     }
 
-    /// The same, beside files that the terms name.
+    /// The same, with files that `terms` refers to.
     pub(crate) async fn configured_in(
         scratch: Scratch,
         terms: &str,
@@ -316,7 +317,7 @@ impl World {
         Self::with_file(scratch, terms, &[], script).await
     }
 
-    /// The same, and flags besides.
+    /// The same, with additional flags.
     pub(crate) async fn configured_with(
         terms: &str,
         flags: &[&str],
@@ -332,14 +333,14 @@ impl World {
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
         let upstream = Upstream::start(script).await;
-        scratch.configure(&sides(&scratch, upstream.address, terms));
+        scratch.configure(&complete_config(&scratch, upstream.address, terms));
         let gateway = Gateway::configured(&scratch, flags);
         Self { gateway, upstream, scratch }
     }
 
-    /// Writes another configuration file, and asks the gateway to read it.
+    /// Writes another configuration file, and requests a reload.
     pub(crate) fn reconfigure(&self, terms: &str) {
-        self.scratch.configure(&sides(&self.scratch, self.upstream.address, terms));
+        self.scratch.configure(&complete_config(&self.scratch, self.upstream.address, terms));
         self.gateway.hang_up();
     }
 
@@ -349,16 +350,16 @@ impl World {
         self.gateway = Gateway::start(&self.scratch, self.upstream.address, flags);
     }
 
-    pub(crate) async fn send(&self, ask: Ask) -> Reply {
+    pub(crate) async fn send(&self, ask: TestRequest) -> Reply {
         within(ask.send(self.gateway.address)).await.expect("an answer")
     }
 
-    /// A JSON charge under the usual key.
+    /// A JSON charge with the usual key.
     pub(crate) async fn charge(&self, amount: u32) -> Reply {
         self.send(charge(amount)).await
     }
 
-    /// Charges until the answer is none that says that the original is still in progress.
+    /// Charges until the response is not "still in progress".
     pub(crate) async fn charge_settled(&self, amount: u32) -> Reply {
         until(async || {
             let reply = self.charge(amount).await;
@@ -367,12 +368,12 @@ impl World {
         .await
     }
 
-    /// How often the upstream was asked.
+    /// How many requests the upstream got.
     pub(crate) fn calls(&self) -> usize {
         self.upstream.seen().len()
     }
 
-    /// Looks at all that a problem must and must not have, and follows what it points to.
+    /// Checks everything that a problem must and must not contain, and follows its links.
     pub(crate) async fn is_problem(&self, reply: &Reply, status: u16, code: &str, retryable: bool) {
         assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{reply:?}");
@@ -392,20 +393,20 @@ impl World {
             let is_kept = never == "idempotency-expires" && code == "IDEMPOTENCY_RESPONSE_NOT_RETAINED";
             assert!(is_kept || reply.header(never).is_none(), "{never} in {reply:?}");
         }
-        // Its type is an address where people find it explained.
-        let (page, place) = text("type").split_once('#').expect("a place on a page");
-        let page = self.send(Ask::get(page).with("accept", "text/html")).await;
-        assert_eq!((page.status, place), (200, code));
+        // Its type is the URL of its explanation.
+        let (page, fragment) = text("type").split_once('#').expect("a fragment");
+        let page = self.send(TestRequest::get(page).with("accept", "text/html")).await;
+        assert_eq!((page.status, fragment), (200, code));
         assert!(page.text().contains(&format!("id=\"{code}\"")), "{}", page.text());
     }
 
-    /// What the operation that `reply` links to is, as it tells whoever follows the link.
+    /// The operation that `reply` links to.
     pub(crate) async fn linked(&self, reply: &Reply) -> serde_json::Value {
         let link = reply.header("link").unwrap_or_else(|| panic!("a link in {reply:?}"));
         let path =
             link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"status\"")).expect(link);
         assert_eq!(path, format!("/operations/{}", reply.header("operation-id").expect("an id")));
-        self.send(Ask::get(path)).await.json()
+        self.send(TestRequest::get(path)).await.json()
     }
 
     /// What was logged so far.
@@ -414,12 +415,12 @@ impl World {
     }
 }
 
-/// A configuration file: `terms` besides where the upstream and the store are.
-pub(crate) fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
+/// A configuration file: `terms`, plus upstream and store.
+pub(crate) fn complete_config(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
     let store = scratch.store().url();
     format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{terms}")
 }
 
-pub(crate) fn charge(amount: u32) -> Ask {
-    Ask::post("/charges").key(KEY).json(&format!("{{\"amount\":{amount}}}"))
+pub(crate) fn charge(amount: u32) -> TestRequest {
+    TestRequest::post("/charges").key(KEY).json(&format!("{{\"amount\":{amount}}}"))
 }

@@ -20,7 +20,7 @@ const SIGNATURE: &str = "its signature is not valid";
 const UNKNOWN_KEY: &str = "its key is not known (if the key is new, try again later)";
 
 #[tokio::test]
-async fn peer_bug_a_token_that_says_it_needs_no_signature_is_believed() {
+async fn peer_bug_an_unsigned_token_is_believed() {
     let rule = live(by_token(by_secret())).await;
     assert_eq!(bearer(&rule, &fixture("none")), refused(ALGORITHM));
     for none in ["none", "None", "NONE", "nOnE", ""] {
@@ -51,10 +51,10 @@ async fn peer_bug_a_public_key_serves_as_the_secret_of_hs256() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_named_serves_algorithms_of_its_own_kind_only() {
+async fn a_named_key_serves_only_its_own_algorithms() {
     let folder = Folder::new("kind");
     let rule = by_keys(&folder).await;
-    // Signed by the Ed25519 key as it should be, and named as if it were the RSA key's, or nobody's.
+    // Correctly signed by the Ed25519 key, but with the ID of another or an unknown key.
     for kid in ["rsa", "p256", "rsa-short", "p521"] {
         assert_eq!(bearer(&rule, &Signer::of_fixtures().token(kid)), refused(UNKNOWN_KEY), "{kid}");
     }
@@ -66,12 +66,12 @@ async fn a_key_inside_a_token_is_ignored() {
     let folder = Folder::new("own");
     let rule = by_keys(&folder).await;
     let mallory = Signer::numbered(66);
-    let own = mallory.jwk("ed25519");
+    let attackers_key = mallory.jwk("ed25519");
     for header in [
-        json!({ "alg": "EdDSA", "kid": "ed25519", "jwk": own }),
+        json!({ "alg": "EdDSA", "kid": "ed25519", "jwk": attackers_key }),
         json!({ "alg": "EdDSA", "kid": "ed25519", "jku": "http://127.0.0.1:1/keys" }),
         json!({ "alg": "EdDSA", "kid": "ed25519", "x5u": "http://127.0.0.1:1/cert" }),
-        json!({ "alg": "EdDSA", "jwk": own }),
+        json!({ "alg": "EdDSA", "jwk": attackers_key }),
     ] {
         assert_eq!(
             bearer(&rule, &mallory.token_of(&header, &claims(json!({})))),
@@ -82,7 +82,7 @@ async fn a_key_inside_a_token_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_kid_is_a_name_and_neither_a_path_nor_a_query() {
+async fn a_kid_is_no_path_and_no_query() {
     let folder = Folder::new("kid");
     let rule = by_keys(&folder).await;
     for kid in ["../../../dev/null", "/dev/null", "jwks.json", "x' OR '1'='1", "", "ED25519", "ed25519\0"] {
@@ -134,7 +134,8 @@ async fn a_token_that_was_tampered_with_is_refused_whatever_was_changed() {
 async fn a_token_has_one_text() {
     let rule = live(by_token(by_secret())).await;
     let token = hs256(&claims(json!({})));
-    // 32 bytes end in a character of four bits: its neighbours in the alphabet decode to the same in lax decoders.
+    // 32 bytes end in a character with four significant bits: lax decoders decode its neighbours in the alphabet to the
+    // same bytes.
     let last = token.chars().next_back().expect("a signature");
     let neighbour = char::from_u32(u32::from(last) + 1).expect("a character");
     let stray = format!("{}{neighbour}", &token[..token.len() - 1]);
@@ -143,7 +144,7 @@ async fn a_token_has_one_text() {
     {
         let identify = identify(&rule, &[("authorization", &format!("Bearer {text}"))]);
         if text.trim_end() == token {
-            assert_eq!(identify, alice(), "white space at a header's end is not part of it");
+            assert_eq!(identify, alice(), "trailing white space is not part of a header");
         } else {
             assert_eq!(identify, refused(MALFORMED), "{text}");
         }
@@ -228,10 +229,10 @@ async fn a_refused_token_never_falls_back_and_is_never_quoted() {
     identity.sources.extend([Source::Cookie("sid".to_owned()), Source::Authorization, Source::Anonymous]);
     let rule = live(identity).await;
     let token = hs256(&claims(json!({ "exp": 1, "sub": "confidential" })));
-    let told_of =
+    let identified =
         |token: &str| identify(&rule, &[("authorization", &format!("Bearer {token}")), ("cookie", "sid=7")]);
-    assert_eq!(told_of(&token), refused("it has expired"));
-    let why = told_of(&format!("{token}x")).expect_err("tampered with");
+    assert_eq!(identified(&token), refused("it has expired"));
+    let why = identified(&format!("{token}x")).expect_err("tampered with");
     assert!(!why.contains("confidential") && !why.contains(&token[..8]), "{why}");
     assert_eq!(identify(&rule, &[]), Ok(Caller::Anonymous));
     let twice = identify(&rule, &[("authorization", "Bearer x"), ("authorization", "Basic YTpi")]);

@@ -33,7 +33,7 @@ async fn tokens_of_another_implementation_are_verified_under_every_algorithm() {
 }
 
 #[tokio::test]
-async fn one_key_set_serves_each_algorithm_by_the_key_that_the_token_names() {
+async fn the_key_that_a_token_names_decides_its_algorithm() {
     let folder = Folder::new("set");
     let rule = live(by_token(issuer(KeySource::File(folder.write(JWKS))))).await;
     for algorithm in Algorithm::asymmetric() {
@@ -46,7 +46,7 @@ async fn one_key_set_serves_each_algorithm_by_the_key_that_the_token_names() {
 }
 
 #[tokio::test]
-async fn a_key_without_a_name_in_a_set_serves_tokens_that_name_none() {
+async fn an_unnamed_key_serves_tokens_without_a_key_name() {
     let mut nameless = Signer::of_fixtures().jwk("");
     nameless.as_object_mut().expect("an object").remove("kid");
     let folder = Folder::new("nameless");
@@ -61,7 +61,7 @@ async fn a_key_without_a_name_in_a_set_serves_tokens_that_name_none() {
 }
 
 #[tokio::test]
-async fn secrets_in_a_file_serve_hs256_where_it_is_allowed_and_they_are_long_enough() {
+async fn hs256_needs_permission_and_a_long_secret() {
     let secret = |kid: &str, bytes: &[u8]| json!({ "kty": "oct", "kid": kid, "k": base64url(bytes) });
     let folder = Folder::new("secrets");
     let set = jwks(&[secret("long", SECRET), secret("short", &SECRET[..31])]);
@@ -90,7 +90,7 @@ async fn a_caller_is_issuer_and_subject_and_survives_a_new_token() {
     let elsewhere = claims(json!({ "iss": "https://other.example" }));
     let same_name = bearer(&rule, &Signer::of_fixtures().token_of(&header, &elsewhere));
     assert_eq!(same_name, Ok(Name::jwt("https://other.example", "alice").into()));
-    // Each issuer by its own keys only.
+    // Each issuer is verified with its own keys only.
     let crossed = Signer::of_fixtures().token_of(&header, &claims(json!({})));
     assert_eq!(bearer(&rule, &crossed), refused("its algorithm is not accepted"));
     let forged = hs256(&elsewhere);
@@ -98,7 +98,7 @@ async fn a_caller_is_issuer_and_subject_and_survives_a_new_token() {
 }
 
 #[tokio::test]
-async fn a_token_is_valid_from_its_beginning_to_its_end_give_or_take_the_leeway() {
+async fn a_token_is_valid_for_its_time_plus_the_leeway() {
     let clock = clock();
     let rule = live_at(by_token(by_secret()), &clock).await;
     let token = hs256(&claims(json!({ "nbf": NOW + 60, "exp": NOW + 100 })));
@@ -122,7 +122,7 @@ async fn without_leeway_the_end_is_the_end() {
 }
 
 #[tokio::test]
-async fn an_expiry_is_needed_unless_it_was_said_that_it_is_not() {
+async fn an_expiry_is_required_by_default() {
     let without = hs256(&claims(json!({ "exp": null })));
     let rule = live(by_token(by_secret())).await;
     assert_eq!(bearer(&rule, &without), refused("it has no valid expiry"));
@@ -152,7 +152,7 @@ async fn one_of_the_audiences_has_to_be_ours() {
 }
 
 #[tokio::test]
-async fn the_scheme_is_read_without_case_and_other_schemes_are_no_tokens() {
+async fn the_scheme_ignores_case_and_other_schemes_are_ignored() {
     let rule = live(by_token(by_secret())).await;
     let token = hs256(&claims(json!({})));
     for line in [format!("bEARER {token}"), format!("Bearer   {token}")] {
@@ -170,7 +170,7 @@ impl Folder {
         Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), &format!("identity-{name}")))
     }
 
-    /// Puts a key set there in one move, as a careful operator does.
+    /// Replaces a key set atomically, like a careful operator.
     pub(crate) fn write(&self, text: &str) -> std::path::PathBuf {
         let (draft, path) = (self.0.write("draft", text), self.0.join("jwks.json"));
         std::fs::rename(&draft, &path).expect("moved");

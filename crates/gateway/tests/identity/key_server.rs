@@ -1,4 +1,4 @@
-//! A server that publishes keys, well or badly.
+//! A server that publishes keys, correctly or not.
 
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -8,20 +8,20 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// What is answered.
+/// How the server responds.
 #[derive(Clone)]
 pub(crate) enum Answer {
     /// This document, with status 200.
     Document(String),
-    /// These bytes, whatever they are, and the end of the connection.
+    /// These bytes, whatever they are, and then the connection is closed.
     Raw(String),
-    /// Nothing, and the connection stays open.
+    /// No response, and the connection stays open.
     Silence,
 }
 
 struct Shared {
     answer: Mutex<Answer>,
-    /// The first lines of the requests that came.
+    /// The request lines that arrived.
     requests: Mutex<Vec<String>>,
 }
 
@@ -42,7 +42,7 @@ impl KeyServer {
         Self::serve(answer, None).await
     }
 
-    /// One with a certificate for `localhost`, and that certificate.
+    /// A server with a certificate for `localhost`, and that certificate.
     pub(crate) async fn with_tls(answer: Answer) -> (Self, Vec<u8>) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
@@ -84,16 +84,16 @@ impl KeyServer {
     }
 
     pub(crate) fn set(&self, answer: Answer) {
-        *self.shared.answer.lock().expect("whole") = answer;
+        *self.shared.answer.lock().expect("not poisoned") = answer;
     }
 
-    /// How often it was asked.
+    /// How many requests arrived.
     pub(crate) fn fetches(&self) -> usize {
-        self.shared.requests.lock().expect("whole").len()
+        self.shared.requests.lock().expect("not poisoned").len()
     }
 
     pub(crate) fn last_request(&self) -> String {
-        self.shared.requests.lock().expect("whole").last().expect("a request").clone()
+        self.shared.requests.lock().expect("not poisoned").last().expect("a request").clone()
     }
 }
 
@@ -104,8 +104,8 @@ async fn answer_one(shared: &Shared, mut stream: impl AsyncRead + AsyncWrite + U
         head.push(byte);
     }
     let head = String::from_utf8(head).expect("text");
-    shared.requests.lock().expect("whole").push(head.lines().next().expect("a line").to_owned());
-    let answer = shared.answer.lock().expect("whole").clone();
+    shared.requests.lock().expect("not poisoned").push(head.lines().next().expect("a line").to_owned());
+    let answer = shared.answer.lock().expect("not poisoned").clone();
     let raw = match answer {
         Answer::Document(text) => {
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())
@@ -113,7 +113,7 @@ async fn answer_one(shared: &Shared, mut stream: impl AsyncRead + AsyncWrite + U
         Answer::Raw(raw) => raw,
         Answer::Silence => return std::future::pending().await,
     };
-    // The reader may have seen enough before the end.
+    // The reader may have stopped before the end.
     let _ = stream.write_all(raw.as_bytes()).await;
     let _ = stream.shutdown().await;
 }

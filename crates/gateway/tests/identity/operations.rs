@@ -29,8 +29,8 @@ fn by_key(name: &'static str) -> Identity {
     by([Source::ApiKey(header(name))])
 }
 
-/// A rule as an operation's own `callers` have it.
-fn own(identity: Identity) -> Identity {
+/// A rule like that of an operation with its own `callers`.
+fn of_operation(identity: Identity) -> Identity {
     Identity { is_by_place: true, ..identity }
 }
 
@@ -44,9 +44,12 @@ fn identify(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, Strin
 }
 
 #[tokio::test]
-async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
-    let (keys, users, anybody) =
-        (own(by_key("x-api-key")), own(by_header("x-user")), own(by([Source::Anonymous])));
+async fn each_rule_finds_its_own_caller_in_a_request() {
+    let (keys, users, anybody) = (
+        of_operation(by_key("x-api-key")),
+        of_operation(by_header("x-user")),
+        of_operation(by([Source::Anonymous])),
+    );
     let rules = [keys.clone(), users.clone(), anybody.clone()];
     let live = started(by_token(by_secret()), &rules).await.expect("safe settings");
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
@@ -56,32 +59,32 @@ async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
     assert_eq!(identify(&live, &keys, &parts), Ok(Name::api_key("k").found_in("x-api-key").into()));
     assert_eq!(identify(&live, &users, &parts), Ok(Name::header("u").found_in("x-user").into()));
     assert_eq!(identify(&live, &anybody, &parts), Ok(Caller::Anonymous));
-    assert!(live.callers_of(&by_key("x-other")).is_none(), "a rule that nobody started");
+    assert!(live.callers_of(&by_key("x-other")).is_none(), "a rule that was not started");
 
     let none = prepared(&live, STRANGER, &all[2..]);
-    assert!(live.callers().identify(&none).is_err(), "what another rule lets in is not let in here");
-    let why = identify(&live, &keys, &none).expect_err("nobody");
+    assert!(live.callers().identify(&none).is_err(), "another rule's credentials are not accepted here");
+    let why = identify(&live, &keys, &none).expect_err("no caller");
     assert!(why.contains("x-api-key") && why.contains("the operation's `callers`"), "{why}");
-    assert!(!why.contains("x-user"), "nothing of other rules: {why}");
+    assert!(!why.contains("x-user"), "the message mentions other rules: {why}");
 }
 
 #[tokio::test]
 async fn the_same_text_from_two_sources_is_two_callers() {
     let cookie = by([Source::Cookie("sid".to_owned())]);
-    let rules = [by_key("x-api-key"), by_header("x-user"), cookie].map(own);
+    let rules = [by_key("x-api-key"), by_header("x-user"), cookie].map(of_operation);
     let live = started(by([Source::Authorization]), &rules).await.expect("safe settings");
     let seven = [("authorization", "Bearer 7"), ("x-api-key", "7"), ("x-user", "7"), ("cookie", "sid=7")];
     let parts = prepared(&live, PROXY, &seven);
     let mut callers: Vec<_> =
-        rules.iter().map(|rule| identify(&live, rule, &parts).expect("somebody")).collect();
-    callers.push(live.callers().identify(&parts).expect("somebody"));
-    for (place, caller) in callers.iter().enumerate() {
-        assert!(!callers[..place].contains(caller), "{callers:?}");
+        rules.iter().map(|rule| identify(&live, rule, &parts).expect("a caller")).collect();
+    callers.push(live.callers().identify(&parts).expect("a caller"));
+    for (index, caller) in callers.iter().enumerate() {
+        assert!(!callers[..index].contains(caller), "{callers:?}");
     }
 }
 
 #[tokio::test]
-async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_as_ever() {
+async fn an_operations_rule_does_not_change_default_callers() {
     let cookie = |name: &str| by([Source::Cookie(name.to_owned())]);
     let all = [("x-user", "7"), ("x-merchant", "7"), ("x-key", "7"), ("y-key", "7"), ("cookie", "a=7; A=7")];
     for (one, other, plain) in [
@@ -89,7 +92,7 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
         (by_key("x-key"), by_key("y-key"), Name::api_key("7")),
         (cookie("a"), cookie("A"), Name::cookie("7")),
     ] {
-        let (default, one, other) = (one.clone(), own(one), own(other));
+        let (default, one, other) = (one.clone(), of_operation(one), of_operation(other));
         let as_default = started(default.clone(), &[one.clone(), other.clone()]).await;
         let as_default = as_default.expect("safe settings");
         let as_own = started(by([Source::Anonymous]), &[one.clone(), other.clone()]).await;
@@ -103,19 +106,23 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
         assert_eq!(
             identify(&leaving, &default, &parts_of_it),
             Ok(plain.clone().into()),
-            "a tenant of its own makes no other caller"
+            "its own tenant does not change the caller"
         );
         let (theirs, parts) = (identify(&as_default, &other, &parts), prepared(&as_own, PROXY, &all));
-        assert_eq!(theirs, identify(&as_own, &other, &parts), "under every default");
-        assert_eq!(pinned, identify(&as_own, &one, &parts), "also where the default says the same");
+        assert_eq!(
+            theirs,
+            identify(&as_own, &other, &parts),
+            "the caller is the same under every default rule"
+        );
+        assert_eq!(pinned, identify(&as_own, &one, &parts), "even if the default rule is the same");
         let callers = [Ok(plain.into()), theirs, identify(&as_own, &one, &parts)];
-        for (place, caller) in callers.iter().enumerate() {
-            assert!(caller.is_ok() && !callers[..place].contains(caller), "{callers:?}");
+        for (index, caller) in callers.iter().enumerate() {
+            assert!(caller.is_ok() && !callers[..index].contains(caller), "{callers:?}");
         }
     }
-    // A token names its caller in every rule that trusts it.
+    // A token names the same caller in every rule that trusts it.
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
-    let theirs = own(by([Source::Jwt(vec![by_secret()]), Source::Anonymous]));
+    let theirs = of_operation(by([Source::Jwt(vec![by_secret()]), Source::Anonymous]));
     let live = started(by_token(by_secret()), std::slice::from_ref(&theirs)).await.expect("safe settings");
     let parts = prepared(&live, STRANGER, &[("authorization", &token)]);
     assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), identify(&live, &theirs, &parts));
@@ -145,7 +152,7 @@ async fn trusted_headers_are_removed_from_untrusted_requests_in_every_spelling()
     assert_eq!(left(STRANGER), ["x-api-key", "x-other"]);
     assert_eq!(left(PROXY), ["x-api-key", "x-merchant", "x-org", "x-other", "x-user"]);
     let nowhere = prepared_from(&live, None, &headers);
-    assert!(!nowhere.headers.contains_key("x-user"), "from where is not known");
+    assert!(!nowhere.headers.contains_key("x-user"), "the peer address is unknown");
 }
 
 #[tokio::test]
@@ -175,7 +182,7 @@ async fn an_operations_rule_is_refused_for_whatever_the_default_would_be() {
 }
 
 #[tokio::test]
-async fn a_header_that_one_rule_removes_is_no_other_rules_key_in_any_spelling() {
+async fn a_removed_header_is_no_key_in_any_spelling() {
     let taken = |name| vec![Unsafe::HeaderTakenOff(header(name))];
     for (one, other, name) in [
         (by_header("x-user"), by_key("x-user"), "x-user"),
@@ -187,13 +194,16 @@ async fn a_header_that_one_rule_removes_is_no_other_rules_key_in_any_spelling() 
     let spelt = started(by_header("x-user"), &[by_header("x_user")]).await.expect_err("two spellings");
     assert!(spelt.contains(&Unsafe::HeaderTakenOff(header("x_user"))), "{spelt:?}");
     let between = started(by([Source::Anonymous]), &[by_header("x-user"), by_key("x-user")]).await.err();
-    assert_eq!(between, Some(taken("x-user")), "operations among themselves");
+    assert_eq!(between, Some(taken("x-user")), "a conflict between two operations");
     let same = Identity { tenant: Tenant::Header(header("x-user")), ..by_header("x-org") };
-    assert!(started(by_header("x-user"), &[by_header("x-user"), same]).await.is_ok(), "believed by both");
+    assert!(
+        started(by_header("x-user"), &[by_header("x-user"), same]).await.is_ok(),
+        "both rules trust the header"
+    );
 }
 
 #[tokio::test]
-async fn the_keys_of_an_issuer_are_fetched_once_for_all_rules_that_go_by_it() {
+async fn rules_of_one_issuer_fetch_its_keys_once() {
     let signer = Signer::numbered(1);
     let server = KeyServer::new(Answer::Document(jwks(&[signer.jwk("a")]))).await;
     let token = || Source::Jwt(vec![issuer(KeySource::Url(Url::new(&*server.address)))]);
@@ -207,7 +217,7 @@ async fn the_keys_of_an_issuer_are_fetched_once_for_all_rules_that_go_by_it() {
     for rule in [&other, &third] {
         assert_eq!(identify(&live, rule, &parts), Ok(alice.clone()));
     }
-    // Whoever is left of the rule keeps the keys, and whoever fetches them, alive.
+    // The remaining callers keep the keys and the refreshing task alive.
     let callers = live.callers_of(&other).expect("it was started");
     drop(live);
     assert_eq!(callers.identify(&parts), Ok(alice));

@@ -31,22 +31,22 @@ fn document(keys: &[(u8, &str)]) -> Answer {
     Answer::Document(jwks(&keys))
 }
 
-/// Lets everything run until it is so; gives up where that is not in sight.
+/// Lets all tasks run until the condition holds; gives up if it never does.
 async fn until(mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never became so");
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the condition never held");
 }
 
-/// Lets everything run until the task that loads keys sleeps for that long.
-async fn asleep(clock: &FakeClock, span: Duration) {
+/// Lets all tasks run until the refreshing task sleeps for that long.
+async fn wait_until_asleep(clock: &FakeClock, span: Duration) {
     until(|| clock.next_wake() == Some(span)).await;
 }
 
-/// Lets time pass without letting tokens expire.
+/// Advances time without letting tokens expire.
 fn advance(clock: &FakeClock, span: Duration) {
     let now = clock.now();
     clock.advance(span);
@@ -68,11 +68,15 @@ async fn keys_are_fetched_at_start_and_now_and_then() {
     assert_eq!(bearer(&rule, &Signer::numbered(2).token("a")), refused("its signature is not valid"));
 
     server.set(document(&[(2, "b")]));
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     assert_eq!(server.fetches(), 1);
     advance(&clock, EVERY);
     until(|| bearer(&rule, &Signer::numbered(2).token("b")) == alice()).await;
-    assert_eq!(bearer(&rule, &Signer::numbered(1).token("a")), unknown_key(), "a withdrawn key is gone");
+    assert_eq!(
+        bearer(&rule, &Signer::numbered(1).token("a")),
+        unknown_key(),
+        "a withdrawn key is no longer accepted"
+    );
     assert_eq!(server.fetches(), 2);
 }
 
@@ -80,12 +84,12 @@ async fn keys_are_fetched_at_start_and_now_and_then() {
 async fn a_new_key_is_fetched_when_the_first_token_names_it() {
     let server = KeyServer::new(document(&[(1, "a")])).await;
     let (rule, clock) = start(&server).await;
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     advance(&clock, INTERVAL_MIN);
     server.set(document(&[(1, "a"), (2, "b")]));
     assert_eq!(bearer(&rule, &Signer::numbered(2).token("b")), unknown_key());
     until(|| server.fetches() == 2).await;
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     assert_eq!(bearer(&rule, &Signer::numbered(2).token("b")), alice());
     assert_eq!(bearer(&rule, &Signer::numbered(1).token("a")), alice());
 }
@@ -94,17 +98,17 @@ async fn a_new_key_is_fetched_when_the_first_token_names_it() {
 async fn a_flood_of_unknown_keys_is_one_fetch_in_an_interval() {
     let server = KeyServer::new(document(&[(1, "a")])).await;
     let (rule, clock) = start(&server).await;
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     for interval in 1..=5 {
         for number in 0..200 {
             assert_eq!(bearer(&rule, &Signer::numbered(9).token(&format!("x{number}"))), unknown_key());
             tokio::task::yield_now().await;
         }
-        asleep(&clock, INTERVAL_MIN).await;
+        wait_until_asleep(&clock, INTERVAL_MIN).await;
         assert_eq!(server.fetches(), interval);
         advance(&clock, INTERVAL_MIN);
         until(|| server.fetches() == interval + 1).await;
-        asleep(&clock, EVERY).await;
+        wait_until_asleep(&clock, EVERY).await;
     }
     assert_eq!(bearer(&rule, &Signer::numbered(1).token("a")), alice());
 }
@@ -115,19 +119,19 @@ async fn keys_outlive_their_issuers_outage_up_to_the_limit() {
     let (rule, clock) = start(&server).await;
     let token = Signer::numbered(1).token("a");
     server.set(Answer::Raw("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_owned()));
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     advance(&clock, EVERY);
     until(|| server.fetches() == 2).await;
-    // It is asked again sooner than usual, and no sooner than allowed.
-    asleep(&clock, INTERVAL_MIN).await;
+    // The keys are requested again sooner than usual, but not sooner than allowed.
+    wait_until_asleep(&clock, INTERVAL_MIN).await;
     assert_eq!(bearer(&rule, &token), alice());
 
     advance(&clock, Duration::from_mins(24 * 60 - 5));
     assert_eq!(bearer(&rule, &token), alice());
     until(|| server.fetches() == 3).await;
-    asleep(&clock, INTERVAL_MIN).await;
+    wait_until_asleep(&clock, INTERVAL_MIN).await;
     advance(&clock, Duration::from_millis(1));
-    assert_eq!(bearer(&rule, &token), no_keys(), "what nobody has confirmed for a day is not believed");
+    assert_eq!(bearer(&rule, &token), no_keys(), "keys that are a day old are not trusted");
 
     server.set(document(&[(1, "a")]));
     advance(&clock, INTERVAL_MIN);
@@ -135,13 +139,13 @@ async fn keys_outlive_their_issuers_outage_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_is_down_at_start_is_believed_once_it_is_up() {
+async fn an_issuer_may_be_down_at_start() {
     let server = KeyServer::new(Answer::Raw(String::new())).await;
     let (rule, clock) = start(&server).await;
     let token = Signer::numbered(1).token("a");
     assert_eq!(bearer(&rule, &token), no_keys());
     server.set(document(&[(1, "a")]));
-    asleep(&clock, INTERVAL_MIN).await;
+    wait_until_asleep(&clock, INTERVAL_MIN).await;
     advance(&clock, INTERVAL_MIN);
     until(|| bearer(&rule, &token) == alice()).await;
 }
@@ -180,14 +184,14 @@ async fn an_invalid_key_set_does_not_replace_the_old_one() {
             server.address
         )),
     ];
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     let mut pause = EVERY;
     for (fetches, answer) in (2..).zip(bad) {
         server.set(answer);
         advance(&clock, pause);
         until(|| server.fetches() == fetches).await;
         pause = INTERVAL_MIN;
-        asleep(&clock, pause).await;
+        wait_until_asleep(&clock, pause).await;
         assert_eq!(bearer(&rule, &Signer::numbered(1).token("a")), alice(), "answer {fetches}");
         assert_ne!(bearer(&rule, &Signer::numbered(2).token("a")), alice(), "answer {fetches}");
     }
@@ -225,7 +229,7 @@ fn published_secret() -> serde_json::Value {
 async fn an_issuer_that_withdraws_every_key_is_obeyed() {
     let server = KeyServer::new(document(&[(1, "a")])).await;
     let (rule, clock) = start(&server).await;
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     server.set(document(&[]));
     advance(&clock, EVERY);
     until(|| bearer(&rule, &Signer::numbered(1).token("a")) == unknown_key()).await;
@@ -247,7 +251,7 @@ async fn keys_over_tls_are_taken_from_a_certified_server_only() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_again_when_it_changes_and_a_bad_one_leaves_the_keys() {
+async fn a_changed_key_file_is_read_and_a_bad_one_ignored() {
     let folder = Folder::new("reload");
     let clock = clock();
     let file = |numbers: &[(u8, &str)]| match document(numbers) {
@@ -266,13 +270,13 @@ async fn a_file_is_read_again_when_it_changes_and_a_bad_one_leaves_the_keys() {
 
     folder.write("no key set");
     for _ in 0..3 {
-        asleep(&clock, Duration::from_secs(1)).await;
+        wait_until_asleep(&clock, Duration::from_secs(1)).await;
         advance(&clock, Duration::from_secs(1));
     }
     std::fs::remove_file(path).expect("removed");
-    asleep(&clock, Duration::from_secs(1)).await;
+    wait_until_asleep(&clock, Duration::from_secs(1)).await;
     advance(&clock, Duration::from_secs(1));
-    asleep(&clock, Duration::from_secs(1)).await;
+    wait_until_asleep(&clock, Duration::from_secs(1)).await;
     assert_eq!(bearer(&rule, &b), alice());
 }
 
@@ -280,13 +284,13 @@ async fn a_file_is_read_again_when_it_changes_and_a_bad_one_leaves_the_keys() {
 async fn a_rule_that_is_dropped_stops_asking() {
     let server = KeyServer::new(document(&[(1, "a")])).await;
     let (rule, clock) = start(&server).await;
-    asleep(&clock, EVERY).await;
+    wait_until_asleep(&clock, EVERY).await;
     let callers = rule.callers();
     drop(rule);
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(clock.next_wake(), Some(EVERY), "what was made from it lives on");
+    assert_eq!(clock.next_wake(), Some(EVERY), "the callers keep the refreshing task alive");
     drop(callers);
     until(|| clock.next_wake().is_none()).await;
 }

@@ -96,7 +96,7 @@ fn sources_that_no_request_reaches_are_mistakes() {
     assert_eq!(
         found(&by([Source::Mtls(CertificateName::Subject), Source::Mtls(CertificateName::Uri)])),
         [Unsafe::Twice("mtls")],
-        "the first decides wherever there is a certificate"
+        "the first source decides whenever there is a certificate"
     );
     for name in ["", "a b", "a=b"] {
         assert_eq!(found(&by([Source::Cookie(name.to_owned())])), [Unsafe::CookieName(name.to_owned())]);
@@ -139,7 +139,7 @@ fn algorithms_fit_the_kind_of_key() {
     let (hs, rs, es) = (Algorithm::HS256, Algorithm::RS256, Algorithm::ES256);
     assert_eq!(found(&by_token(by_secret().by([hs, rs]))), [other(rs)]);
     let rsa = issuer(KeySource::Pem(RSA_PEM.to_vec()));
-    assert_eq!(found(&by_token(rsa.clone().by([rs, hs]))), [other(hs)], "the confusion of HS and RS");
+    assert_eq!(found(&by_token(rsa.clone().by([rs, hs]))), [other(hs)], "HS and RS must not be mixed");
     assert_eq!(found(&by_token(rsa.clone())), []);
     assert_eq!(found(&by_token(rsa.by([es]))), [Unsafe::NoAlgorithm(ISSUER.to_owned())]);
     let url = issuer(KeySource::Url(Url::new("https://id.example/keys")));

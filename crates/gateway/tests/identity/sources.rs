@@ -1,6 +1,6 @@
 //! Callers by headers, keys, cookies and certificates.
 
-use super::world::{by, by_secret, claims, hs256, identify, live, prepared, prepared_from, told_from};
+use super::world::{by, by_secret, claims, hs256, identify, identify_from, live, prepared, prepared_from};
 use http::HeaderName;
 use semel::core::scope::{Caller, Identity as Name};
 use semel_gateway::identity::{CertificateName, Identity, Live, Peer, Source};
@@ -14,7 +14,7 @@ fn by_header() -> Identity {
     Identity { trusted: vec!["10.0.0.0/24".parse().expect("a network")], ..by([source]) }
 }
 
-fn is_nobody(identify: Result<Caller, String>) -> bool {
+fn is_not_identified(identify: Result<Caller, String>) -> bool {
     identify.is_err_and(|why| why.contains("does not say who is calling"))
 }
 
@@ -22,13 +22,13 @@ fn is_nobody(identify: Result<Caller, String>) -> bool {
 async fn a_header_is_trusted_only_from_its_proxy() {
     let rule = live(by_header()).await;
     let headers = [("x-user", "alice")];
-    assert_eq!(told_from(&rule, PROXY, &headers), Ok(Name::header("alice").into()));
-    assert_eq!(told_from(&rule, "::ffff:10.0.0.5", &headers), Ok(Name::header("alice").into()));
+    assert_eq!(identify_from(&rule, PROXY, &headers), Ok(Name::header("alice").into()));
+    assert_eq!(identify_from(&rule, "::ffff:10.0.0.5", &headers), Ok(Name::header("alice").into()));
     for address in [STRANGER, "10.0.1.5", "127.0.0.1", "::1"] {
-        assert!(is_nobody(told_from(&rule, address, &headers)), "{address}");
+        assert!(is_not_identified(identify_from(&rule, address, &headers)), "{address}");
     }
     let unknown = prepared_from(&rule, None, &headers);
-    assert!(rule.callers().identify(&unknown).is_err(), "from where is not known");
+    assert!(rule.callers().identify(&unknown).is_err(), "the peer address is unknown");
 }
 
 #[tokio::test]
@@ -40,17 +40,21 @@ async fn an_untrusted_header_never_reaches_the_service() {
         parts.headers.keys().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(names(STRANGER), ["x-user-agent"]);
-    assert_eq!(names(PROXY), ["x-user", "x-user-agent"], "an underscore is never the proxy's own spelling");
+    assert_eq!(
+        names(PROXY),
+        ["x-user", "x-user-agent"],
+        "headers with an underscore are removed even from the proxy"
+    );
 }
 
 #[tokio::test]
-async fn two_lines_of_a_believed_header_are_refused_and_so_is_an_empty_one() {
+async fn a_repeated_or_empty_caller_header_is_refused() {
     let rule = live(by_header()).await;
-    let twice = told_from(&rule, PROXY, &[("x-user", "alice"), ("x-user", "alice")]);
+    let twice = identify_from(&rule, PROXY, &[("x-user", "alice"), ("x-user", "alice")]);
     assert!(twice.is_err_and(|why| why.contains("several x-user headers")));
-    let empty = told_from(&rule, PROXY, &[("x-user", "")]);
+    let empty = identify_from(&rule, PROXY, &[("x-user", "")]);
     assert!(empty.is_err_and(|why| why.contains("x-user is empty")));
-    assert!(is_nobody(told_from(&rule, PROXY, &[])));
+    assert!(is_not_identified(identify_from(&rule, PROXY, &[])));
 }
 
 #[tokio::test]
@@ -69,7 +73,7 @@ async fn an_api_key_is_one_line_of_its_header() {
     assert_ne!(identify(&rule, &[("x-api-key", "k1")]), identify(&rule, &[("x-api-key", "K1")]));
     assert!(identify(&rule, &[("x-api-key", "k1"), ("x-api-key", "k2")]).is_err());
     assert!(identify(&rule, &[("x-api-key", "")]).is_err());
-    assert!(is_nobody(identify(&rule, &[("authorization", "Bearer k1")])));
+    assert!(is_not_identified(identify(&rule, &[("authorization", "Bearer k1")])));
 }
 
 #[tokio::test]
@@ -85,7 +89,7 @@ async fn a_session_is_one_cookie_of_its_name() {
             .is_err_and(|why| why.contains("several cookies sid"))
     );
     assert!(identify(&rule, &[("cookie", "sid=")]).is_err_and(|why| why.contains("is empty")));
-    assert!(is_nobody(identify(&rule, &[("cookie", "SID=s1")])));
+    assert!(is_not_identified(identify(&rule, &[("cookie", "SID=s1")])));
 }
 
 fn shown(rule: &Live, certificate: Option<&[u8]>) -> Result<Caller, String> {
@@ -94,7 +98,7 @@ fn shown(rule: &Live, certificate: Option<&[u8]>) -> Result<Caller, String> {
     rule.callers().identify(&prepared_from(rule, Some(peer), &[])).map_err(|why| why.to_string())
 }
 
-/// A certificate of somebody whose subject is this name, where it is any.
+/// A certificate with this common name; without a subject if it is empty.
 fn certificate(common: &str) -> Vec<u8> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -106,16 +110,20 @@ fn certificate(common: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_certificates_subject_is_the_caller_and_a_renewed_one_is_the_same() {
+async fn a_renewed_certificate_names_the_same_caller() {
     let rule = live(by([Source::Mtls(CertificateName::Subject)])).await;
     let alice = shown(&rule, Some(&certificate("alice"))).expect("a caller");
-    assert_eq!(shown(&rule, Some(&certificate("alice"))), Ok(alice.clone()), "of another key and serial");
+    assert_eq!(
+        shown(&rule, Some(&certificate("alice"))),
+        Ok(alice.clone()),
+        "a certificate with another key and serial number"
+    );
     assert_ne!(shown(&rule, Some(&certificate("bob"))), Ok(alice));
-    assert!(is_nobody(shown(&rule, None)));
+    assert!(is_not_identified(shown(&rule, None)));
 }
 
 #[tokio::test]
-async fn a_certificate_without_a_name_never_falls_back_to_a_weaker_source() {
+async fn an_unnamed_certificate_falls_back_to_no_weaker_source() {
     let rule = live(by([Source::Mtls(CertificateName::Subject), Source::Anonymous])).await;
     assert_eq!(shown(&rule, None), Ok(Caller::Anonymous));
     for bad in [certificate(""), b"no certificate".to_vec()] {
@@ -147,7 +155,7 @@ async fn authorization_as_a_source_makes_nobody_anonymous() {
         Ok(Name::authorization("basic", "YTpi").into())
     );
     assert!(identify(&rule, &[("authorization", "Digest a")]).is_err());
-    assert!(is_nobody(identify(&rule, &[])));
+    assert!(is_not_identified(identify(&rule, &[])));
 }
 
 #[tokio::test]
@@ -161,7 +169,7 @@ async fn the_first_source_that_finds_anything_decides() {
     let rule = live(identity).await;
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
     let all = [("x-api-key", "k"), ("authorization", token.as_str()), ("x-user", "alice")];
-    let by = |from, headers: &[(&str, &str)]| told_from(&rule, from, headers);
+    let by = |from, headers: &[(&str, &str)]| identify_from(&rule, from, headers);
     assert_eq!(by(PROXY, &all), Ok(Name::header("alice").into()));
     assert_eq!(by(STRANGER, &all), Ok(Name::jwt("https://id.example", "alice").into()));
     assert_eq!(by(STRANGER, &all[..1]), Ok(Name::api_key("k").into()));
@@ -169,11 +177,11 @@ async fn the_first_source_that_finds_anything_decides() {
 }
 
 #[tokio::test]
-async fn an_unidentified_request_is_told_every_source_and_the_setting() {
+async fn an_unidentified_request_learns_every_source_and_the_setting() {
     let mut identity = by_header();
     identity.sources.push(Source::Cookie("sid".to_owned()));
     let rule = live(identity).await;
-    let why = identify(&rule, &[]).expect_err("nobody");
+    let why = identify(&rule, &[]).expect_err("no caller");
     assert!(
         why.contains("x-user") && why.contains("cookie sid") && why.contains("identity.sources"),
         "{why}"

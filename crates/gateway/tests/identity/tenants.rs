@@ -1,4 +1,4 @@
-//! Tenants, through the layer that asks for them.
+//! Tenants, through the layer that reads them.
 
 use super::world::{by, by_secret, by_token, claims, hs256, live, prepared};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ impl Shop {
     async fn new(identity: Identity) -> Self {
         let live = live(identity).await;
         let engine = Engine::builder(Arc::new(memory::Store::new())).build().await.expect("an engine");
-        let layer = live.under(Layer::new(engine, Terms::default()).expect("fit for use"));
+        let layer = live.under(Layer::new(engine, Terms::default()).expect("valid settings"));
         Self { live, layer, calls: Arc::default() }
     }
 

@@ -1,4 +1,4 @@
-//! What the tests share: a clock, keys, tokens, and requests.
+//! Shared by the tests: a clock, keys, tokens, and requests.
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request};
@@ -14,7 +14,7 @@ use semel_testkit::FakeClock;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The moment that the fixtures were made for, in seconds.
+/// The time for which the fixtures were made, in seconds.
 pub(crate) const NOW: u64 = 1_800_000_000;
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const SECRET: &[u8] = b"a test secret of sixty-four bytes, which is as many as HS512 has";
@@ -28,7 +28,7 @@ pub(crate) fn clock() -> FakeClock {
     FakeClock::at(Time::from_millis(NOW * 1_000))
 }
 
-/// A token that another implementation made.
+/// A token from another implementation.
 pub(crate) fn fixture(name: &str) -> String {
     let tokens: Value = serde_json::from_str(include_str!("fixtures/tokens.json")).expect("JSON");
     tokens[name].as_str().expect(name).to_owned()
@@ -59,7 +59,7 @@ pub(crate) async fn live_at(identity: Identity, clock: &FakeClock) -> Live {
     identity.start(Arc::new(clock.clone()), peer).await.expect("safe settings")
 }
 
-/// A request's head, prepared as the gateway does.
+/// A request head, prepared like in the gateway.
 pub(crate) fn prepared(live: &Live, from: &str, headers: &[(&str, &str)]) -> Parts {
     let peer = Peer { address: from.parse().expect(from), certificate: None };
     prepared_from(live, Some(peer), headers)
@@ -80,14 +80,14 @@ pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &
 
 /// The caller with these headers, from an untrusted address.
 pub(crate) fn identify(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
-    told_from(live, "203.0.113.7", headers)
+    identify_from(live, "203.0.113.7", headers)
 }
 
-pub(crate) fn told_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Result<Caller, String> {
+pub(crate) fn identify_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Result<Caller, String> {
     live.callers().identify(&prepared(live, from, headers)).map_err(|why| why.to_string())
 }
 
-/// Whose token it is.
+/// The caller of a token.
 pub(crate) fn bearer(live: &Live, token: &str) -> Result<Caller, String> {
     identify(live, &[("authorization", &format!("Bearer {token}"))])
 }
@@ -117,7 +117,7 @@ pub(crate) fn base64url(bytes: impl AsRef<[u8]>) -> String {
     text.trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-/// A token with this header and these claims, to the letter, signed by HMAC-SHA-256.
+/// A token with exactly this header and these claims, signed with HMAC-SHA-256.
 pub(crate) fn hs256_of(header: &str, claims: &str, secret: &[u8]) -> String {
     let message = format!("{}.{}", base64url(header), base64url(claims));
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
@@ -128,7 +128,7 @@ pub(crate) fn hs256(claims: &Value) -> String {
     hs256_of(r#"{"alg":"HS256"}"#, &claims.to_string(), SECRET)
 }
 
-/// The key pair of the fixtures, or one that follows from a number.
+/// The key pair of the fixtures, or one derived from a number.
 pub(crate) struct Signer {
     pair: Ed25519KeyPair,
 }
@@ -144,7 +144,7 @@ impl Signer {
         Self { pair: Ed25519KeyPair::from_seed_unchecked(&[number; 32]).expect("a key") }
     }
 
-    /// A token of alice's, signed by this key under that name.
+    /// A token for alice, signed with this key under that key ID.
     pub(crate) fn token(&self, kid: &str) -> String {
         self.token_of(&json!({ "alg": "EdDSA", "kid": kid }), &claims(json!({})))
     }
@@ -160,7 +160,7 @@ impl Signer {
     }
 }
 
-/// A set of keys as issuers publish it.
+/// A key set as issuers publish it.
 pub(crate) fn jwks(keys: &[Value]) -> String {
     json!({ "keys": keys }).to_string()
 }

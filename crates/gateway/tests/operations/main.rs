@@ -31,11 +31,11 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Runs a program to its end, which has to be a good one; all that it said.
+/// Runs a program, which has to succeed; returns all its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success(), "{command:?} ended with {}: {said}", output.status);
-    said
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(output.status.success(), "{command:?} ended with {}: {text}", output.status);
+    text
 }

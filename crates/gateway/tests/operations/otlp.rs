@@ -1,8 +1,8 @@
-//! Traces: the client's is continued, the upstream's is its child, and a collector understands the spans between.
+//! Traces: the client's trace is continued, the upstream's span is its child, and a collector accepts the spans.
 
 use crate::world::{KEY, World, charge, until};
 use crate::{repository, run, tools};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, response};
 use serde_json::Value;
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::process::Command;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLIENT: &str = "00f067aa0ba902b7";
 
-/// A collector that writes down what it is sent.
+/// A collector that records what it receives.
 async fn collector() -> Upstream {
     Upstream::start(|_| Act::Say(response("200 OK", &[("content-type", "application/json")], "{}"))).await
 }
@@ -24,7 +24,7 @@ fn settings(collector: &Upstream, token: &str) -> String {
     )
 }
 
-/// Every span that came so far, of one trace or of all.
+/// Every span so far, of one trace or of all.
 fn spans(collector: &Upstream, trace: Option<&str>) -> Vec<Value> {
     let batches = collector.seen();
     let batches = batches.iter().map(|seen| serde_json::from_slice::<Value>(&seen.body).expect("JSON"));
@@ -43,7 +43,7 @@ fn attribute<'a>(span: &'a Value, name: &str) -> Option<&'a Value> {
     attributes.iter().find(|attribute| attribute["key"] == name).map(|attribute| &attribute["value"])
 }
 
-/// The place in a trace that reached the upstream.
+/// The trace context that reached the upstream.
 fn parent(seen: &Seen) -> (String, String, String) {
     let header = seen.header("traceparent").expect("a traceparent");
     let parts: Vec<_> = header.split('-').map(str::to_owned).collect();
@@ -51,7 +51,7 @@ fn parent(seen: &Seen) -> (String, String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector() {
+async fn spans_join_the_clients_trace_and_reach_a_collector() {
     let collector = collector().await;
     let gate = Gate::closed();
     let opened = gate.clone();
@@ -64,8 +64,8 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     })
     .await;
     let traced = |trace: &str| charge(5).with("traceparent", format!("00-{trace}-{CLIENT}-01"));
-    // A twin comes while the first one runs, under another trace: it is the same request all the same. It waits for the first one
-    // for as long as it may.
+    // A duplicate arrives while the first request runs, in another trace. It still is the same request, and waits for
+    // the first one as long as allowed.
     let other = "11111111111111111111111111111111";
     let (first, twin) = tokio::join!(world.send(traced(TRACE).with("tracestate", "a=b")), async {
         world.upstream.has_seen(1).await;
@@ -77,11 +77,12 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     assert_eq!(twin.code().as_deref(), Some("IDEMPOTENCY_REQUEST_IN_PROGRESS"));
     let late = world.send(traced("33333333333333333333333333333333")).await;
     assert_eq!((late.status, late.is_replay()), (201, true));
-    assert!(late.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
+    assert!(late.header("traceparent").is_none(), "a replay must not carry the first request's trace");
 
     until(async || (!spans(&collector, Some(other)).is_empty()).then_some(())).await;
-    let came = until(async || Some(spans(&collector, Some(TRACE))).filter(|came| came.len() >= 4)).await;
-    let request = named(&came, "request");
+    let received =
+        until(async || Some(spans(&collector, Some(TRACE))).filter(|received| received.len() >= 4)).await;
+    let request = named(&received, "request");
     assert_eq!((&request["parentSpanId"], &request["kind"]), (&CLIENT.into(), &2.into()));
     assert_eq!(
         attribute(request, "http.response.status_code"),
@@ -92,33 +93,34 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     let id = first.header("operation-id").expect("an id");
     assert_eq!(attribute(request, "semel.operation_id"), Some(&serde_json::json!({"stringValue": id})));
     for name in ["claim", "upstream", "finish"] {
-        assert_eq!(named(&came, name)["parentSpanId"], request["spanId"], "{name}");
-        let span = named(&came, name);
+        assert_eq!(named(&received, name)["parentSpanId"], request["spanId"], "{name}");
+        let span = named(&received, name);
         let moment = |name: &str| span[name].as_str().expect("a text").parse::<u64>().expect("a number");
         assert!(moment("startTimeUnixNano") <= moment("endTimeUnixNano"));
     }
     let seen = world.upstream.seen();
     let (trace, span, flags) = parent(&seen[0]);
     assert_eq!((trace.as_str(), flags.as_str(), seen[0].header("tracestate")), (TRACE, "01", Some("a=b")));
-    assert_eq!(span, named(&came, "upstream")["spanId"].as_str().expect("an id"));
-    let twins = until(async || Some(spans(&collector, Some(other))).filter(|came| came.len() >= 2)).await;
+    assert_eq!(span, named(&received, "upstream")["spanId"].as_str().expect("an id"));
+    let twins =
+        until(async || Some(spans(&collector, Some(other))).filter(|received| received.len() >= 2)).await;
     assert_eq!(named(&twins, "wait")["parentSpanId"], named(&twins, "request")["spanId"]);
     assert!(!twins.iter().any(|span| span["name"] == "upstream"), "{twins:?}");
 
-    // What is not sampled is continued all the same, and not sent.
+    // Unsampled traces are continued, but not exported.
     let quiet = "22222222222222222222222222222222";
-    let unsampled = Ask::post("/charges")
+    let unsampled = TestRequest::post("/charges")
         .key("another-key-of-its-own")
         .with("traceparent", format!("00-{quiet}-{CLIENT}-00"));
     world.send(unsampled).await;
-    world.send(Ask::post("/charges").key("a-third-key-of-its-own")).await;
+    world.send(TestRequest::post("/charges").key("a-third-key-of-its-own")).await;
     world.upstream.has_seen(3).await;
     let seen = world.upstream.seen();
     let (trace, span, flags) = parent(&seen[1]);
     assert_eq!((trace.as_str(), flags.as_str()), (quiet, "00"));
     assert_ne!(span, CLIENT);
     let (begun, ..) = parent(&seen[2]);
-    until(async || Some(spans(&collector, Some(&begun))).filter(|came| came.len() >= 4)).await;
+    until(async || Some(spans(&collector, Some(&begun))).filter(|received| received.len() >= 4)).await;
     assert_eq!(spans(&collector, Some(quiet)).len(), 0);
 
     let sent = collector.seen();
@@ -132,8 +134,8 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     let script = repository("crates/gateway/tests/operations/scripts/otlp.py");
     let files: Vec<_> =
         bodies.iter().enumerate().map(|(at, body)| scratch.write(&format!("{at}.json"), body)).collect();
-    let said = run(Command::new(python).arg(script).args(files));
-    assert!(said.ends_with("done\n"), "{said}");
+    let output = run(Command::new(python).arg(script).args(files));
+    assert!(output.ends_with("done\n"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,7 +149,7 @@ async fn a_collector_that_is_down_is_counted_and_logged_once() {
     let admin = world.gateway.admin();
     let failed_beyond = async |before: u64| {
         until(async || {
-            let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+            let shown = TestRequest::get("/metrics").send(admin).await.expect("an answer");
             let mut lines = shown.text().lines();
             let failed = lines.find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
             failed.and_then(|failed| failed.parse::<u64>().ok()).filter(|failed| *failed > before)
@@ -170,7 +172,7 @@ async fn a_collector_with_broken_responses_is_logged_once() {
     let secrets = crate::world::Scratch::new();
     let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
     let world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
-    // One after the other: when the fourth comes, the answers to three were read.
+    // One after the other: when the fourth arrives, the responses to three were read.
     for batch in 1..=4 {
         assert_eq!(world.charge(5).await.status, 201);
         collector.has_seen(batch).await;
@@ -185,16 +187,16 @@ async fn a_collector_with_broken_responses_is_logged_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_collector_a_trace_passes_as_it_came_and_log_lines_name_it() {
+async fn without_a_collector_a_trace_passes_and_is_logged() {
     let world = World::new(&[], |seen| match seen.number {
         1 => Act::End,
         _ => Act::Say(response("201 Created", &[], "charged")),
     })
     .await;
-    let came = format!("00-{TRACE}-{CLIENT}-01");
-    assert_eq!(world.send(charge(5).with("traceparent", &came)).await.status, 502);
-    assert_eq!(world.upstream.seen()[0].header("traceparent"), Some(came.as_str()));
-    // Under the same key and in no trace at all: refused, and not run.
+    let traceparent = format!("00-{TRACE}-{CLIENT}-01");
+    assert_eq!(world.send(charge(5).with("traceparent", &traceparent)).await.status, 502);
+    assert_eq!(world.upstream.seen()[0].header("traceparent"), Some(traceparent.as_str()));
+    // With the same key and without a trace: refused, and not run.
     assert_eq!(world.charge(5).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
     assert_eq!(world.charge(6).await.status, 422);
     let log = until(async || Some(world.log()).filter(|log| log.contains("DIFFERENT_REQUEST"))).await;

@@ -5,14 +5,15 @@ use semel_test_support::ScratchDir;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packs the program under test.
-fn packed(out: &Path) {
-    let mut command = Command::new(env!("CARGO"));
+/// Packs the program under test, with this umask.
+fn packed(out: &Path, umask: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask \"$1\" && shift && exec \"$@\"", "sh", umask, env!("CARGO")]);
     command.args(["xtask", "dist", "--program", env!("CARGO_BIN_EXE_semel"), "--out"]).arg(out);
     run(command.current_dir(repository("")));
 }
 
-/// The one file whose name ends so.
+/// The one file whose name has this ending.
 fn one(folder: &Path, end: &str) -> PathBuf {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -25,7 +26,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// What an installation has to have, below its prefix.
+/// The files that an installation must have, below its prefix.
 fn is_whole(prefix: &Path, zsh: &str) {
     for (file, holds) in [
         ("share/bash-completion/completions/semel", "semel__subcmd__records"),
@@ -59,7 +60,7 @@ fn the_packages_hold_all_that_an_installation_needs() {
     }
     let scratch = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "packages");
     let out = scratch.join("out");
-    packed(&out);
+    packed(&out, "022");
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&out));
     assert_eq!(std::fs::read_to_string(out.join("SHA256SUMS")).expect("it").lines().count(), 3);
 
@@ -84,4 +85,10 @@ fn the_packages_hold_all_that_an_installation_needs() {
     let context = one(&out, "-container.tar.gz");
     let listed = run(Command::new("tar").arg("-tzf").arg(&context));
     assert!(listed.contains("/Containerfile") && listed.contains("/semel\n"), "{listed}");
+
+    // Neither the umask nor the time changes a byte.
+    let again = scratch.join("again");
+    packed(&again, "077");
+    let sums = [&out, &again].map(|out| std::fs::read_to_string(out.join("SHA256SUMS")).expect("checksums"));
+    assert_eq!(sums[0], sums[1]);
 }

@@ -8,12 +8,12 @@ use std::process::Command;
 fn systemd_takes_the_unit_and_finds_it_well_closed() {
     let Some(analyze) = tools::program("systemd-analyze") else { return };
     let scratch = Scratch::new();
-    // The unit names a program that is installed; this one is not.
+    // The unit refers to an installed program; the one under test is not installed.
     let unit = text("packaging/systemd/semel.service").replace("/usr/bin/semel", env!("CARGO_BIN_EXE_semel"));
     let path = scratch.write("semel.service", &unit);
-    let said = run(Command::new(&analyze).args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path));
-    assert!(!said.contains("semel.service:"), "{said}");
-    // From 0, closed to everything, to 100, open to everything.
+    let output = run(Command::new(&analyze).args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path));
+    assert!(!output.contains("semel.service:"), "{output}");
+    // The score ranges from 0 (fully locked down) to 100 (open).
     run(Command::new(&analyze)
         .args(["security", "--no-pager", "--offline=true", "--threshold=20"])
         .arg(&path));
@@ -23,7 +23,7 @@ fn systemd_takes_the_unit_and_finds_it_well_closed() {
 fn nginx_takes_its_sample() {
     let Some(nginx) = tools::program("nginx") else { return };
     let scratch = Scratch::new();
-    // On a socket in the file system: the port may be somebody's, or not ours to take.
+    // On a Unix socket: the port may be in use, or not permitted.
     let server = text("packaging/front/nginx.conf").replace("listen 80;", "listen unix:front.sock;");
     assert!(server.contains("front.sock"));
     let around = format!(
@@ -54,8 +54,8 @@ fn the_manifests_fit_their_schemas_and_nothing_runs_as_root() {
     ];
     let files = files.map(|file| repository(&format!("packaging/{file}")));
     let script = repository("crates/gateway/tests/operations/scripts/manifests.py");
-    let said = run(Command::new(python).arg(script).args(files));
-    assert!(said.ends_with("done\n"), "{said}");
+    let output = run(Command::new(python).arg(script).args(files));
+    assert!(output.ends_with("done\n"), "{output}");
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn the_configuration_for_compose_has_no_mistake() {
     let scratch = Scratch::new();
     let secret = scratch.write("hashing_secret", "5e".repeat(32));
     let shipped = text("packaging/compose/semel.toml");
-    let own = shipped.replace("/run/secrets/hashing_secret", &secret.to_string_lossy());
-    assert_ne!(own, shipped, "compose.yml hands the secret over as a file");
-    let path = scratch.write("semel.toml", &own);
+    let adapted = shipped.replace("/run/secrets/hashing_secret", &secret.to_string_lossy());
+    assert_ne!(adapted, shipped, "compose.yml provides the secret as a file");
+    let path = scratch.write("semel.toml", &adapted);
     run(Command::new(env!("CARGO_BIN_EXE_semel")).args(["config", "check"]).arg(path));
 }
 
@@ -77,7 +77,7 @@ fn configuration(manifest: &str) -> String {
 }
 
 #[test]
-fn the_configuration_in_each_manifest_lacks_a_token_and_is_otherwise_without_a_mistake() {
+fn each_manifests_configuration_lacks_only_a_token() {
     for file in ["gateway.yml", "sidecar.yml"] {
         let scratch = Scratch::new();
         let shipped = configuration(&text(&format!("packaging/kubernetes/{file}")));
@@ -88,10 +88,11 @@ fn the_configuration_in_each_manifest_lacks_a_token_and_is_otherwise_without_a_m
             command
         };
         let refused = check(&shipped).output().expect("it runs");
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success(), "{file} would open the admin address to whoever reads it");
-        assert_eq!(said.matches("`hash` is not the hash of a token").count(), 1, "{said}");
-        let own = shipped.replace("REPLACE-ME", &semel_gateway::admin::TokenHash::of("s3cret").digits());
-        run(&mut check(&own));
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{file} contains a token that anybody can read");
+        assert_eq!(errors.matches("`hash` is not the hash of a token").count(), 1, "{errors}");
+        let with_token =
+            shipped.replace("REPLACE-ME", &semel_gateway::admin::TokenHash::of("s3cret").digits());
+        run(&mut check(&with_token));
     }
 }

@@ -1,9 +1,9 @@
-//! Prometheus scrapes a running gateway; its rules fire on real trouble.
+//! Prometheus scrapes a running gateway; its rules fire on real failures.
 
 use crate::world::{Gateway, Scratch, until};
 use crate::{text, tools};
 use semel_test_support::ScratchDir;
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-/// A Prometheus that scrapes one gateway every second. Ended with the test.
+/// A Prometheus that scrapes one gateway every second. Stopped when the test ends.
 struct Prometheus {
     process: Child,
     address: SocketAddr,
@@ -19,11 +19,11 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    /// `None` where there is none on this machine.
+    /// `None` if Prometheus is not installed.
     fn start(scraped: SocketAddr) -> Option<Self> {
         let program = tools::program("prometheus")?;
         let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "prometheus");
-        folder.write("alerts.yml", hasty(&text("docs/operations/alerts.yml")));
+        folder.write("alerts.yml", without_delays(&text("docs/operations/alerts.yml")));
         let settings = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
              scrape_configs: [{{job_name: semel, static_configs: [{{targets: ['{scraped}']}}]}}]\n"
@@ -45,29 +45,29 @@ impl Prometheus {
             let (_, address) = line.split_once("msg=\"Listening on\" address=")?;
             address.split(' ').next()?.parse().ok()
         });
-        // Reads on: a program that cannot log may well end.
+        // Keeps reading: a program that cannot log may exit.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.expect("Prometheus says where it listens");
         Some(Self { process, address, _folder: folder })
     }
 
-    /// It listens before it answers.
+    /// It listens before it can answer.
     async fn is_ready(&self) {
         until(async || {
-            let reply = Ask::get("/-/ready").send(self.address).await;
+            let reply = TestRequest::get("/-/ready").send(self.address).await;
             reply.is_ok_and(|reply| reply.status == 200).then_some(())
         })
         .await;
     }
 
     async fn get(&self, path: &str) -> Value {
-        let reply = Ask::get(path).send(self.address).await.expect("an answer");
+        let reply = TestRequest::get(path).send(self.address).await.expect("an answer");
         let answer = reply.json();
         assert_eq!(answer["status"], "success", "{path}: {answer}");
         answer["data"].clone()
     }
 
-    /// What a query comes to.
+    /// The result of a query.
     async fn query(&self, query: &str) -> Vec<Value> {
         let escaped: Vec<_> = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let escaped = escaped.concat();
@@ -75,8 +75,8 @@ impl Prometheus {
         data["result"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The names of the alerts that are firing, without the one that is about this machine's disk: `alerts_test.yml` has it, and
-    /// here one slow write among a handful is enough for it.
+    /// The names of the firing alerts, without the alert about this machine's disk: `alerts_test.yml` tests it, and
+    /// here a single slow write would trigger it.
     async fn firing(&self) -> BTreeSet<String> {
         let data = self.get("/api/v1/alerts").await;
         let alerts = data["alerts"].as_array().into_iter().flatten();
@@ -93,23 +93,23 @@ impl Drop for Prometheus {
     }
 }
 
-/// The rules, without the time that trouble has to last.
-fn hasty(rules: &str) -> String {
-    let hurried = rules.lines().map(|line| match line.split_once("for: ") {
+/// The rules, without the time that a condition has to last.
+fn without_delays(rules: &str) -> String {
+    let lines = rules.lines().map(|line| match line.split_once("for: ") {
         Some((before, _)) if before.trim().is_empty() => format!("{before}for: 0s\n"),
         _ => format!("{line}\n"),
     });
-    hurried.collect()
+    lines.collect()
 }
 
-/// Names of metrics of ours in a text.
+/// The names of our metrics in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
     let ours = ["idempotency_", "semel_", "process_"];
     words.filter(|word| ours.iter().any(|start| word.starts_with(start)) && !word.ends_with('_')).collect()
 }
 
-/// Every query of the dashboard, with its variables filled in as Grafana would.
+/// Every query of the dashboard, with its variables replaced like in Grafana.
 fn dashboard() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&text("docs/operations/grafana.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -125,11 +125,11 @@ fn dashboard() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answered() {
+async fn prometheus_answers_every_alert_and_dashboard_query() {
     let scratch = Scratch::new();
     let upstream = Upstream::start(|seen| {
         if seen.line.contains("/broken") {
-            // After the request has come to its last byte: what became of it, nobody can tell.
+            // Closes after the complete request: its outcome is unknown.
             Act::End
         } else {
             Act::Say(response("201 Created", &[], "charged"))
@@ -141,11 +141,11 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
     let Some(prometheus) = Prometheus::start(admin) else { return };
     prometheus.is_ready().await;
     let send = async |path: &str, key: &str, body: String| {
-        Ask::post(path).key(key).json(&body).send(gateway.address).await.expect("an answer").status
+        TestRequest::post(path).key(key).json(&body).send(gateway.address).await.expect("an answer").status
     };
     assert_eq!(send("/charges", "an-ordinary-key-01", "{}".to_owned()).await, 201);
     until(async || (!prometheus.query("idempotency_store_up == 1").await.is_empty()).then_some(())).await;
-    assert_eq!(prometheus.firing().await, BTreeSet::new(), "before there is any trouble");
+    assert_eq!(prometheus.firing().await, BTreeSet::new(), "an alert fires before any failure");
 
     assert_eq!(send("/broken", "a-key-that-breaks-off", "{}".to_owned()).await, 502);
     until(async || prometheus.firing().await.contains("SemelOutcomeUnknown").then_some(())).await;
@@ -157,14 +157,14 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
     }
     until(async || prometheus.firing().await.contains("SemelMismatchBurst").then_some(())).await;
     let trouble = ["SemelMismatchBurst", "SemelOutcomeUnknown"].map(str::to_owned);
-    assert_eq!(prometheus.firing().await, BTreeSet::from(trouble), "and nothing besides");
+    assert_eq!(prometheus.firing().await, BTreeSet::from(trouble), "exactly these alerts fire");
 
     for query in dashboard() {
         prometheus.query(&query).await;
     }
-    let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+    let shown = TestRequest::get("/metrics").send(admin).await.expect("an answer");
     let known = names(shown.text());
-    // Those that stand there only once something has happened have their lines of explanation from the beginning.
+    // Metrics that appear only after an event have their help lines from the beginning.
     let (rules, board, runbook) = (
         text("docs/operations/alerts.yml"),
         text("docs/operations/grafana.json"),
@@ -190,9 +190,9 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
     for name in known.iter().filter(|name| name.starts_with("idempotency_inbox_")) {
         assert!(names(&board).contains(name), "{name} has no panel");
     }
-    // Without a key: that leaves no outcome unknown, and is trouble all the same.
+    // Without a key: no outcome is unknown, but it still is a failure.
     for _ in 0..30 {
-        let reply = Ask::get("/broken").send(gateway.address).await.expect("an answer");
+        let reply = TestRequest::get("/broken").send(gateway.address).await.expect("an answer");
         assert_eq!(reply.status, 502);
     }
     for alert in ["SemelUpstreamErrors", "SemelServerErrors"] {

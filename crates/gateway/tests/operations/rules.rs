@@ -1,4 +1,4 @@
-//! The alert rules: valid for Prometheus, each fires on its trouble and on nothing else, and each has a fix in the
+//! The alert rules: they are valid for Prometheus, each fires only on its own condition, and each has a fix in the
 //! runbook.
 
 use crate::{repository, run, text, tools};
@@ -16,7 +16,7 @@ fn named<'a>(file: &'a str, before: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn the_rules_are_fit_for_prometheus_and_each_fires_on_its_trouble() {
+fn every_alert_is_valid_and_fires() {
     let Some(promtool) = tools::program("promtool") else { return };
     let checked = run(Command::new(&promtool).args(["check", "rules"]).arg(repository(RULES)));
     let count = named(&text(RULES), "alert: ").len();
@@ -31,10 +31,10 @@ fn every_rule_is_staged_and_has_a_remedy() {
     assert!(alerts.len() > 15, "{alerts:?}");
     assert_eq!(alerts, named(&staged, "alertname: "));
     for alert in alerts {
-        assert!(runbook.contains(&format!("\n## {alert}\n")), "{alert} has no remedy");
+        assert!(runbook.contains(&format!("\n## {alert}\n")), "{alert} has no fix in the runbook");
         assert!(
             rules.contains(&format!("runbook.md#{}\n", alert.to_lowercase())),
-            "{alert} leads to no remedy"
+            "{alert} does not link to its fix"
         );
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::tools;
 use crate::world::{Gateway, Scratch};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};
 use std::path::Path;
 use std::process::Command;
 
-/// What a schema cannot say, so that schemathesis cannot know: which texts are cursors, and which keys are too weak.
+/// What a schema cannot express, and schemathesis cannot know: valid cursors, and keys that are too weak.
 const UNKNOWABLE: &str = "positive_data_acceptance";
 
 fn schemathesis(python: &Path, scratch: &Scratch, settings: &str, url: &str, more: &[&str]) -> u32 {
@@ -22,12 +22,12 @@ fn schemathesis(python: &Path, scratch: &Scratch, settings: &str, url: &str, mor
         UNKNOWABLE,
     ]);
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "20", "--seed", "1"]);
-    // Its own database of examples would be found in the next run.
+    // Its own database of examples would affect the next run.
     command.args(more).current_dir(config_folder(scratch)).env("NO_COLOR", "1");
-    let said = crate::run(&mut command);
-    let cases = said.lines().find_map(|line| line.trim().split_once(" generated, "));
-    let (generated, passed) = cases.unwrap_or_else(|| panic!("no count of cases in {said}"));
-    assert_eq!(format!("{generated} passed"), passed, "{said}");
+    let output = crate::run(&mut command);
+    let cases = output.lines().find_map(|line| line.trim().split_once(" generated, "));
+    let (generated, passed) = cases.unwrap_or_else(|| panic!("no count of cases in {output}"));
+    assert_eq!(format!("{generated} passed"), passed, "{output}");
     generated.parse().expect("a number")
 }
 
@@ -49,18 +49,22 @@ async fn every_answer_of_the_admin_address_is_as_it_is_described() {
     let admin = gateway.admin();
     let mut ids = Vec::new();
     for number in 0..12 {
-        let ask = Ask::post("/charges").key(&format!("a-key-of-its-own-{number:04}"));
+        let ask = TestRequest::post("/charges").key(&format!("a-key-of-its-own-{number:04}"));
         let reply = ask.send(gateway.address).await.expect("an answer");
         ids.push(reply.header("operation-id").expect("an id").to_owned());
     }
     let url = format!("http://{admin}/openapi.json");
     let tried = schemathesis(&python, &scratch, "", &url, &[]);
     assert!(tried > 300, "{tried}");
-    // The same about records that are there: one of each ending.
+    // The same for existing records, one of each state.
     for id in &ids[..3] {
         let settings = format!("[parameters]\n\"path.id\" = \"{id}\"\n");
         let tried = schemathesis(&python, &scratch, &settings, &url, &["--include-path-regex", "\\{id\\}"]);
         assert!(tried > 50, "{tried}");
     }
-    assert_eq!(Ask::get("/readyz").send(admin).await.expect("an answer").status, 200, "after all that");
+    assert_eq!(
+        TestRequest::get("/readyz").send(admin).await.expect("an answer").status,
+        200,
+        "the gateway is not ready after the run"
+    );
 }

@@ -12,6 +12,7 @@ mod states;
 #[path = "../gateway/status.rs"]
 mod status;
 mod store;
+mod two_gateways;
 #[path = "../gateway/world.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod world;

@@ -6,7 +6,7 @@ use semel_test_support::schema::{Schema, connect};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A store that only this test has.
+/// A store for this test only.
 pub(crate) struct TestStore {
     schema: Schema,
 }
@@ -25,11 +25,11 @@ impl TestStore {
         Backend.open(&self.schema.address(), &OpenOptions::default()).await.expect("the store opens")
     }
 
-    /// Keeps everybody from writing to it until the lock is released.
+    /// Blocks all writes to it until the lock is released.
     pub(crate) async fn lock(&self) -> Lock {
         let session = connect().await;
         let lock = format!("BEGIN; LOCK TABLE {}.records IN EXCLUSIVE MODE", self.schema.name);
-        session.batch_execute(&lock).await.expect("somebody else's transaction");
+        session.batch_execute(&lock).await.expect("another transaction");
         Lock(session)
     }
 }
@@ -38,6 +38,6 @@ pub(crate) struct Lock(tokio_postgres::Client);
 
 impl Lock {
     pub(crate) async fn release(self) {
-        self.0.batch_execute("ROLLBACK").await.expect("the end of it");
+        self.0.batch_execute("ROLLBACK").await.expect("a rollback");
     }
 }

@@ -14,6 +14,8 @@ mod states;
 #[path = "../gateway/status.rs"]
 mod status;
 mod store;
+#[path = "../shared/two_gateways.rs"]
+mod two_gateways;
 #[path = "../gateway/world.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod world;

@@ -1,7 +1,7 @@
 //! Changes to the servers while a gateway runs, and what the gateway and the doctor report.
 
 use crate::world::{Gateway, Scratch, World, until};
-use semel_test_support::client::Ask;
+use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
 use semel_test_support::{RedisServer, ScratchDir};
 use std::process::Command;
@@ -37,7 +37,7 @@ async fn two_masters_make_a_gateway_not_ready_until_one_is_left() {
     let world = World { gateway, upstream, scratch };
     let ready = async |wanted: u16| {
         until(async || {
-            let reply = Ask::get("/readyz").send(admin).await.expect("an answer");
+            let reply = TestRequest::get("/readyz").send(admin).await.expect("an answer");
             (reply.status == wanted).then_some(())
         })
         .await;
@@ -48,7 +48,7 @@ async fn two_masters_make_a_gateway_not_ready_until_one_is_left() {
     ready(503).await;
     let refused = world.charge(6).await;
     assert!(refused.status == 503 || refused.status == 422, "{refused:?}");
-    let fresh = Ask::post("/charges").key("another-key-of-this-test").json("{}");
+    let fresh = TestRequest::post("/charges").key("another-key-of-this-test").json("{}");
     assert_eq!(world.send(fresh.clone()).await.status, 503, "nothing is claimed on one of two stores");
     assert_eq!(world.calls(), 1);
     assert!(world.log().contains("both take writes"), "{}", world.log());
@@ -65,13 +65,13 @@ async fn the_doctor_ignores_foreign_keys() {
     world.scratch.store().ask("LPUSH {semel:0}r:00000000000000000000000000000000 mine");
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_semel"));
     let output = doctor.args(["doctor", "--store", &world.scratch.store().url()]).output().expect("it runs");
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     for words in ["{semel:0}due", "{semel:0}r:00000000000000000000000000000000", "the store is inconsistent"]
     {
-        assert!(said.contains(words), "{words} in {said}");
+        assert!(printed.contains(words), "{words} in {printed}");
     }
     for words in ["-wal", "the file", "did not answer, so the remaining"] {
-        assert!(!said.contains(words), "{words} in {said}");
+        assert!(!printed.contains(words), "{words} in {printed}");
     }
 }

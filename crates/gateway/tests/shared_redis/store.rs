@@ -6,7 +6,7 @@ use semel_test_support::{RedisClient, RedisServer};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A store that only this test has.
+/// A store for this test only.
 pub(crate) struct TestStore {
     server: RedisServer,
 }
@@ -33,7 +33,7 @@ impl TestStore {
         Backend.open(address, &OpenOptions::default()).await.expect("the store opens")
     }
 
-    /// Keeps everybody from writing to it until the lock is released.
+    /// Blocks all writes to it until the lock is released.
     #[expect(clippy::unused_async, reason = "elsewhere it takes a round trip")]
     pub(crate) async fn lock(&self) -> Lock {
         let mut client = self.server.client();

@@ -1,4 +1,4 @@
-//! Responses of upstreams, and what they lead to.
+//! Responses of upstreams, and their consequences.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, post, through};
 use semel_gateway::upstream::Options;
@@ -40,7 +40,7 @@ async fn a_head_over_the_limit_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_response_head_may_have_as_many_lines_as_the_guide_says() {
+async fn a_response_head_has_the_documented_line_limit() {
     let script = Script::new(|_, peer| {
         while let Some(request) = peer.request() {
             let lines: usize = request.split([' ', '/']).nth(2).expect("a path").parse().expect("a number");
@@ -59,7 +59,7 @@ async fn a_response_head_may_have_as_many_lines_as_the_guide_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_body_was_sent_is_the_answer() {
+async fn a_response_before_the_body_was_sent_counts() {
     let script = Script::new(|_, peer| {
         peer.head();
         peer.say("HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno!");
@@ -134,8 +134,8 @@ async fn a_response_in_another_transfer_coding_than_chunked_is_no_answer() {
 #[tokio::test]
 async fn a_response_without_a_body_may_name_any_transfer_coding() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n";
-    let asked =
+    let head_request =
         http::Request::head("/").body(semel_http::Body::from(bytes::Bytes::new())).expect("a request");
-    let reply = ask(&Script::answering(head).upstream(), asked).await.expect("an answer");
+    let reply = ask(&Script::answering(head).upstream(), head_request).await.expect("an answer");
     assert_eq!((reply.status, reply.text()), (200, ""));
 }

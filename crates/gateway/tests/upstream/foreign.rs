@@ -7,21 +7,21 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server in a process of its own, ended with the test.
-struct Foreign {
+/// A server in its own process, stopped when the test ends.
+struct ServerProcess {
     child: Child,
     url: String,
 }
 
-impl Drop for Foreign {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Foreign {
-    /// Starts one that prints its port as its first line.
+impl ServerProcess {
+    /// Starts a server that prints its port as its first line.
     fn start(program: &str, option: &str, source: &str) -> Self {
         let mut command = Command::new(program);
         let command = command.args([option, source]).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -37,7 +37,7 @@ impl Foreign {
     }
 }
 
-/// Keeps idle connections for a second, as it announces, and answers with the number of those it has accepted.
+/// Keeps idle connections for a second, as announced, and answers with the number of accepted connections.
 const NODE: &str = "
     let connections = 0;
     const server = require('http').createServer((request, response) => {
@@ -51,8 +51,8 @@ const NODE: &str = "
 
 #[tokio::test]
 async fn a_node_server_that_closes_idle_connections_breaks_no_request() {
-    let node = Foreign::start("node", "-e", NODE);
-    // Fifty pools of one connection each, with every other request around the moment that it is closed.
+    let node = ServerProcess::start("node", "-e", NODE);
+    // Fifty pools of one connection each; every second request is sent around the moment of the close.
     let clients = (0..50_u64).map(|client| {
         let upstream = node.upstream();
         tokio::spawn(async move {
@@ -98,7 +98,7 @@ server.serve_forever()
 
 #[tokio::test]
 async fn a_python_server_of_http_1_0_is_understood() {
-    let python = Foreign::start("python3", "-c", PYTHON);
+    let python = ServerProcess::start("python3", "-c", PYTHON);
     let upstream = python.upstream();
     for _ in 0..3 {
         assert_eq!(ask(&upstream, get("/")).await.expect("an answer").text(), "to the end");

@@ -1,4 +1,4 @@
-//! What the upstream gets of a request, and the client of a response.
+//! What the upstream gets of a request, and what the client gets of a response.
 
 use crate::world::{KEY, Reply, Script, layer, upstream};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ fn peer(options: Options) -> Options {
     options.client(|_| Some(Client { address: IpAddr::V6(Ipv6Addr::LOCALHOST), is_tls: true }))
 }
 
-/// The response of the whole gateway in front of `url`.
+/// The response of the complete gateway in front of `url`.
 async fn forwarded(url: &str, options: Options, request: Request<semel_http::Body>) -> Reply {
     let outbound = Outbound::new(upstream(url, upstream::Options::default()), peer(options));
     let base = url.trim_end_matches('/').splitn(4, '/').nth(3).map(|base| format!("/{base}"));
@@ -27,7 +27,7 @@ async fn forwarded(url: &str, options: Options, request: Request<semel_http::Bod
     };
     let mut gateway = Inbound::new(layer().await.layer(outbound), rules);
     let response = gateway.call(request).await.expect("infallible");
-    Reply::read(response).await.expect("a whole response")
+    Reply::read(response).await.expect("a complete response")
 }
 
 fn request(method: &str, target: &str, lines: &[(&str, &str)]) -> Request<semel_http::Body> {
@@ -38,7 +38,7 @@ fn request(method: &str, target: &str, lines: &[(&str, &str)]) -> Request<semel_
     request.body(semel_http::Body::from(Bytes::new())).expect("a request")
 }
 
-/// The request as the upstream got it, its head in lines without their order.
+/// The request as the upstream got it, with its header lines in no particular order.
 async fn seen(path: &str, options: Options, request: Request<semel_http::Body>) -> Vec<String> {
     let script = Script::answering(ANSWER);
     let reply = forwarded(&format!("http://{}{path}", script.address), options, request).await;
@@ -53,7 +53,7 @@ async fn seen(path: &str, options: Options, request: Request<semel_http::Body>) 
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_asked_for_with_where_it_came_from() {
+async fn a_request_arrives_unchanged_with_its_origin() {
     let lines = [
         ("host", "pay.example"),
         ("accept", "*/*"),
@@ -83,7 +83,7 @@ async fn a_request_arrives_as_it_was_asked_for_with_where_it_came_from() {
 }
 
 #[tokio::test]
-async fn an_absolute_target_names_the_host_and_is_brought_to_its_origin_form() {
+async fn an_absolute_target_becomes_host_and_path() {
     let absolute = request("GET", "http://shop.example:81/a?b", &[("host", "pay.example")]);
     let seen = seen("", Options::default(), absolute).await;
     assert_eq!(seen[0], "GET /a?b HTTP/1.1");
@@ -129,15 +129,15 @@ async fn a_client_cannot_remove_needed_headers() {
 #[tokio::test]
 async fn the_upstreams_hop_by_hop_headers_do_not_reach_the_client() {
     let script = Script::answering(ANSWER);
-    let asked = request("GET", "/", &[("host", "pay.example")]);
-    let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+    let sent = request("GET", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{}", script.address), Options::default(), sent).await;
     let mut names: Vec<_> = reply.headers.keys().map(http::HeaderName::as_str).collect();
     names.sort_unstable();
     assert_eq!(names, ["content-length", "via", "x-end"]);
     assert_eq!(reply.text(), "ok");
 }
 
-/// The body is by its chunks, whatever else is said of it: the client must not be told a length that is not its.
+/// The chunks determine the body, so the client must not get the contradicting length.
 #[tokio::test]
 async fn a_length_beside_chunks_does_not_reach_the_client() {
     let script = Script::answering(
@@ -160,24 +160,24 @@ async fn a_repeated_length_is_forwarded_once() {
                 peer.say(&answer);
             }
         });
-        let asked = request("POST", "/", &[("host", "pay.example")]);
-        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        let sent = request("POST", "/", &[("host", "pay.example")]);
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), sent).await;
         let lengths: Vec<_> = reply.headers.get_all("content-length").iter().collect();
         assert_eq!(reply.text(), "hello");
         assert_eq!(lengths, ["5"], "{length:?}");
     }
 }
 
-/// Base path and target together must be a target. What is too long for that is nobody's, above all not somebody's above
-/// the base path.
+/// Base path and target are joined. If the result is too long, the request is refused, and never sent without the base
+/// path.
 #[tokio::test]
-async fn a_target_that_is_too_long_is_refused_and_never_sent_without_the_base_path() {
+async fn a_target_that_is_too_long_is_refused() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}/tenants/7", script.address);
     for (bytes, status) in [(64_510, 200), (64_511, 414), (65_534, 414)] {
         let target = format!("/{}", "a".repeat(bytes - 1));
-        let asked = request("POST", &target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
-        let reply = forwarded(&url, Options::default(), asked).await;
+        let sent = request("POST", &target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
+        let reply = forwarded(&url, Options::default(), sent).await;
         assert_eq!(reply.status, status, "{bytes} bytes");
         assert!(!reply.headers.contains_key("operation-id") || status == 200, "it was claimed");
     }
@@ -191,12 +191,12 @@ async fn a_path_that_leads_out_of_the_base_path_is_refused() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}/tenants/7", script.address);
     for target in ["/..", "/../8/charges", "/%2e%2E/8/charges", "/a/../../8", "/../7/charges"] {
-        let asked = request("POST", target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
-        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 400, "{target}");
+        let sent = request("POST", target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
+        assert_eq!(forwarded(&url, Options::default(), sent).await.status, 400, "{target}");
     }
     assert!(script.requests().is_empty());
-    let asked = request("POST", "/a/../charges", &[("host", "pay.example")]);
-    assert_eq!(forwarded(&url, Options::default(), asked).await.status, 200);
+    let sent = request("POST", "/a/../charges", &[("host", "pay.example")]);
+    assert_eq!(forwarded(&url, Options::default(), sent).await.status, 200);
     assert!(script.requests()[0].starts_with("POST /tenants/7/a/../charges HTTP/1.1\r\n"), "as received");
 }
 
@@ -205,19 +205,19 @@ async fn a_tunnel_is_refused_in_any_letter_case() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}", script.address);
     for method in ["connect", "Connect"] {
-        let asked = request(method, "/charges", &[("host", "pay.example")]);
-        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 501, "{method}");
+        let sent = request(method, "/charges", &[("host", "pay.example")]);
+        assert_eq!(forwarded(&url, Options::default(), sent).await.status, 501, "{method}");
     }
     assert!(script.requests().is_empty());
 }
 
 #[tokio::test]
-async fn an_empty_body_has_a_length_in_any_letter_case_of_the_method() {
+async fn an_empty_body_has_a_length_whatever_the_methods_case() {
     for method in ["POST", "post", "Patch"] {
         let script = Script::answering(ANSWER);
         let url = format!("http://{}", script.address);
-        let asked = request(method, "/charges", &[("host", "pay.example")]);
-        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 200);
+        let sent = request(method, "/charges", &[("host", "pay.example")]);
+        assert_eq!(forwarded(&url, Options::default(), sent).await.status, 200);
         let head = script.requests().remove(0);
         assert!(head.starts_with(&format!("{method} /charges HTTP/1.1\r\n")), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\ncontent-length: 0\r\n"), "{head}");
@@ -235,11 +235,11 @@ async fn a_body_of_unknown_length_arrives_whatever_the_method() {
             assert_eq!(&body, b"4\r\nfind\r\n0\r\n\r\n");
             peer.say("HTTP/1.1 204 No Content\r\n\r\n");
         });
-        let mut asked = request(method, "/", &[("host", "pay.example"), ("transfer-encoding", "chunked")]);
+        let mut sent = request(method, "/", &[("host", "pay.example"), ("transfer-encoding", "chunked")]);
         let part = http_body::Frame::data(Bytes::from_static(b"find"));
         let parts = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(part)]);
-        *asked.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
-        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        *sent.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), sent).await;
         assert_eq!(reply.status, 204, "{method}");
     }
 }
@@ -247,9 +247,9 @@ async fn a_body_of_unknown_length_arrives_whatever_the_method() {
 #[tokio::test]
 async fn the_crumbs_of_an_http_2_cookie_arrive_as_one() {
     let lines = [("host", "pay.example"), ("cookie", "session=1"), ("cookie", "theme=dark")];
-    let mut asked = request("GET", "/", &lines);
-    *asked.version_mut() = http::Version::HTTP_2;
-    let seen = seen("", Options::default(), asked).await;
+    let mut sent = request("GET", "/", &lines);
+    *sent.version_mut() = http::Version::HTTP_2;
+    let seen = seen("", Options::default(), sent).await;
     let cookies: Vec<_> = seen.iter().filter(|line| line.starts_with("cookie")).collect();
     assert_eq!(cookies, ["cookie: session=1; theme=dark"]);
 }
@@ -281,13 +281,13 @@ async fn a_failed_request_without_a_key_gets_a_plain_error() {
     let script = Script::new(|_, peer| {
         peer.request();
     });
-    let asked = request("POST", "/", &[("host", "pay.example")]);
-    let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+    let sent = request("POST", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{}", script.address), Options::default(), sent).await;
     assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_FAILED")));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let asked = request("POST", "/", &[("host", "pay.example")]);
-    let reply = forwarded(&format!("http://{address}"), Options::default(), asked).await;
+    let sent = request("POST", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{address}"), Options::default(), sent).await;
     assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_UNREACHABLE")));
 }

@@ -20,7 +20,7 @@ const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
-/// One frame, written by hand: no library would send these in that order.
+/// One frame, written by hand: no library sends these in that order.
 fn frame(peer: &mut Peer, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
     let mut frame = length[1..].to_vec();
@@ -30,7 +30,7 @@ fn frame(peer: &mut Peer, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let _ = peer.stream.write_all(&frame);
 }
 
-/// The next frame's kind and stream, none at the end.
+/// The next frame's kind and stream; `None` at the end.
 fn next(peer: &mut Peer) -> Option<(u8, u32)> {
     let mut head = [0; 9];
     peer.stream.read_exact(&mut head).ok()?;
@@ -43,8 +43,8 @@ fn next(peer: &mut Peer) -> Option<(u8, u32)> {
     Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]])))
 }
 
-/// Greets, and answers every request's head by `play`, which is told the stream and its number on this server.
-fn speaking(play: impl Fn(&mut Peer, u32, usize) + Send + Sync + 'static) -> Script {
+/// Sends the preface, and answers every request head with `play`, which gets the stream and its number on this server.
+fn http2_script(play: impl Fn(&mut Peer, u32, usize) + Send + Sync + 'static) -> Script {
     let served = AtomicUsize::new(0);
     Script::new(move |_, peer| {
         let mut preface = [0; 24];
@@ -66,13 +66,13 @@ fn go_away(peer: &mut Peer, last: u32) {
     frame(peer, GOAWAY, 0, 0, &payload);
 }
 
-/// `:status: 204`, and the end.
+/// `:status: 204`, with the end of the stream.
 fn no_content(peer: &mut Peer, stream: u32) {
     frame(peer, HEADERS, 0x5, stream, &[0x89]);
 }
 
 pub(crate) fn refusing_streams() -> Script {
-    speaking(|peer, stream, _| frame(peer, RST_STREAM, 0, stream, &7_u32.to_be_bytes()))
+    http2_script(|peer, stream, _| frame(peer, RST_STREAM, 0, stream, &7_u32.to_be_bytes()))
 }
 
 fn h2c(script: &Script) -> Upstream {
@@ -85,22 +85,22 @@ async fn a_refused_stream_was_not_processed() {
     let upstream = h2c(&script);
     assert_eq!(ask(&upstream, post("/", "1")).await, Err(Failure::Unreachable));
     assert_eq!(ask(&upstream, get("/")).await, Err(Failure::Unreachable));
-    assert_eq!(script.connections(), 1, "the connection is none the worse");
+    assert_eq!(script.connections(), 1, "the connection stays in use");
 }
 
 #[tokio::test]
 async fn a_stream_that_is_reset_for_any_other_reason_leaves_doubt() {
     for reason in [0_u32, 1, 2, 8, 11] {
         let script =
-            speaking(move |peer, stream, _| frame(peer, RST_STREAM, 0, stream, &reason.to_be_bytes()));
+            http2_script(move |peer, stream, _| frame(peer, RST_STREAM, 0, stream, &reason.to_be_bytes()));
         assert_eq!(ask(&h2c(&script), post("/", "1")).await, Err(Failure::Broken), "reason {reason}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_beyond_the_last_of_a_goaway_was_not_processed_and_one_before_it_may_have_been() {
+async fn only_streams_after_a_goaways_last_were_not_processed() {
     for (last, failure) in [(0, Failure::Unreachable), (1, Failure::Broken), (0x7fff_ffff, Failure::Broken)] {
-        let script = speaking(move |peer, _, _| {
+        let script = http2_script(move |peer, _, _| {
             go_away(peer, last);
             peer.half_close();
         });
@@ -110,13 +110,13 @@ async fn a_stream_beyond_the_last_of_a_goaway_was_not_processed_and_one_before_i
 
 #[tokio::test]
 async fn a_connection_that_ends_without_a_word_leaves_doubt() {
-    let script = speaking(|peer, _, _| peer.half_close());
+    let script = http2_script(|peer, _, _| peer.half_close());
     assert_eq!(ask(&h2c(&script), post("/", "1")).await, Err(Failure::Broken));
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_half_way_through_its_body_is_no_answer() {
-    let script = speaking(|peer, stream, _| {
+async fn a_stream_that_ends_within_its_body_is_no_answer() {
+    let script = http2_script(|peer, stream, _| {
         frame(peer, HEADERS, 0x4, stream, &[0x88]);
         frame(peer, DATA, 0, stream, b"half");
         frame(peer, RST_STREAM, 0, stream, &0_u32.to_be_bytes());
@@ -126,8 +126,8 @@ async fn a_stream_that_ends_half_way_through_its_body_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_connection_that_went_away_is_replaced_and_its_streams_are_answered() {
-    let script = speaking(|peer, stream, served| {
+async fn a_connection_after_goaway_is_replaced_and_its_streams_answered() {
+    let script = http2_script(|peer, stream, served| {
         if served == 1 {
             go_away(peer, stream);
         }
@@ -142,17 +142,17 @@ async fn a_connection_that_went_away_is_replaced_and_its_streams_are_answered() 
 
 #[tokio::test]
 async fn a_response_that_does_not_come_in_time_leaves_doubt() {
-    let script = speaking(|_, _, _| {});
+    let script = http2_script(|_, _, _| {});
     let options = Options { response_timeout: Duration::from_millis(50), ..Options::default() };
     let upstream = upstream(&format!("h2c://{}", script.address), options);
     assert_eq!(ask(&upstream, post("/", "1")).await, Err(Failure::TimedOut));
 }
 
-/// A network that went silent says nothing about the connections over it. The first request that is not answered does.
+/// A network that went silent does not report it. The first unanswered request reveals it.
 #[tokio::test]
-async fn a_connection_that_did_not_answer_in_time_gets_no_further_request() {
+async fn a_connection_that_timed_out_gets_no_further_request() {
     for is_head_sent in [false, true] {
-        let script = speaking(move |peer, stream, served| {
+        let script = http2_script(move |peer, stream, served| {
             if served > 1 {
                 no_content(peer, stream);
             } else if is_head_sent {
@@ -170,24 +170,24 @@ async fn a_connection_that_did_not_answer_in_time_gets_no_further_request() {
     }
 }
 
-/// The library keeps the head of a stream that was given up, and would send it once the socket takes something again.
+/// The library keeps the head of an abandoned stream, and would send it when the socket accepts data again.
 #[tokio::test]
-async fn a_stream_that_a_full_socket_held_back_was_not_sent_and_is_not_sent_later() {
-    let ((read_on, may_read), (told, mut heard)) = (mpsc::channel::<()>(), unbounded_channel());
+async fn a_stream_behind_a_full_socket_is_never_sent() {
+    let ((read_on, may_read), (report, mut reports)) = (mpsc::channel::<()>(), unbounded_channel());
     let may_read = Mutex::new(may_read);
     let script = Script::new(move |_, peer| {
         let mut preface = [0; 24];
         peer.stream.read_exact(&mut preface).expect("a preface");
-        // All the room that there can be: what holds the upload up is the socket.
+        // The largest possible windows, so that only the socket blocks the upload.
         frame(peer, SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
         frame(peer, WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
         while next(peer).expect("a stream").0 != HEADERS {}
-        may_read.lock().expect("no panic").recv().expect("somebody goes on");
+        may_read.lock().expect("no panic").recv().expect("a signal from the test");
         let mut opened = 0;
         while let Some((kind, _)) = next(peer) {
             opened += usize::from(kind == HEADERS);
         }
-        told.send(opened).expect("somebody waits");
+        report.send(opened).expect("a receiver");
     });
     let options = Options { response_timeout: Duration::from_secs(2), ..Options::default() };
     let upstream = upstream(&format!("h2c://{}", script.address), options);
@@ -210,14 +210,14 @@ async fn a_stream_that_a_full_socket_held_back_was_not_sent_and_is_not_sent_late
     }
     assert_eq!(ask(&upstream, post("/charges", "1")).await, Err(Failure::Unreachable));
     read_on.send(()).expect("the script waits");
-    assert_eq!(heard.recv().await.expect("the connection has ended"), 0, "it was sent after all");
+    assert_eq!(reports.recv().await.expect("the connection has ended"), 0, "the abandoned stream was sent");
     assert_eq!(script.connections(), 1);
     uploading.abort();
 }
 
 #[tokio::test]
 async fn an_attempt_that_is_over_opens_no_stream() {
-    let script = speaking(|_, _, _| panic!("a stream"));
+    let script = http2_script(|_, _, _| panic!("a stream"));
     let mut request = post("/", "1");
     request.extensions_mut().insert(crate::world::lost_attempt().await);
     assert_eq!(ask(&h2c(&script), request).await, Err(Failure::Unreachable));

@@ -12,33 +12,33 @@ async fn an_upstream_that_refuses_gives_the_key_back() {
     let (upstream, layer) = (upstream(&format!("http://{address}"), Options::default()), layer().await);
     let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
     assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_UNREACHABLE")));
-    assert!(!reply.headers.contains_key("idempotency-expires"), "it is not final");
+    assert!(!reply.headers.contains_key("idempotency-expires"), "the outcome is not final");
 
-    // The same address, now with a listener: the same key runs, as its second attempt.
+    // The same address, now with a listener: the same key runs as its second attempt.
     let listener = TcpListener::bind(address).expect("the port is free again");
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let mut byte = [0];
-        while !came.ends_with(b"\r\n\r\n{}") {
+        while !received.ends_with(b"\r\n\r\n{}") {
             std::io::Read::read_exact(&mut stream, &mut byte).expect("a request");
-            came.push(byte[0]);
+            received.push(byte[0]);
         }
         std::io::Write::write_all(&mut stream, b"HTTP/1.1 201 Created\r\ncontent-length: 7\r\n\r\ncharged")
             .expect("a client");
-        String::from_utf8(came).expect("UTF-8")
+        String::from_utf8(received).expect("UTF-8")
     });
     let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
     assert_eq!((reply.status, reply.text()), (201, "charged"));
-    let came = answering.join().expect("it answered");
-    assert!(came.contains("idempotency-attempt: 2\r\n"), "{came}");
+    let received = answering.join().expect("it answered");
+    assert!(received.contains("idempotency-attempt: 2\r\n"), "{received}");
     let replay = through(&layer, &upstream, keyed("/charges", KEY)).await;
     assert_eq!((replay.status, replay.text()), (201, "charged"));
     assert_eq!(replay.headers["idempotency-replayed"], "true");
 }
 
 #[tokio::test]
-async fn an_upstream_that_drops_the_connection_after_a_byte_leaves_the_outcome_unknown() {
+async fn a_drop_after_a_byte_leaves_the_outcome_unknown() {
     let script = Script::new(|_, peer| {
         peer.request();
     });

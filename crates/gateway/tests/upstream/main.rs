@@ -1,4 +1,4 @@
-//! The upstream and the way to it, against real servers on loopback.
+//! The upstream client, against real servers on loopback.
 
 mod answers;
 mod foreign;

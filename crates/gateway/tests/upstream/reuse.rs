@@ -35,15 +35,15 @@ async fn a_connection_is_used_again_for_whatever_has_no_body() {
     assert_eq!(script.connections(), 1);
 }
 
-/// The server's thread says when it has closed: the system knows of it then, the runtime under test was not told yet.
+/// The server's thread reports its close: by then the system knows, but the runtime under test does not.
 #[tokio::test]
-async fn an_upstream_that_closed_an_idle_connection_is_noticed_before_it_is_used() {
+async fn a_closed_idle_connection_is_noticed_before_use() {
     let (closed, is_closed) = mpsc::channel();
     let script = Script::new(move |_, peer| {
         peer.request();
         peer.say(EMPTY);
         peer.half_close();
-        closed.send(()).expect("somebody waits");
+        closed.send(()).expect("a receiver");
         assert_eq!(peer.rest(), 0, "a second request on a closed connection");
     });
     let upstream = script.upstream();
@@ -57,26 +57,26 @@ async fn an_upstream_that_closed_an_idle_connection_is_noticed_before_it_is_used
 
 #[tokio::test]
 async fn unrequested_bytes_on_an_idle_connection_are_not_a_response() {
-    let (said, is_said) = mpsc::channel();
+    let (written, is_written) = mpsc::channel();
     let script = Script::new(move |number, peer| {
         peer.request();
         peer.say("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1");
         if number == 1 {
             peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong");
         }
-        said.send(()).expect("somebody waits");
+        written.send(()).expect("a receiver");
         peer.rest();
     });
     let upstream = script.upstream();
     for connections in [1, 2] {
         assert_eq!(ask(&upstream, get("/")).await.expect("an answer").text(), "1");
-        is_said.recv().expect("an answer");
+        is_written.recv().expect("an answer");
         assert_eq!(script.connections(), connections);
     }
 }
 
 #[tokio::test]
-async fn a_body_longer_than_announced_is_cut_and_its_connection_not_used_again() {
+async fn a_body_beyond_its_length_ends_the_connection() {
     let script = Script::answering("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour, and more");
     let upstream = script.upstream();
     for connections in [1, 2, 3] {
@@ -105,7 +105,7 @@ async fn the_upstreams_keep_alive_is_respected() {
 }
 
 #[tokio::test]
-async fn protected_requests_get_a_connection_of_their_own_where_that_is_asked_for() {
+async fn protected_requests_can_have_fresh_connections() {
     for (options, connections) in [
         (Options::default(), 1),
         (Options { is_fresh_when_protected: true, ..Options::default() }, 3),
@@ -113,7 +113,7 @@ async fn protected_requests_get_a_connection_of_their_own_where_that_is_asked_fo
     ] {
         let script = Script::answering(EMPTY);
         let (upstream, layer) = (script.upstream_with(options.clone()), layer().await);
-        // The first one's connection is there for all that may use it.
+        // The first request leaves a connection for all requests that may reuse one.
         ask(&upstream, get("/")).await.expect("an answer");
         for key in [KEY, "another-key-0123456789"] {
             assert_eq!(through(&layer, &upstream, keyed("/charges", key)).await.status, 200);
@@ -121,7 +121,7 @@ async fn protected_requests_get_a_connection_of_their_own_where_that_is_asked_fo
         }
         assert_eq!(script.connections(), connections, "{options:?}");
         ask(&upstream, get("/")).await.expect("an answer");
-        assert_eq!(script.connections(), connections, "unprotected requests use what is there");
+        assert_eq!(script.connections(), connections, "unprotected requests reuse the connection");
     }
 }
 
@@ -132,10 +132,10 @@ async fn no_more_connections_are_kept_than_allowed() {
         while peer.request().is_some() {
             peer.say(EMPTY);
         }
-        ended.send(()).expect("somebody waits");
+        ended.send(()).expect("a receiver");
     });
     let upstream = script.upstream_with(Options { idle_max: 2, ..Options::default() });
-    // Heads first, so that no connection comes back before the last one was opened.
+    // Heads first, so that no connection is returned before the last one was opened.
     let mut heads = Vec::new();
     let slow = Script::new(|_, peer| {
         while peer.request().is_some() {
@@ -161,11 +161,11 @@ async fn no_more_connections_are_kept_than_allowed() {
     has_ended.recv().await.expect("the connection is closed with its pool");
 }
 
-/// Connections end as they like: after a few answers, with a request unanswered, or at once.
+/// Connections end at any time: after a few responses, with a request unanswered, or at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn under_load_nothing_is_sent_twice() {
-    let came = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
-    let heard = Arc::clone(&came);
+    let arrivals = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    let recorded = Arc::clone(&arrivals);
     let script = Script::new(move |number, peer| {
         for turn in 0..=number % 5 {
             if turn == number % 5 && number % 3 == 0 {
@@ -173,7 +173,7 @@ async fn under_load_nothing_is_sent_twice() {
             }
             let Some(head) = peer.head() else { return };
             let path = head.split(' ').nth(1).expect("a path").to_owned();
-            *heard.lock().expect("no panic").entry(path).or_default() += 1;
+            *recorded.lock().expect("no panic").entry(path).or_default() += 1;
             if turn < number % 5 {
                 peer.say(EMPTY);
             }
@@ -183,29 +183,29 @@ async fn under_load_nothing_is_sent_twice() {
     let crowd = (0..16).map(|client| {
         let upstream = upstream.clone();
         tokio::spawn(async move {
-            let mut told = Vec::new();
+            let mut results = Vec::new();
             for round in 0..200 {
                 let path = format!("/{client}/{round}");
                 let reply = ask(&upstream, get(&path)).await.map(|_| ());
-                told.push((path, reply));
+                results.push((path, reply));
             }
-            told
+            results
         })
     });
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for client in crowd.collect::<Vec<_>>() {
-        told.extend(client.await.expect("no panic"));
+        results.extend(client.await.expect("no panic"));
     }
-    let came = came.lock().expect("no panic");
-    assert!(came.values().all(|times| *times == 1), "something was sent twice");
-    for (path, told) in &told {
-        match told {
-            Ok(()) => assert!(came.contains_key(path), "{path}"),
+    let arrivals = arrivals.lock().expect("no panic");
+    assert!(arrivals.values().all(|times| *times == 1), "something was sent twice");
+    for (path, result) in &results {
+        match result {
+            Ok(()) => assert!(arrivals.contains_key(path), "{path}"),
             Err(failure) => {
-                assert!(!failure.nothing_was_sent() || !came.contains_key(path), "{path}: {failure}");
+                assert!(!failure.nothing_was_sent() || !arrivals.contains_key(path), "{path}: {failure}");
             }
         }
     }
-    let answered = told.iter().filter(|(_, told)| told.is_ok()).count();
-    assert!(answered > 0 && answered < told.len(), "{answered} of {}", told.len());
+    let answered = results.iter().filter(|(_, result)| result.is_ok()).count();
+    assert!(answered > 0 && answered < results.len(), "{answered} of {}", results.len());
 }

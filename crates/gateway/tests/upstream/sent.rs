@@ -1,4 +1,4 @@
-//! Whether a byte was sent, and what follows from it.
+//! Whether a byte was sent, and the consequences.
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, lost_attempt, post, through, upstream};
 use semel_gateway::upstream::Options;
@@ -27,13 +27,13 @@ async fn an_unresolvable_name_means_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_take_connections_in_time_is_nothing_sent() {
+async fn a_connect_timeout_sends_nothing() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
     socket.bind(&any.into()).expect("a port");
     socket.listen(0).expect("it listens");
     let address = socket.local_addr().expect("an address").as_socket().expect("an IP address");
-    // With nobody to accept them, connections fill the queue; what comes after that gets no answer.
+    // Nothing accepts, so connections fill the queue; later ones get no response.
     let filling: Vec<_> =
         (0..4).map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
     assert!(filling.last().expect("four").is_err(), "the queue is not full");
@@ -63,7 +63,7 @@ async fn a_request_that_finds_every_place_taken_is_not_sent() {
         tokio::task::yield_now().await;
     }
     assert_eq!(ask(&upstream, post("/2", "2")).await, Err(Failure::ConnectTimeout));
-    // A client that hangs up frees its place.
+    // A client that disconnects frees its slot.
     first.abort();
     let _ = first.await;
     let third = tokio::spawn(async move { ask(&upstream, post("/3", "3")).await });
@@ -74,7 +74,7 @@ async fn a_request_that_finds_every_place_taken_is_not_sent() {
     assert!(script.requests()[1].starts_with("POST /3 "), "{:?}", script.requests());
 }
 
-/// Downloads and event streams last as long as they like; a payment must not wait for them.
+/// Downloads and event streams may last indefinitely; a payment must not wait for them.
 #[tokio::test]
 async fn a_share_of_the_places_is_for_protected_requests_alone() {
     let script = Script::new(|_, peer| {
@@ -94,31 +94,31 @@ async fn a_share_of_the_places_is_for_protected_requests_alone() {
     }
     assert_eq!(ask(&upstream, get("/download")).await, Err(Failure::ConnectTimeout));
     assert_eq!(through(&layer, &upstream, keyed("/charges", KEY)).await.text(), "ok");
-    // What is not protected has its share too, and gets back what it gives back.
+    // Unprotected requests have a share too, and can reuse the slots that they free.
     drop(downloads.pop());
     crate::world::head(&upstream, get("/download")).await.expect("a head");
 }
 
 #[tokio::test]
-async fn a_close_that_meets_the_request_is_harmless_exactly_if_no_byte_left() {
-    let (told, mut heard) = unbounded_channel();
+async fn a_close_is_harmless_only_before_the_first_byte() {
+    let (report, mut incoming) = unbounded_channel();
     let script = Script::new(move |number, peer| {
         peer.half_close();
-        told.send((number, peer.rest())).expect("somebody waits");
+        report.send((number, peer.rest())).expect("a receiver");
     });
     let mut in_doubt = 0;
     for _ in 0..100 {
-        // A new pool each time, so that every request meets a connection that is being closed.
+        // A new pool each time, so that every request gets a connection that is being closed.
         let failure = ask(&script.upstream(), post("/", "1")).await.expect_err("nobody answers");
         in_doubt += usize::from(!failure.nothing_was_sent());
     }
-    // Connections are accepted in their order: this one is the last.
+    // Connections are accepted in order, so this is the last one.
     let mut last = std::net::TcpStream::connect(script.address).expect("a connection");
     last.write_all(b"last").expect("it is open");
     drop(last);
     let (mut connections, mut reports, mut with_bytes) = (usize::MAX, 0, 0);
     while reports < connections {
-        let (number, bytes) = heard.recv().await.expect("a report");
+        let (number, bytes) = incoming.recv().await.expect("a report");
         reports += 1;
         match bytes {
             0 => {}
@@ -130,7 +130,7 @@ async fn a_close_that_meets_the_request_is_harmless_exactly_if_no_byte_left() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_after_some_bytes_leaves_doubt_and_is_not_tried_again() {
+async fn a_close_after_some_bytes_is_not_retried() {
     for bytes in [1, 20, 150] {
         let script = Script::new(move |_, peer| {
             let mut some = vec![0; bytes];
@@ -178,15 +178,15 @@ async fn a_head_that_does_not_come_in_time_leaves_doubt() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_over_sends_nothing_even_on_an_open_connection() {
-    let came = Arc::new(Notify::new());
-    let notify = Arc::clone(&came);
+async fn an_ended_attempt_sends_nothing_on_an_open_connection() {
+    let arrived = Arc::new(Notify::new());
+    let notify = Arc::clone(&arrived);
     let script = Script::new(move |_, peer| {
         if peer.request().is_some() {
             peer.say("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         }
         let rest = peer.rest();
-        assert_eq!(rest, 0, "bytes of a lost attempt");
+        assert_eq!(rest, 0, "a lost attempt sent bytes");
         notify.notify_one();
     });
     let upstream = script.upstream();
@@ -198,7 +198,7 @@ async fn an_attempt_that_is_over_sends_nothing_even_on_an_open_connection() {
         let mut request = post("/charges", "1");
         request.extensions_mut().insert(attempt.clone());
         assert_eq!(ask(&upstream, request).await, Err(Failure::Unreachable));
-        came.notified().await;
+        arrived.notified().await;
     }
     assert_eq!(script.requests().len(), 1);
 }
@@ -214,7 +214,7 @@ async fn the_response_timeout_covers_the_body_of_a_protected_request_only() {
                 peer.rest();
                 return;
             }
-            wait.lock().expect("no panic").recv().expect("somebody goes on");
+            wait.lock().expect("no panic").recv().expect("a signal from the test");
             peer.say("67890");
         }
     });
@@ -226,17 +226,17 @@ async fn the_response_timeout_covers_the_body_of_a_protected_request_only() {
     assert_eq!((reply.status, reply.code().as_deref()), (504, Some("UPSTREAM_TIMEOUT")));
     let again = through(&layer, &upstream, keyed("/charges", KEY)).await;
     assert_eq!((again.status, again.code().as_deref()), (409, Some("IDEMPOTENCY_OUTCOME_UNKNOWN")));
-    // By now the other one has waited for longer than that.
+    // By now the other request has waited longer than that.
     go.send(()).expect("the script waits");
-    assert_eq!(crate::world::Reply::read(response).await.expect("a whole body").text(), "1234567890");
+    assert_eq!(crate::world::Reply::read(response).await.expect("a complete body").text(), "1234567890");
 }
 
-/// More than is kept.
+/// More than is stored.
 const LONG_BYTES: usize = 14 << 20;
 
-/// The response to a protected request, `LONG_BYTES` of which the last `unsent` never come. Nobody has read its body for longer
-/// than the response timeout.
-async fn long_unread(unsent: usize) -> http::Response<semel_http::Body> {
+/// The response to a protected request, `LONG_BYTES` long, whose last `unsent` bytes never arrive. Its body has been
+/// unread for longer than the response timeout.
+async fn long_unread_response(unsent: usize) -> http::Response<semel_http::Body> {
     let script = Script::new(move |_, peer| {
         let Some(request) = peer.request() else { return };
         if request.contains("/long") {
@@ -249,21 +249,21 @@ async fn long_unread(unsent: usize) -> http::Response<semel_http::Body> {
     let (upstream, layer) = (script.upstream_with(options), layer().await);
     let protected = tower_layer::Layer::layer(&layer, upstream.clone());
     let response = tower_service::Service::call(&mut protected.clone(), keyed("/long", KEY)).await;
-    // One that is not answered at all tells when the timeout is over.
+    // An unanswered request shows when the timeout is over.
     let unanswered = through(&layer, &upstream, keyed("/hang", "another-key-0123456789")).await;
     assert_eq!(unanswered.code().as_deref(), Some("UPSTREAM_TIMEOUT"));
     response.expect("the layer answers")
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_does_not_use_up_the_upstreams_time() {
-    let reply = crate::world::Reply::read(long_unread(0).await).await.expect("a whole body");
+async fn a_slow_reader_uses_no_time_of_the_upstream() {
+    let reply = crate::world::Reply::read(long_unread_response(0).await).await.expect("a complete body");
     assert_eq!((reply.status, reply.body.len()), (200, LONG_BYTES));
 }
 
 #[tokio::test]
-async fn a_response_too_long_to_keep_is_cut_where_the_upstream_stalls() {
-    crate::world::Reply::read(long_unread(1).await).await.expect_err("its last byte never comes");
+async fn a_long_response_is_cut_when_the_upstream_stalls() {
+    crate::world::Reply::read(long_unread_response(1).await).await.expect_err("its last byte never comes");
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn of_an_event_stream_only_the_head_is_waited_for() {
     let script = Script::new(move |_, peer| {
         peer.request();
         peer.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n");
-        wait.lock().expect("no panic").recv().expect("somebody goes on");
+        wait.lock().expect("no panic").recv().expect("a signal from the test");
         peer.say("data: 2\n\n");
     });
     let options = Options { response_timeout: Duration::from_millis(100), ..Options::default() };
@@ -284,7 +284,7 @@ async fn of_an_event_stream_only_the_head_is_waited_for() {
     let response = response.expect("the layer answers");
     tokio::time::sleep(Duration::from_millis(200)).await;
     go.send(()).expect("the script waits");
-    let reply = crate::world::Reply::read(response).await.expect("a whole stream");
+    let reply = crate::world::Reply::read(response).await.expect("a complete stream");
     assert_eq!(reply.text(), "data: 1\n\ndata: 2\n\n");
 }
 
@@ -292,11 +292,11 @@ async fn of_an_event_stream_only_the_head_is_waited_for() {
 async fn an_upload_without_protection_may_take_its_time() {
     let script = Script::new(|_, peer| {
         peer.head();
-        let mut came = Vec::new();
-        while !came.ends_with(b"0\r\n\r\n") {
+        let mut received = Vec::new();
+        while !received.ends_with(b"0\r\n\r\n") {
             let mut byte = [0];
             std::io::Read::read_exact(&mut peer.stream, &mut byte).expect("a body");
-            came.push(byte[0]);
+            received.push(byte[0]);
         }
         peer.say("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     });

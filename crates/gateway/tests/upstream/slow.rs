@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_layer::Layer as _;
 
-/// Short, so that the tests are; nothing here measures it.
+/// Short, to keep the tests short; nothing here measures it.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// The response to a client that sends this, and then nothing more.
@@ -28,7 +28,7 @@ async fn answer_to(script: &Script, sent: &str) -> String {
     client.write_all(sent.as_bytes()).await.expect("sent");
     let mut answer = String::new();
     let read = tokio::time::timeout(Duration::from_secs(30), client.read_to_string(&mut answer)).await;
-    read.expect("it never came").expect("an orderly end");
+    read.expect("it never came").expect("a clean close");
     serving.abort();
     answer
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// A server with a certificate for `name`, and the authority that it comes from.
+/// A server with a certificate for `name`, and the authority that issued it.
 struct Server {
     address: SocketAddr,
     authority: String,
@@ -76,7 +76,7 @@ fn options(authority: &str) -> Options {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_it_is_offered_and_http_1_otherwise() {
+async fn http_2_is_used_if_it_is_offered() {
     for (protocols, version) in
         [(&["h2", "http/1.1"][..], "HTTP/2.0"), (&["http/1.1"], "HTTP/1.1"), (&[], "HTTP/1.1")]
     {
@@ -119,6 +119,6 @@ async fn an_upstream_that_does_not_speak_tls_is_sent_nothing() {
 
 #[test]
 fn an_invalid_certificate_is_refused() {
-    let told = Tls::only(b"-----BEGIN NOTHING-----").expect_err("no certificate").to_string();
-    assert!(told.contains("certificate"), "{told}");
+    let refusal = Tls::only(b"-----BEGIN NOTHING-----").expect_err("no certificate").to_string();
+    assert!(refusal.contains("certificate"), "{refusal}");
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-/// Switches, then echoes everything in capitals.
+/// Switches protocols, then echoes everything in capitals.
 fn echoing() -> Script {
     Script::new(|_, peer| {
         let Some(request) = peer.request() else { return };
@@ -18,11 +18,11 @@ fn echoing() -> Script {
             peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nplain");
             return;
         }
-        // The first words come in one piece with the head.
+        // The first bytes arrive together with the head.
         peer.say("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhello ");
-        let mut heard = [0; 4];
-        std::io::Read::read_exact(&mut peer.stream, &mut heard).expect("four bytes");
-        peer.say(&String::from_utf8_lossy(&heard).to_uppercase());
+        let mut bytes = [0; 4];
+        std::io::Read::read_exact(&mut peer.stream, &mut bytes).expect("four bytes");
+        peer.say(&String::from_utf8_lossy(&bytes).to_uppercase());
         assert_eq!(peer.rest(), 0);
     })
 }
@@ -45,24 +45,24 @@ async fn gateway(script: &Script) -> SocketAddr {
     address
 }
 
-/// What is said back until the gateway closes, or to `until`.
+/// The response until the gateway closes, or up to `until`.
 async fn say(stream: &mut TcpStream, text: &str, until: &str) -> String {
     stream.write_all(text.as_bytes()).await.expect("it is open");
-    let mut heard = Vec::new();
-    while !heard.ends_with(until.as_bytes()) {
-        if stream.read_buf(&mut heard).await.expect("it is open") == 0 {
+    let mut received = Vec::new();
+    while !received.ends_with(until.as_bytes()) {
+        if stream.read_buf(&mut received).await.expect("it is open") == 0 {
             break;
         }
     }
-    String::from_utf8(heard).expect("UTF-8")
+    String::from_utf8(received).expect("UTF-8")
 }
 
 #[tokio::test]
 async fn an_upgrade_is_tunnelled_both_ways_and_ends_on_both_sides() {
     let script = echoing();
     let mut client = TcpStream::connect(gateway(&script).await).await.expect("a connection");
-    let asked = "GET /ws HTTP/1.1\r\nhost: pay.example\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n";
-    let head = say(&mut client, asked, "hello ").await;
+    let upgrade = "GET /ws HTTP/1.1\r\nhost: pay.example\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n";
+    let head = say(&mut client, upgrade, "hello ").await;
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
     assert!(head.contains("connection: upgrade\r\n") && head.contains("upgrade: echo\r\n"), "{head}");
     assert_eq!(say(&mut client, "ping", "PING").await, "PING");
@@ -74,12 +74,12 @@ async fn an_upgrade_is_tunnelled_both_ways_and_ends_on_both_sides() {
 async fn an_upgrade_with_a_key_is_refused_and_nothing_is_sent() {
     let script = echoing();
     let mut client = TcpStream::connect(gateway(&script).await).await.expect("a connection");
-    let asked = format!(
+    let upgrade = format!(
         "POST /ws HTTP/1.1\r\nhost: pay.example\r\nconnection: Upgrade\r\nupgrade: echo\r\nidempotency-key: {KEY}\r\n\
          content-length: 0\r\n\r\n"
     );
-    let told = say(&mut client, &asked, "}").await;
-    assert!(told.starts_with("HTTP/1.1 501 ") && told.contains("STREAMING_NOT_PROTECTED"), "{told}");
+    let reply = say(&mut client, &upgrade, "}").await;
+    assert!(reply.starts_with("HTTP/1.1 501 ") && reply.contains("STREAMING_NOT_PROTECTED"), "{reply}");
     assert_eq!(script.connections(), 0);
 }
 
@@ -87,10 +87,10 @@ async fn an_upgrade_with_a_key_is_refused_and_nothing_is_sent() {
 async fn no_request_can_pass_semel_by_on_an_upgrade_to_http() {
     let script = echoing();
     let mut client = TcpStream::connect(gateway(&script).await).await.expect("a connection");
-    let asked = "GET / HTTP/1.1\r\nhost: pay.example\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
+    let upgrade = "GET / HTTP/1.1\r\nhost: pay.example\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
                  http2-settings: AAMAAABkAAQAAP__\r\n\r\n";
-    let told = say(&mut client, asked, "plain").await;
-    assert!(told.starts_with("HTTP/1.1 200 OK\r\n"), "{told}");
+    let reply = say(&mut client, upgrade, "plain").await;
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
     let seen = &script.requests()[0];
     assert!(!seen.contains("upgrade") && !seen.contains("http2-settings"), "{seen}");
 }

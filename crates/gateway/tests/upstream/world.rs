@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-/// A server of plain threads: what it does is done whether or not the runtime under test gets a turn.
+/// A server on plain threads: it runs whether or not the runtime under test does.
 pub(crate) struct Script {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -26,14 +26,14 @@ impl Script {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let (counted, heard, play) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(play));
-        // It ends with the process; nothing waits for it.
+        let (counted, recorded, play) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(play));
+        // It runs until the process exits; nothing waits for it.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-                let (play, heard) = (Arc::clone(&play), Arc::clone(&heard));
-                std::thread::spawn(move || play(number, &mut Peer { stream, heard }));
+                let (play, recorded) = (Arc::clone(&play), Arc::clone(&recorded));
+                std::thread::spawn(move || play(number, &mut Peer { stream, requests: recorded }));
             }
         });
         Self { address, connections, requests }
@@ -52,7 +52,7 @@ impl Script {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Every request that came whole, as it came.
+    /// Every complete request, unchanged.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }
@@ -69,50 +69,50 @@ impl Script {
 /// One connection of a script.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Peer {
     /// The next request, head and body; none at the end.
     pub(crate) fn request(&mut self) -> Option<String> {
-        let mut came = self.head()?;
-        let length = came.lines().find_map(|line| {
+        let mut received = self.head()?;
+        let length = received.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
         });
         let mut body = vec![0; length.unwrap_or(0)];
         self.stream.read_exact(&mut body).ok()?;
-        came.push_str(&String::from_utf8_lossy(&body));
-        self.heard.lock().expect("no panic").push(came.clone());
-        Some(came)
+        received.push_str(&String::from_utf8_lossy(&body));
+        self.requests.lock().expect("no panic").push(received.clone());
+        Some(received)
     }
 
     /// The head of the next request.
     pub(crate) fn head(&mut self) -> Option<String> {
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let mut byte = [0];
-        while !came.ends_with(b"\r\n\r\n") {
+        while !received.ends_with(b"\r\n\r\n") {
             if self.stream.read(&mut byte).ok()? == 0 {
                 return None;
             }
-            came.push(byte[0]);
+            received.push(byte[0]);
         }
-        Some(String::from_utf8_lossy(&came).into_owned())
+        Some(String::from_utf8_lossy(&received).into_owned())
     }
 
     pub(crate) fn say(&mut self, text: &str) {
-        // A client that left gets no response.
+        // A client that has disconnected gets no response.
         let _ = self.stream.write_all(text.as_bytes());
     }
 
-    /// Whatever still comes, to the end.
+    /// The remaining bytes, to the end.
     pub(crate) fn rest(&mut self) -> usize {
         let mut rest = Vec::new();
         let _ = self.stream.read_to_end(&mut rest);
         rest.len()
     }
 
-    /// Says nothing more, but still listens.
+    /// Closes the sending side, but keeps reading.
     pub(crate) fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).expect("it was open");
     }
@@ -157,14 +157,14 @@ pub(crate) async fn layer() -> Layer {
 /// The response through Semel's layer in front of `upstream`.
 pub(crate) async fn through(layer: &Layer, upstream: &Upstream, request: Request<semel_http::Body>) -> Reply {
     let response = layer.layer(upstream.clone()).call(request).await.expect("the layer answers");
-    Reply::read(response).await.expect("a whole response")
+    Reply::read(response).await.expect("a complete response")
 }
 
-/// The attempt of a command that is over.
+/// An attempt whose operation has already ended.
 pub(crate) async fn lost_attempt() -> Attempt {
     #[derive(Clone)]
-    struct Grab(Arc<Mutex<Option<Attempt>>>);
-    impl Service<Request<semel_http::Body>> for Grab {
+    struct AttemptCapture(Arc<Mutex<Option<Attempt>>>);
+    impl Service<Request<semel_http::Body>> for AttemptCapture {
         type Response = Response<semel_http::Body>;
         type Error = std::convert::Infallible;
         type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
@@ -176,7 +176,7 @@ pub(crate) async fn lost_attempt() -> Attempt {
             std::future::ready(Ok(Response::new(semel_http::Body::from(Bytes::new()))))
         }
     }
-    let grab = Grab(Arc::new(Mutex::new(None)));
+    let grab = AttemptCapture(Arc::new(Mutex::new(None)));
     let answered = layer().await.layer(grab.clone()).call(keyed("/charges", KEY)).await;
     answered.expect("the layer answers");
     let attempt = grab.0.lock().expect("no panic").take();

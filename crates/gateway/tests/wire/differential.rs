@@ -1,7 +1,7 @@
-//! What the scanner passes, the HTTP library frames in the same way.
+//! The HTTP library frames the bytes that the scanner passes in the same way.
 //!
-//! The scanner says after which byte each message ends. The library, given the bytes that passed and nothing else, has to
-//! find as many requests, with the bodies that the scanner counted.
+//! The scanner reports after which byte each message ends. The library, given only the bytes that passed, has to find
+//! the same number of requests with the same bodies.
 
 use crate::scanning::{inputs, scanned};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
 
-/// The bodies of the requests that hyper finds, and `None` for one that breaks off.
+/// The bodies of the requests that hyper finds; `None` for an incomplete one.
 async fn hyper_finds(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let finding = Arc::clone(&found);
@@ -25,7 +25,7 @@ async fn hyper_finds(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         let finding = Arc::clone(&finding);
         async move {
             let body = request.into_body().collect().await.ok().map(|body| body.to_bytes().to_vec());
-            finding.lock().expect("unharmed").push(body);
+            finding.lock().expect("not poisoned").push(body);
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         }
     });
@@ -36,15 +36,15 @@ async fn hyper_finds(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         http1::Builder::new().half_close(true).serve_connection(TokioIo::new(server), service),
         async move { tokio::io::copy(&mut client, &mut tokio::io::sink()).await }
     );
-    std::mem::take(&mut *found.lock().expect("unharmed"))
+    std::mem::take(&mut *found.lock().expect("not poisoned"))
 }
 
-/// How many messages the scanner saw end, by asking it byte by byte.
+/// How many messages end according to the scanner, fed byte by byte.
 fn scanner_ends(bytes: &[u8]) -> u64 {
     let mut scanner = Scanner::new(Limits::default());
     let (mut passed, mut ended) = (0, 0);
-    for came in 1..=bytes.len() {
-        passed += scanner.scan(&bytes[passed..came]);
+    for available in 1..=bytes.len() {
+        passed += scanner.scan(&bytes[passed..available]);
         if !scanner.is_amid_message() {
             ended = scanner.messages();
         }
@@ -60,19 +60,19 @@ fn check(input: &[u8]) -> Result<u64, TestCaseError> {
     let passed = &input[..verdict.passed];
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let found = runtime.block_on(hyper_finds(passed));
-    let whole = found.iter().filter(|body| body.is_some()).count() as u64;
+    let complete = found.iter().filter(|body| body.is_some()).count() as u64;
     let ended = scanner_ends(passed);
-    // Hyper stops at a request that asks to close, and where a target is none; it never finds more.
-    prop_assert!(whole <= ended, "{whole} found, {ended} passed");
+    // Hyper stops at a request that asks to close, and at an invalid target; it never finds more.
+    prop_assert!(complete <= ended, "{complete} found, {ended} passed");
     let text = String::from_utf8_lossy(passed);
     let may_stop = ["Connection: close", "HTTP/1.0", "CONNECT"].iter().any(|word| text.contains(word));
     let has_odd_target =
         passed.iter().any(|byte| !byte.is_ascii() || *byte < b' ' && !b"\r\n\t".contains(byte));
     if !may_stop && !has_odd_target {
-        prop_assert_eq!(whole, ended);
+        prop_assert_eq!(complete, ended);
         prop_assert_eq!(found.len() as u64, verdict.messages);
     }
-    Ok(whole)
+    Ok(complete)
 }
 
 proptest! {
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// A request with this body: by its length, or in chunks of so many bytes.
+/// A request with this body: with a length, or in chunks of this size.
 fn framed(input: &mut Vec<u8>, body: &[u8], chunk_bytes: usize) {
     if chunk_bytes == 0 {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());

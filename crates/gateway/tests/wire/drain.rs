@@ -39,7 +39,7 @@ async fn idle_connections_are_closed_at_once() {
 async fn a_connection_without_a_request_does_not_hold_up_the_end() {
     let world = World::new().await;
     let mut silent = world.connect().await;
-    // A place is taken once another connection, made later, was answered.
+    // When a later connection is answered, the silent one has its slot.
     let mut other = world.connect().await;
     other.send(get("/")).await;
     other.until("GET / ").await;

@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS, by clients that know it beforehand: some proper, some that write their frames by hand.
+//! HTTP/2 with prior knowledge, without TLS: clients that use a library, and clients that write frames by hand.
 
 use crate::world::{Client, World, options, within};
 use bytes::Bytes;
@@ -49,7 +49,7 @@ async fn a_panic_costs_its_own_stream_and_no_other() {
 }
 
 #[tokio::test]
-async fn at_the_end_running_requests_are_answered_and_the_client_told_to_go() {
+async fn running_requests_are_answered_at_shutdown() {
     let world = World::new().await;
     let (service, address) = (world.service.clone(), world.address);
     let (mut send, driving) = connect(&world).await;
@@ -63,7 +63,7 @@ async fn at_the_end_running_requests_are_answered_and_the_client_told_to_go() {
     service.release();
     assert_eq!(within(hanging).await.expect("no panic").expect("an answer").status(), StatusCode::OK);
     assert_eq!(end.await.expect("no panic"), Drained { ended: 1, cut_off: 0 });
-    within(driving).await.expect("no panic").expect("an orderly end");
+    within(driving).await.expect("no panic").expect("a clean close");
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_connection_without_requests_gets_a_goaway() {
     let world = World::with(Options { idle_timeout: SHORT, ..options() }).await;
     let (mut send, driving) = connect(&world).await;
     within(send.send_request(post("/", ""))).await.expect("an answer");
-    within(driving).await.expect("no panic").expect("an orderly end");
+    within(driving).await.expect("no panic").expect("a clean close");
 }
 
 #[tokio::test]
@@ -114,8 +114,8 @@ impl Frames {
     }
 
     async fn request_to(&mut self, path: &str, flags: u8, more: &[(&str, &str)]) {
-        let own = [(":method", "POST"), (":scheme", "http"), (":path", path)];
-        self.request_of(flags, &[&own, more].concat()).await;
+        let pseudo_headers = [(":method", "POST"), (":scheme", "http"), (":path", path)];
+        self.request_of(flags, &[&pseudo_headers, more].concat()).await;
     }
 
     async fn request_of(&mut self, flags: u8, fields: &[(&str, &str)]) {
@@ -132,7 +132,7 @@ impl Frames {
         self.send(HEADERS, flags | END_HEADERS, 1, &payload).await;
     }
 
-    /// The first frame of the answer on stream 1, or that which ends the connection: its kind and payload.
+    /// The first frame of the response on stream 1, or the one that ends the connection: its kind and payload.
     async fn answer(&mut self) -> (u8, Vec<u8>) {
         loop {
             let mut head = [0; 9];
@@ -147,19 +147,19 @@ impl Frames {
     }
 }
 
-/// Sends one request, with these fields, and its end.
+/// Sends one request with these fields, and its end.
 async fn answered(world: &World, fields: &[(&str, &str)]) -> (u8, Vec<u8>) {
     let mut frames = Frames::new(world).await;
     frames.request(END_STREAM, fields).await;
     frames.answer().await
 }
 
-/// `:status: 200` and `:status: 400` in HPACK's own table.
+/// `:status: 200` and `:status: 400` in HPACK's static table.
 const OK: u8 = 0x88;
 const BAD_REQUEST: u8 = 0x8c;
 
 #[tokio::test]
-async fn a_host_that_is_the_authority_again_passes_and_one_alone_too() {
+async fn a_host_equal_to_the_authority_or_alone_passes() {
     let world = World::new().await;
     for fields in [&[(":authority", "a"), ("host", "A")][..], &[(":authority", "a")], &[("host", "a")]] {
         let (kind, payload) = answered(&world, fields).await;
@@ -253,14 +253,14 @@ async fn framing_headers_that_http_1_would_refuse_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_shorter_or_longer_than_its_length_is_seen_as_broken() {
+async fn a_body_of_another_length_is_broken() {
     for body in ["hel", "hello!"] {
         let world = World::new().await;
         let mut frames = Frames::new(&world).await;
         frames.request(0, &[(":authority", "a"), ("content-length", "5")]).await;
         frames.send(DATA, END_STREAM, 1, body.as_bytes()).await;
         assert_eq!(frames.answer().await.0, RESET);
-        // It may never have been called; it has not seen a whole body.
+        // The service may never have been called; it has not seen a complete body.
         assert!(world.service.seen().iter().all(|seen| seen.body.is_none()), "{:?}", world.service.seen());
     }
 }
@@ -286,6 +286,16 @@ async fn fields_beyond_the_limit_are_refused() {
     assert!(world.service.seen().is_empty());
 }
 
+#[tokio::test]
+async fn more_fields_than_allowed_are_refused() {
+    let world = World::with(Options { headers_max: 6, ..options() }).await;
+    let fields = |count| [(":authority", "a")].into_iter().chain(vec![("x", "y"); count]).collect::<Vec<_>>();
+    assert_eq!(answered(&world, &fields(6)).await.1[0], OK);
+    let (kind, payload) = answered(&world, &fields(7)).await;
+    assert!(kind == HEADERS && payload[0] != OK, "{kind} {payload:?}");
+    assert_eq!(world.service.seen().len(), 1);
+}
+
 const SETTINGS: u8 = 4;
 /// `SETTINGS_INITIAL_WINDOW_SIZE`: 0.
 const SHUT: [u8; 6] = [0, 4, 0, 0, 0, 0];
@@ -302,7 +312,7 @@ async fn a_stream_whose_client_never_opens_its_window_is_reset() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_client_takes_a_window_full_and_no_more_is_reset() {
+async fn a_stream_that_is_no_longer_read_is_reset() {
     let world = World::with(Options { write_timeout: SHORT, ..options() }).await;
     let mut frames = Frames::new(&world).await;
     frames.request_to("/big", END_STREAM, &[(":authority", "a")]).await;

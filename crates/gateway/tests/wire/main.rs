@@ -1,10 +1,10 @@
-//! What clients meet on the wire: raw sockets against a listening gateway.
+//! What clients see on the wire: raw sockets against a listening gateway.
 
 mod differential;
 mod drain;
 mod http2;
+mod limits;
 mod ordinary;
-mod places;
 mod scanning;
 mod slow;
 mod smuggling;

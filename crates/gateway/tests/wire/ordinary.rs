@@ -1,4 +1,4 @@
-//! What ordinary clients send passes unchanged.
+//! Requests of ordinary clients pass unchanged.
 
 use crate::world::{Seen, World, get, within};
 
@@ -137,7 +137,7 @@ async fn each_request_says_where_it_came_from() {
     let mut client = world.connect().await;
     client.send(get("/")).await;
     client.until("GET / ").await;
-    let heads = world.service.heads.lock().expect("unharmed");
+    let heads = world.service.heads.lock().expect("not poisoned");
     let peer = heads[0].extensions.get::<semel_gateway::listen::Peer>().expect("an extension");
     assert_eq!((peer.address, peer.local), (client.tcp.local_addr().expect("bound"), world.address));
     assert!(!peer.is_tls);

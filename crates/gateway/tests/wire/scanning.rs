@@ -1,4 +1,4 @@
-//! The scanner by itself: however the bytes are cut, it decides the same.
+//! The scanner alone: its decision does not depend on how the bytes are cut.
 
 use proptest::prelude::*;
 use semel_gateway::wire::{Limits, Protocol, Refusal, Scanner};
@@ -13,14 +13,14 @@ pub(crate) struct Verdict {
     pub(crate) is_amid: bool,
 }
 
-/// Shows the scanner the input as it would come from a socket: cut after these many bytes, again and again.
+/// Feeds the input to the scanner like a socket: cut after these numbers of bytes, repeatedly.
 pub(crate) fn scanned(input: &[u8], cuts: &[usize], limits: Limits) -> Verdict {
     let mut scanner = Scanner::new(limits);
-    let (mut came, mut passed) = (0, 0);
+    let (mut available, mut passed) = (0, 0);
     let mut cuts = cuts.iter().copied().filter(|cut| *cut > 0).cycle();
-    while came < input.len() {
-        came = (came + cuts.next().unwrap_or(input.len())).min(input.len());
-        passed += scanner.scan(&input[passed..came]);
+    while available < input.len() {
+        available = (available + cuts.next().unwrap_or(input.len())).min(input.len());
+        passed += scanner.scan(&input[passed..available]);
     }
     Verdict {
         passed,
@@ -33,7 +33,7 @@ pub(crate) fn scanned(input: &[u8], cuts: &[usize], limits: Limits) -> Verdict {
 
 const SMALL: Limits = Limits { head_bytes_max: 200, headers_max: 6 };
 
-/// Pieces of requests, good and bad, that together make every kind of verdict.
+/// Parts of requests, valid and invalid, that together produce every kind of verdict.
 const PIECES: &[&str] = &[
     "GET / HTTP/1.1\r\n",
     "POST /a HTTP/1.1\r\n",
@@ -98,7 +98,7 @@ const LINES: &[&str] = &[
     "X: y\r\n",
 ];
 
-/// Whole requests, so that something comes before what is bad.
+/// Complete requests, so that something valid precedes the invalid part.
 const WHOLE: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
@@ -114,7 +114,7 @@ pub(crate) fn inputs() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|lines| format!("POST http://a/ HTTP/1.1\r\n{}\r\n", lines.concat()).into_bytes());
     let piece = prop_oneof![
         5 => head,
-        15 => prop::sample::select(WHOLE).prop_map(|whole| whole.as_bytes().to_vec()),
+        15 => prop::sample::select(WHOLE).prop_map(|text| text.as_bytes().to_vec()),
         20 => prop::sample::select(PIECES).prop_map(|piece| piece.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 1..4),
     ];
@@ -129,9 +129,9 @@ proptest! {
         input in inputs(),
         cuts in prop::collection::vec(1_usize..40, 1..6),
     ) {
-        let whole = scanned(&input, &[], SMALL);
-        prop_assert_eq!(&scanned(&input, &[1], SMALL), &whole);
-        prop_assert_eq!(&scanned(&input, &cuts, SMALL), &whole);
+        let uncut = scanned(&input, &[], SMALL);
+        prop_assert_eq!(&scanned(&input, &[1], SMALL), &uncut);
+        prop_assert_eq!(&scanned(&input, &cuts, SMALL), &uncut);
     }
 
     #[test]
@@ -165,11 +165,14 @@ fn every_kind_of_verdict_comes_up_among_the_inputs() {
         .filter(|name| !refusals.contains(name))
         .collect();
     let unseen = ["CutShort", "HeadTimeout", "BodyTimeout", "Busy"];
-    assert_eq!(absent, unseen, "but for those that take a clock, the end of a connection or other requests");
+    assert_eq!(
+        absent, unseen,
+        "only refusals that need a clock, a closed connection or other requests may be missing"
+    );
 }
 
 #[test]
-fn a_head_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+fn a_head_may_have_exactly_the_limit() {
     let head = |bytes: usize| {
         let start = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
         format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
@@ -181,7 +184,7 @@ fn a_head_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn the_preface_of_http_2_ends_the_scanning_only_as_the_first_thing() {
+fn the_http_2_preface_counts_only_at_the_start() {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let verdict = scanned(preface, &[1], SMALL);
     assert_eq!((verdict.protocol, verdict.passed), (Some(Protocol::Http2), preface.len()));

@@ -5,7 +5,7 @@ use semel_gateway::listen::{Options, Rate};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// Short, so that the tests are; nothing here measures it.
+/// Short, to keep the tests short; nothing here measures it.
 const SHORT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_head_that_never_ends_is_answered_408_and_closed() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_in_gets_no_more_time_than_one_that_stops() {
+async fn a_trickling_head_gets_no_extra_time() {
     let world = World::with(Options { head_timeout: SHORT, ..options() }).await;
     let mut client = world.connect().await;
     client.send("GET / HTTP/1.1\r\nX: ").await;
@@ -56,8 +56,8 @@ async fn an_idle_connection_is_closed_silently() {
 }
 
 #[tokio::test]
-async fn the_time_to_the_next_request_runs_from_an_answer_that_took_its_time() {
-    // No other timer comes to its help.
+async fn idle_time_starts_after_a_slow_response() {
+    // No other timeout can end the connection.
     let limits = Options { idle_timeout: SHORT, head_timeout: Duration::from_hours(1), ..options() };
     let world = World::with(limits).await;
     let mut client = world.connect().await;
@@ -69,7 +69,7 @@ async fn the_time_to_the_next_request_runs_from_an_answer_that_took_its_time() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_longer_than_any_limit_of_its_client_is_answered() {
+async fn a_slow_service_is_no_fault_of_the_client() {
     let limits = Options { idle_timeout: SHORT, head_timeout: SHORT, body_timeout: SHORT, ..options() };
     let world = World::with(Options { write_timeout: SHORT, ..limits }).await;
     let mut client = world.connect().await;
@@ -81,7 +81,7 @@ async fn a_request_that_takes_longer_than_any_limit_of_its_client_is_answered() 
 }
 
 #[tokio::test]
-async fn a_body_that_stops_is_seen_as_broken_and_ends_the_connection() {
+async fn a_body_that_stops_ends_the_connection() {
     let world = World::with(Options { body_timeout: SHORT, ..options() }).await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
@@ -100,7 +100,7 @@ async fn chunks_that_stop_are_seen_as_broken() {
 }
 
 #[tokio::test]
-async fn a_body_whose_client_hangs_up_is_seen_as_broken_or_not_at_all() {
+async fn a_body_is_never_complete_after_its_client_hung_up() {
     let world = World::new().await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
@@ -114,7 +114,7 @@ async fn a_client_that_takes_nothing_is_let_go() {
     let mut client = world.connect().await;
     client.send(get("/big")).await;
     within(world.service.arrived.notified()).await;
-    // The only place is free again once the first client lost it.
+    // The only slot is free again after the first client has lost it.
     let mut second = world.connect().await;
     second.send(get("/second")).await;
     second.until("GET /second ").await;
@@ -149,13 +149,13 @@ async fn a_panic_costs_its_own_connection_and_no_other() {
     fresh.until("GET /fresh ").await;
 }
 
-/// A rate that a test's client can miss, and one that it can keep to.
+/// A minimum rate that a test's client can miss or meet.
 fn rate(bytes_per_second: u32) -> Options {
     Options { rate_min: Rate { bytes_per_second, window: SHORT * 3 }, ..options() }
 }
 
-/// Sends one byte after another, each long before the time for a next byte is over, and reads what comes meanwhile.
-async fn drips(world: &World, head: &str, until: &str) -> String {
+/// Sends byte by byte, each well within the time for the next byte, and reads the response meanwhile.
+async fn send_slowly(world: &World, head: &str, until: &str) -> String {
     let mut client = world.connect().await;
     client.send(head).await;
     let (mut reader, mut writer) = client.tcp.into_split();
@@ -180,7 +180,7 @@ const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\
 #[tokio::test]
 async fn a_dripping_body_is_cut_off() {
     let world = World::with(rate(1 << 20)).await;
-    let answer = drips(&world, CHUNKED, "(broken)").await;
+    let answer = send_slowly(&world, CHUNKED, "(broken)").await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert_eq!(world.service.seen()[0].body, None);
 }
@@ -190,7 +190,7 @@ async fn a_body_at_the_minimum_rate_is_read_to_its_end() {
     let world = World::with(rate(1)).await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n").await;
-    // Twice as long as a client may be behind.
+    // Twice as long as a client may lag behind.
     for _ in 0..40 {
         client.send("x").await;
         tokio::time::sleep(SHORT * 6 / 40).await;
@@ -199,10 +199,10 @@ async fn a_body_at_the_minimum_rate_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_may_pause_once_its_response_has_begun() {
+async fn a_body_may_pause_after_its_response_began() {
     let world = World::with(rate(1 << 20)).await;
     let mut client = world.connect().await;
-    // Its service answers at once, and reads on.
+    // The service answers at once, and keeps reading.
     client.send(CHUNKED.replace("POST /", "POST /echo")).await;
     client.until("\r\n\r\n").await;
     tokio::time::sleep(SHORT * 6).await;
@@ -232,17 +232,17 @@ async fn a_client_that_reads_too_slowly_is_disconnected() {
 #[tokio::test]
 async fn a_client_at_twice_the_minimum_rate_gets_the_whole_response() {
     const LEAST: u32 = 64 * 1024;
-    // Its system says every second or so that it took 64 KiB and more, and nothing in between.
+    // The client's system acknowledges 64 KiB or more about once per second, and nothing in between.
     let window = Duration::from_millis(300);
     let rate_min = Rate { bytes_per_second: LEAST, window };
     let world = World::with(Options { rate_min, ..options() }).await;
     let mut client = world.connect().await;
     client.send(get("/big")).await;
-    let (mut came, mut piece) = (0, vec![0; 4 * 1024]);
-    while came < 1 << 20 {
+    let (mut received, mut piece) = (0, vec![0; 4 * 1024]);
+    while received < 1 << 20 {
         let count = within(client.tcp.read(&mut piece)).await.expect("it is not cut off");
-        assert!(count > 0, "it was cut off after {came} bytes");
-        came += count;
+        assert!(count > 0, "it was cut off after {received} bytes");
+        received += count;
         tokio::time::sleep(Duration::from_micros(count as u64 * 500_000 / u64::from(LEAST))).await;
     }
 }

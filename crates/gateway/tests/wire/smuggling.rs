@@ -1,31 +1,31 @@
-//! Shapes that two parsers read differently. Each is answered with 400, ends its connection, and reaches nobody.
+//! Requests that two parsers read differently. Each gets 400, ends its connection, and does not reach the service.
 
 use crate::world::{World, get};
 
-/// Sends `bytes`, a good request behind them, and expects one answer: a refusal with this in it.
-async fn refused(bytes: impl AsRef<[u8]>, status: &str, word: &str) {
+/// Sends `bytes` followed by a valid request, and expects a single response: a refusal that contains `reason`.
+async fn refused(bytes: impl AsRef<[u8]>, status: &str, reason: &str) {
     let world = World::new().await;
     let sent = [bytes.as_ref(), get("/behind").as_bytes()].concat();
     let answer = world.exchange(sent).await;
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
-    assert!(answer.contains("application/problem+json") && answer.contains(word), "{answer}");
+    assert!(answer.contains("application/problem+json") && answer.contains(reason), "{answer}");
     assert_eq!(answer.contains("\"MALFORMED_REQUEST\""), status == "400", "{answer}");
     assert!(answer.contains("\"retryable\":false"), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     assert!(world.service.seen().is_empty(), "{:?}", world.service.seen());
 }
 
-/// As above, for a head with these lines after a good request line and Host.
-async fn refused_lines(lines: &str, word: &str) {
-    refused(format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), "400", word).await;
+/// The same, for a head with these lines after a valid request line and Host.
+async fn refused_lines(lines: &str, reason: &str) {
+    refused(format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), "400", reason).await;
 }
 
 macro_rules! lines {
-    ($($name:ident: $lines:expr, $word:expr;)*) => {
+    ($($name:ident: $lines:expr, $reason:expr;)*) => {
         $(#[tokio::test]
         async fn $name() {
-            refused_lines($lines, $word).await;
+            refused_lines($lines, $reason).await;
         })*
     };
 }
@@ -68,16 +68,16 @@ lines! {
     a_header_without_a_colon: "X\r\n", "not a token";
 }
 
-macro_rules! whole {
-    ($($name:ident: $bytes:expr, $status:literal, $word:expr;)*) => {
+macro_rules! refused_requests {
+    ($($name:ident: $bytes:expr, $status:literal, $reason:expr;)*) => {
         $(#[tokio::test]
         async fn $name() {
-            refused($bytes, $status, $word).await;
+            refused($bytes, $status, $reason).await;
         })*
     };
 }
 
-whole! {
+refused_requests! {
     no_host: "GET / HTTP/1.1\r\n\r\n", "400", "no Host header";
     a_host_with_a_path: "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400", "not a host";
     a_host_with_a_user: "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "400", "not a host";
@@ -113,8 +113,8 @@ whole! {
     too_many_headers: format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(100)), "431", "too many header";
 }
 
-/// Bad chunks come after their head has passed. The service sees a broken body, never a whole one, and what follows is not
-/// taken for a request.
+/// Invalid chunks arrive after their head has passed. The service sees a broken body, never a complete one, and the
+/// rest is not taken for a request.
 async fn broken(body: &str) {
     let world = World::new().await;
     let head = "POST /chunks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -1,4 +1,4 @@
-//! TLS: what clients negotiate, and what a broken setting is told as.
+//! TLS: what clients negotiate, and the errors for invalid settings.
 
 use crate::world::{World, get, options, within};
 use http::Request;
@@ -56,7 +56,7 @@ impl Scratch {
         within(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await.expect("a handshake")
     }
 
-    /// What binding is refused with.
+    /// The error from binding.
     async fn refused(&self) -> Error {
         Bound::bind(&self.options()).await.expect_err("it should not bind")
     }
@@ -71,11 +71,11 @@ async fn http_1_1_over_tls_is_scanned_like_any_other() {
         let bad = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n";
         client.write_all(format!("{}{bad}", get("/tls")).as_bytes()).await.expect("sent");
         let mut answer = String::new();
-        within(client.read_to_string(&mut answer)).await.expect("an orderly end, by TLS too");
+        within(client.read_to_string(&mut answer)).await.expect("a clean close, also in TLS");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 400 "), "{answer}");
     }
     assert_eq!(world.service.lines(), ["GET /tls", "GET /tls"]);
-    let heads = world.service.heads.lock().expect("unharmed");
+    let heads = world.service.heads.lock().expect("not poisoned");
     assert!(heads[0].extensions.get::<semel_gateway::listen::Peer>().expect("an extension").is_tls);
 }
 
@@ -173,7 +173,7 @@ async fn a_key_of_another_certificate_is_refused_with_both_names() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_told_with_what_to_do() {
+async fn an_address_in_use_is_reported_with_advice() {
     let world = World::new().await;
     let error = Bound::bind(&Options { address: world.address, ..options() }).await.expect_err("taken");
     assert!(error.to_string().contains("in use by another program"), "{error}");

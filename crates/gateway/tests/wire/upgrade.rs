@@ -1,4 +1,4 @@
-//! A change of protocol in the middle of a connection.
+//! A change of protocol during a connection.
 
 use crate::world::{World, get, within};
 
@@ -10,7 +10,7 @@ async fn after_a_granted_upgrade_every_byte_passes_both_ways() {
     let mut client = world.connect().await;
     client.send(ASK).await;
     assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 101 "));
-    // Nothing of this is HTTP, and some of it would be refused.
+    // None of this is HTTP, and some of it would be refused.
     let bytes = "GET / HTTP/1.1\nContent-Length: 1, 2\0\r\rPOST\n\n<end>";
     client.send(bytes).await;
     assert_eq!(client.until("<end>").await, bytes);

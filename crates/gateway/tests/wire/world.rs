@@ -25,8 +25,9 @@ pub(crate) struct Seen {
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// Answers every request with what it saw of it. `/hang` waits for [`Service::release`], `/panic` panics, `/unread` leaves its
-/// body, `/big` answers 32 MiB, `/echo` answers with its body as it comes, `/tunnel` and CONNECT grant what is asked for and echo.
+/// Answers every request with a description of it. `/hang` waits for [`Service::release`], `/panic` panics, `/unread`
+/// does not read its body, `/big` answers 32 MiB, `/echo` echoes its body as it arrives, `/tunnel` and CONNECT grant
+/// the upgrade and echo.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Service {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -38,7 +39,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("unharmed").clone()
+        self.seen.lock().expect("not poisoned").clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -53,7 +54,7 @@ impl Service {
         let line = format!("{} {}", request.method(), request.uri());
         let path = request.uri().path().to_owned();
         let (parts, body) = request.into_parts();
-        // Whoever keeps the handle of an upgrade keeps the connection, and other extensions keep the request's place.
+        // An upgrade handle would keep the connection open, and other extensions the request's slot.
         let mut kept = parts.clone();
         kept.extensions.clear();
         if let Some(peer) = parts.extensions.get::<listen::Peer>() {
@@ -62,7 +63,7 @@ impl Service {
         if let Some(certificate) = parts.extensions.get::<listen::ClientCertificate>() {
             kept.extensions.insert(certificate.clone());
         }
-        self.heads.lock().expect("unharmed").push(kept);
+        self.heads.lock().expect("not poisoned").push(kept);
         if path == "/echo" {
             return Response::new(semel_http::Body::live(body));
         }
@@ -73,7 +74,7 @@ impl Service {
         };
         let text = format!("{line} {}", String::from_utf8_lossy(body.as_deref().unwrap_or(b"(broken)")));
         let is_broken = body.is_none();
-        self.seen.lock().expect("unharmed").push(Seen { line, body });
+        self.seen.lock().expect("not poisoned").push(Seen { line, body });
         self.arrived.notify_one();
         if is_broken {
             self.broken.notify_one();
@@ -121,7 +122,7 @@ impl tower_service::Service<Request<listen::Body>> for Service {
     }
 }
 
-/// A gateway that listens.
+/// A listening gateway.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
@@ -148,17 +149,17 @@ impl World {
         Client { tcp: TcpStream::connect(self.address).await.expect("it listens") }
     }
 
-    /// Sends all of `bytes` on a connection of their own, and reads until the gateway closes it.
+    /// Sends all of `bytes` on their own connection, and reads until the gateway closes it.
     pub(crate) async fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut client = self.connect().await;
         client.send(bytes).await;
         client.rest().await
     }
 
-    /// Asks for the end; what is returned resolves once it has come.
+    /// Starts the shutdown; the returned value resolves when it is complete.
     pub(crate) fn stop(self) -> impl Future<Output = Drained> {
         self.stop.send(()).expect("it serves");
-        async { within(self.serving).await.expect("it ends in peace") }
+        async { within(self.serving).await.expect("it ends without an error") }
     }
 }
 
@@ -179,11 +180,11 @@ impl Client {
     /// Everything up to the end.
     pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
-        within(self.tcp.read_to_end(&mut bytes)).await.expect("an orderly end");
+        within(self.tcp.read_to_end(&mut bytes)).await.expect("a clean close");
         String::from_utf8(bytes).expect("text")
     }
 
-    /// What comes, until `end` is there.
+    /// Reads until `end` arrives.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         let mut bytes = Vec::new();
         while !bytes.ends_with(end.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Bodies, byte for byte: whatever is in them and however they come.
+//! Bodies, byte for byte, whatever they contain and however they arrive.
 
 use super::world::{Bodies, KEY, Server, engine, post};
 use axum::extract::Request;
@@ -11,7 +11,7 @@ use semel_http::Terms;
 use std::convert::Infallible;
 use std::io::Write as _;
 
-/// A body of zeros in pieces of these lengths, without a length of its own.
+/// A body of zeros in pieces of these lengths, without a declared length.
 pub(crate) fn chunks(
     lengths: &[usize],
 ) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static {
@@ -26,10 +26,10 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-/// A handler that gives back the body that it got.
+/// A handler that returns the body it received.
 async fn echo(_: u32, request: Request) -> Response {
     let encoding = request.headers().get("content-encoding").cloned();
-    let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+    let body = request.into_body().collect().await.expect("a complete body").to_bytes();
     let mut response = body.into_response();
     if let Some(encoding) = encoding {
         response.headers_mut().insert("content-encoding", encoding);
@@ -66,11 +66,11 @@ async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
     }
 }
 
-/// A server would end the message by it, and take what is missing or left over for the next one.
+/// A server would end the message there, and read the rest as the next message.
 #[tokio::test]
-async fn a_length_that_is_not_the_bodys_reaches_nobody() {
+async fn a_wrong_content_length_is_never_forwarded() {
     use tower::{Layer as _, ServiceExt};
-    let layer = semel_http::Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let layer = semel_http::Layer::new(engine().await, Terms::default()).expect("valid");
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
         let body = semel_http::Body::from(Bytes::from_static(b"hello"));
         let response = http::Response::builder().header("content-length", "50");
@@ -87,9 +87,9 @@ async fn a_length_that_is_not_the_bodys_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn pieces_are_nobodys_business_in_either_direction() {
+async fn chunk_boundaries_do_not_matter_in_either_direction() {
     let server = Server::new(Terms::default(), |_, request: Request| async move {
-        let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+        let body = request.into_body().collect().await.expect("a complete body").to_bytes();
         let frames: Vec<_> =
             body.chunks(7).map(|part| Ok(Frame::data(Bytes::copy_from_slice(part)))).collect();
         let stream =

@@ -1,6 +1,6 @@
-//! Routes that tell their callers apart in a way of their own.
+//! Routes with their own rule for callers.
 
-use super::world::{Bodies, Reply, Server, Watching, charged, engine, post, reads, request};
+use super::world::{Bodies, Observed, Reply, Server, charged, engine, post, reads, request};
 use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::Identity;
@@ -12,7 +12,7 @@ fn header<'p>(parts: &'p Parts, name: &str) -> Result<&'p [u8], NotIdentified> {
     parts.headers.get(name).map(http::HeaderValue::as_bytes).ok_or(NotIdentified::ByRule)
 }
 
-/// Believes what authentication wrote into a header.
+/// Trusts a header that authentication has set.
 fn by_header(name: &'static str) -> Callers {
     Callers::by(move |parts| Ok(Identity::header(header(parts, name)?).into()))
 }
@@ -21,18 +21,16 @@ fn under(callers: Callers) -> Terms {
     Terms { callers: Some(callers), ..Terms::default() }
 }
 
-/// Users everywhere, merchants on one route, anybody on another.
+/// Users everywhere, merchants on one route, anonymous callers on another.
 async fn shop() -> Server {
     let hooks = Terms { callers: Some(Callers::all_anonymous()), ..Terms::default() };
     let hooks = hooks.keyed_by(HeaderName::from_static("webhook-id"));
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .and_then(|routes| routes.with("/hooks", hooks))
-        .expect("fit for use");
-    let layer = Layer::routed(engine().await, routes)
-        .expect("fit for use")
-        .callers(by_header("x-user"))
-        .publishing("");
+        .expect("valid");
+    let layer =
+        Layer::routed(engine().await, routes).expect("valid").callers(by_header("x-user")).publishing("");
     Server::under(layer, charged).await
 }
 
@@ -48,9 +46,13 @@ async fn a_caller_is_identified_only_by_the_rule_of_its_route() {
         shop.send(ask.header("webhook-id", "evt-1").json("{}")).await
     };
     assert_eq!(send("/charges", &[("x-user", "7")]).await.text(), "charge 1");
-    assert_eq!(send("/sales", &[("x-merchant", "7")]).await.text(), "charge 2", "the same name is another's");
+    assert_eq!(
+        send("/sales", &[("x-merchant", "7")]).await.text(),
+        "charge 2",
+        "the same name is another caller"
+    );
     assert_eq!(send("/hooks", &[]).await.text(), "charge 3");
-    // What one route believes is nothing to another.
+    // The rule of one route does not apply to another.
     send("/charges", &[("x-merchant", "7")]).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
     send("/sales", &[("x-user", "7")]).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
     send("/charges", &[]).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
@@ -59,12 +61,12 @@ async fn a_caller_is_identified_only_by_the_rule_of_its_route() {
     let replay = send("/sales", &both).await;
     assert_eq!((replay.text(), replay.is_replay()), ("charge 2", true), "no user here");
     let replay = send("/hooks", &both).await;
-    assert_eq!((replay.text(), replay.is_replay()), ("charge 3", true), "nobody in particular");
+    assert_eq!((replay.text(), replay.is_replay()), ("charge 3", true), "anonymous");
     assert_eq!(shop.calls.count(), 4);
 }
 
 #[tokio::test]
-async fn an_operation_is_shown_by_the_rule_that_its_replay_would_be_given_by() {
+async fn an_operation_is_shown_by_the_rule_of_its_replay() {
     let shop = shop().await;
     let user = shop.send(post("/charges").header("x-user", "7").json("{}")).await;
     let merchant = shop.send(post("/sales").header("x-merchant", "7").json("{}")).await;
@@ -74,13 +76,13 @@ async fn an_operation_is_shown_by_the_rule_that_its_replay_would_be_given_by() {
         shop.send(ask.empty()).await
     };
     let result = |reply: &Reply| {
-        let told: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
-        (reply.status, told["result"]["body"].as_str().map(str::to_owned))
+        let document: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
+        (reply.status, document["result"]["body"].as_str().map(str::to_owned))
     };
     let shown = |call: &str| (200, Some(call.to_owned()));
     assert_eq!(result(&look(&status_of(&user), &[("x-user", "7")]).await), shown("charge 1"));
     assert_eq!(result(&look(&status_of(&merchant), &[("x-merchant", "7")]).await), shown("charge 2"));
-    // Its hash is the other's, but not its rule.
+    // The hash is the same, but the rule is not.
     for (whose, headers) in [
         (&user, [("x-merchant", "7")].as_slice()),
         (&user, &[("x-merchant", "7"), ("x-user", "8")]),
@@ -88,11 +90,11 @@ async fn an_operation_is_shown_by_the_rule_that_its_replay_would_be_given_by() {
         (&merchant, &[("x-user", "7"), ("x-merchant", "8")]),
         (&merchant, &[]),
     ] {
-        let (theirs, nobodys) = (look(&status_of(whose), headers).await, look(ABSENT, headers).await);
-        theirs.is_problem(404, "OPERATION_NOT_FOUND", false);
-        assert_eq!(theirs.body, nobodys.body, "whether it is there is not told: {headers:?}");
+        let (foreign, absent) = (look(&status_of(whose), headers).await, look(ABSENT, headers).await);
+        foreign.is_problem(404, "OPERATION_NOT_FOUND", false);
+        assert_eq!(foreign.body, absent.body, "its existence is not revealed: {headers:?}");
     }
-    // Anonymous callers are many.
+    // There are many anonymous callers.
     let hook = status_of(&hook);
     for headers in [[].as_slice(), &[("x-user", "7")], &[("idempotency-key", "evt-2")]] {
         assert_eq!(result(&look(&hook, headers).await), (200, None), "{headers:?}");
@@ -104,11 +106,9 @@ async fn an_operation_is_shown_by_the_rule_that_its_replay_would_be_given_by() {
 async fn a_caller_that_no_rule_identifies_is_refused_with_the_reason() {
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
-        .expect("fit for use");
-    let layer = Layer::routed(engine().await, routes)
-        .expect("fit for use")
-        .callers(by_header("x-user"))
-        .publishing("");
+        .expect("valid");
+    let layer =
+        Layer::routed(engine().await, routes).expect("valid").callers(by_header("x-user")).publishing("");
     let server = Server::under(layer, charged).await;
     let sale = server.send(post("/sales").header("x-merchant", "7").json("{}")).await;
     for path in [status_of(&sale).as_str(), ABSENT] {
@@ -127,17 +127,17 @@ async fn a_caller_that_no_rule_identifies_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_routes_tenant_rule_applies_only_to_that_route() {
-    let own = Callers::in_tenants(|parts| {
+    let rule = Callers::in_tenants(|parts| {
         let tenant = parts.headers.get("x-org").map(|org| org.as_bytes().to_vec());
         Ok((Identity::api_key(header(parts, "x-api-key")?).into(), tenant))
     });
     let routes = Routes::new(Terms::default())
-        .and_then(|routes| routes.with("/own", under(own)))
+        .and_then(|routes| routes.with("/own", under(rule)))
         .and_then(|routes| routes.with("/anybody", under(Callers::all_anonymous())))
-        .expect("fit for use");
+        .expect("valid");
     let layer = Layer::routed(engine().await, routes);
     let layer =
-        layer.expect("fit for use").tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
+        layer.expect("valid").tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
     let server = Server::under(layer, charged).await;
     let send = async |path: &str, tenant: &str, org: &str| {
         let ask = post(path).header("x-tenant", tenant).header("x-org", org).header("x-api-key", "k");
@@ -154,40 +154,38 @@ async fn a_routes_tenant_rule_applies_only_to_that_route() {
 }
 
 #[tokio::test]
-async fn shadow_mode_looks_at_callers_by_the_rule_of_their_route() {
+async fn shadow_mode_uses_each_routes_caller_rule() {
     let shadow = Terms { mode: Mode::Shadow, ..under(by_header("x-merchant")) };
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/sales", shadow));
-    let layer = Layer::routed(engine().await, routes.expect("fit for use"))
-        .expect("fit for use")
-        .callers(by_header("x-user"));
-    let (layer, mut watching) = Watching::over(layer);
+    let layer =
+        Layer::routed(engine().await, routes.expect("valid")).expect("valid").callers(by_header("x-user"));
+    let (layer, mut observed) = Observed::over(layer);
     let server = Server::under(layer, reads).await;
-    let told = [
+    let cases = [
         ("x-merchant", "7", ShadowOutcome::Run),
         ("x-merchant", "7", ShadowOutcome::Replay),
         ("x-merchant", "8", ShadowOutcome::Run),
         ("x-user", "7", ShadowOutcome::Refuse(Code::CallerNotIdentified)),
     ];
-    for (name, whose, would) in told {
+    for (name, whose, would) in cases {
         assert_eq!(server.send(post("/sales").header(name, whose).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, EventKind::Shadow(would), "{name} {whose}");
+        assert_eq!(observed.next().await, EventKind::Shadow(would), "{name} {whose}");
     }
 }
 
 #[tokio::test]
-async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_differs() {
+async fn the_specification_gives_the_caller_rule_of_each_route() {
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant").described("per merchant"))))
         .and_then(|routes| routes.with("/hooks", under(Callers::all_anonymous())))
-        .expect("fit for use");
+        .expect("valid");
     let server =
-        Server::under(Layer::routed(engine().await, routes).expect("fit for use").publishing(""), charged)
-            .await;
+        Server::under(Layer::routed(engine().await, routes).expect("valid").publishing(""), charged).await;
     let published = server.send(request("GET", "/.well-known/idempotency").empty()).await;
     let published: serde_json::Value = serde_json::from_slice(&published.body).expect("JSON");
     assert_eq!(published["callers"], "per access token");
-    let own: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
-    assert_eq!(own, [Some("per merchant"), Some("not at all (all are anonymous)"), None]);
+    let described: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
+    assert_eq!(described, [Some("per merchant"), Some("not at all (all are anonymous)"), None]);
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
     assert!(page.text().contains("<tr><th>Callers are distinguished<td>per merchant"), "{}", page.text());

@@ -20,17 +20,17 @@ use tower::{Layer as _, ServiceExt};
 
 type Answer = Result<u16, Failure>;
 
-/// A service under the layer that answers as it is told, call by call; the last goes on for ever.
+/// A service under the layer with scripted answers, call by call; the last one repeats.
 #[derive(Clone)]
-struct Told {
+struct ScriptedService {
     layer: Layer,
     calls: Calls,
     answers: Arc<Vec<Answer>>,
 }
 
-impl Told {
+impl ScriptedService {
     fn new(engine: Engine, terms: Terms, answers: impl Into<Vec<Answer>>) -> Self {
-        let layer = Layer::new(engine, terms).expect("fit for use");
+        let layer = Layer::new(engine, terms).expect("valid");
         Self { layer, calls: Calls::default(), answers: Arc::new(answers.into()) }
     }
 
@@ -48,7 +48,7 @@ impl Told {
         });
         let response =
             self.layer.layer(inner).oneshot(request).await.expect("a protected request never fails");
-        Reply::read(response).await.expect("a whole body")
+        Reply::read(response).await.expect("a complete body")
     }
 
     async fn charge(&self) -> Reply {
@@ -67,64 +67,64 @@ async fn the_history_of_a_doubt_says_where_it_came_from() {
         (Ok(201), ""),
     ] {
         let engine = engine().await;
-        let told = Told::new(engine.clone(), Terms::default(), [answer]);
-        let reply = told.charge().await;
+        let service = ScriptedService::new(engine.clone(), Terms::default(), [answer]);
+        let reply = service.charge().await;
         let id = reply.header("operation-id").expect("an id").parse().expect("an operation id");
         let (_, item) = engine.store().find(id).await.expect("an answer");
-        let item = item.expect("it stands there");
+        let item = item.expect("it is stored");
         let record = item.record().expect("readable");
         assert_eq!(&*record.history().entries().last().expect("an entry").why, why);
     }
 }
 
 #[tokio::test]
-async fn where_nothing_was_sent_the_next_request_is_the_next_attempt() {
+async fn a_request_never_sent_is_retried_as_the_next_attempt() {
     for (failure, status) in [(Failure::Unreachable, 502), (Failure::ConnectTimeout, 504)] {
-        let told = Told::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
-        let first = told.charge().await;
+        let service = ScriptedService::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        let first = service.charge().await;
         first.is_problem(status, "UPSTREAM_UNREACHABLE", true);
         assert_eq!(first.header("idempotency-expires"), None);
-        let retry = told.charge().await;
+        let retry = service.charge().await;
         assert_eq!((retry.status, retry.text(), retry.is_replay()), (201, "answer 2", false));
     }
 }
 
 #[tokio::test]
-async fn where_a_byte_may_have_been_sent_nobody_can_tell() {
+async fn a_partly_sent_request_is_uncertain() {
     let cases = [(Failure::Broken, 502, "UPSTREAM_FAILED"), (Failure::TimedOut, 504, "UPSTREAM_TIMEOUT")];
     for (failure, status, code) in cases {
-        let told = Told::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
-        told.charge().await.is_problem(status, code, false);
-        told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
-        assert_eq!(told.calls.count(), 1);
+        let service = ScriptedService::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        service.charge().await.is_problem(status, code, false);
+        service.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+        assert_eq!(service.calls.count(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_doubt_is_retryable_where_somebody_settles_it() {
+async fn a_doubt_is_retryable_with_a_reconciler() {
     let store = Arc::new(memory::Store::new());
     let asked = |_: Case| async { Finding::NoAnswer };
     let engine = Engine::builder(store).reconciler("POST /charges", asked).build().await.expect("it answers");
-    let told = Told::new(engine, Terms::default(), [Err(Failure::TimedOut)]);
-    told.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", true);
-    told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", true);
-    assert_eq!(told.calls.count(), 1);
+    let service = ScriptedService::new(engine, Terms::default(), [Err(Failure::TimedOut)]);
+    service.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", true);
+    service.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", true);
+    assert_eq!(service.calls.count(), 1);
 }
 
 #[tokio::test]
-async fn a_system_that_deduplicates_is_asked_again() {
+async fn a_deduplicating_system_is_called_again() {
     let terms = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
-    let told = Told::new(engine().await, terms, [Err(Failure::Broken), Ok(409), Ok(201)]);
-    told.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
-    assert_eq!(told.charge().await.status, 409, "still running over there");
-    let third = told.charge().await;
+    let service = ScriptedService::new(engine().await, terms, [Err(Failure::Broken), Ok(409), Ok(201)]);
+    service.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
+    assert_eq!(service.charge().await.status, 409, "still running over there");
+    let third = service.charge().await;
     assert_eq!((third.status, third.text(), third.is_replay()), (201, "answer 3", false));
-    assert!(told.charge().await.is_replay());
+    assert!(service.charge().await.is_replay());
 }
 
-/// A service on `engine` whose route has `class` by now.
-fn under(engine: &Engine, class: Class, answers: impl Into<Vec<Answer>>) -> Told {
-    Told::new(engine.clone(), Terms { policy: Policy::new(class), ..Terms::default() }, answers)
+/// A service on `engine` whose route now has `class`.
+fn under(engine: &Engine, class: Class, answers: impl Into<Vec<Answer>>) -> ScriptedService {
+    ScriptedService::new(engine.clone(), Terms { policy: Policy::new(class), ..Terms::default() }, answers)
 }
 
 #[tokio::test]
@@ -142,17 +142,17 @@ async fn a_doubt_is_retryable_by_its_records_class_not_its_routes() {
     let changed = under(&claimed_downstream, Class::External, [Err(Failure::Broken), Ok(409), Ok(201)]);
     changed.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
     assert_eq!(changed.charge().await.status, 409, "still running over there");
-    assert_eq!(changed.charge().await.text(), "answer 3", "in doubt by the record's class, so it ran again");
+    assert_eq!(changed.charge().await.text(), "answer 3", "uncertain in the record's class, so it ran again");
 }
 
 #[tokio::test]
 async fn a_doubt_is_not_retryable_past_its_records_window() {
     let world = World::new(|_| false, |builder| builder).await;
-    let told = under(&world.engine, Class::Downstream, [Err(Failure::Broken), Ok(201)]);
-    told.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
+    let service = under(&world.engine, Class::Downstream, [Err(Failure::Broken), Ok(201)]);
+    service.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
     world.skip(Duration::from_hours(24)).await;
-    told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
-    assert_eq!(told.calls.count(), 1);
+    service.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+    assert_eq!(service.calls.count(), 1);
 }
 
 #[tokio::test]
@@ -161,37 +161,37 @@ async fn an_attempt_that_fails_past_its_window_is_not_retryable() {
     // The engine adds its skew of 5 s to every policy.
     let policy = Policy::new(Class::Downstream)
         .with(|policy| policy.dedup_window = policy.work_deadline + Duration::from_secs(5 + 1))
-        .expect("fit for use");
-    let layer = Layer::new(world.engine.clone(), Terms { policy, ..Terms::default() }).expect("fit for use");
+        .expect("valid");
+    let layer = Layer::new(world.engine.clone(), Terms { policy, ..Terms::default() }).expect("valid");
     let clock = world.clock.clone();
     let slow = tower::service_fn(move |_: Request<Body>| {
         clock.advance(Duration::from_secs(1));
         std::future::ready(Err::<Response<Body>, _>(Failure::Broken))
     });
     let response = layer.layer(slow).oneshot(post("/charges").json("{}")).await.expect("an answer");
-    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+    let body = response.into_body().collect().await.expect("a complete body").to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!((&problem["code"], &problem["retryable"]), (&"UPSTREAM_FAILED".into(), &false.into()));
 }
 
 #[tokio::test]
-async fn a_caller_that_mints_too_many_keys_is_told_when_to_come_back() {
+async fn a_caller_with_too_many_keys_learns_when_to_retry() {
     let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };
     let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
     let engine =
         Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
-    let told = Told::new(engine, Terms::default(), [Ok(201)]);
-    assert_eq!(told.charge().await.status, 201);
+    let service = ScriptedService::new(engine, Terms::default(), [Ok(201)]);
+    assert_eq!(service.charge().await.status, 201);
     let second =
         super::world::request("POST", "/charges").header("idempotency-key", "another-key-than-before-7");
-    let refused = told.send(second.json("{}")).await;
+    let refused = service.send(second.json("{}")).await;
     refused.is_problem(429, "IDEMPOTENCY_KEY_QUOTA_EXCEEDED", true);
     let seconds: u64 = refused.header("retry-after").expect("a time").parse().expect("whole seconds");
     assert!(seconds > 0);
-    assert!(told.charge().await.is_replay(), "a known key is no new one");
+    assert!(service.charge().await.is_replay(), "a known key is not new");
 }
 
-/// An engine on a clock that the test turns, and a store that can be cut off.
+/// An engine on a clock controlled by the test, and a store that can be disconnected.
 struct World {
     clock: FakeClock,
     is_cut: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass, and anyone who keeps up with the store do so.
+    /// Lets `span` pass, and lets background tasks run.
     async fn skip(&self, span: Duration) {
         self.rest().await;
         self.clock.advance(span);
@@ -231,13 +231,13 @@ impl World {
         self.rest().await;
     }
 
-    /// What comes of `sent`, while time passes.
-    async fn meanwhile(&self, sent: impl Future<Output = Reply> + Send + 'static) -> Reply {
-        let sent = tokio::spawn(sent);
+    /// The result of `sent`, while time passes.
+    async fn meanwhile(&self, request: impl Future<Output = Reply> + Send + 'static) -> Reply {
+        let request = tokio::spawn(request);
         loop {
             self.rest().await;
-            if sent.is_finished() {
-                return sent.await.expect("no panic");
+            if request.is_finished() {
+                return request.await.expect("no panic");
             }
             self.clock.advance(Duration::from_millis(500));
         }
@@ -245,66 +245,66 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_outcome_past_its_time_is_refused_as_expired() {
+async fn an_expired_outcome_is_refused_as_such() {
     let world = World::new(|_| false, |builder| builder).await;
-    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
-    let first = told.charge().await;
+    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let first = service.charge().await;
     assert_eq!(first.header("idempotency-expires"), Some("Sat, 16 Jan 2027 08:00:00 GMT"));
     world.skip(Duration::from_hours(24) - Duration::from_secs(10)).await;
-    assert!(told.charge().await.is_replay());
+    assert!(service.charge().await.is_replay());
     world.skip(Duration::from_secs(10)).await;
-    told.charge().await.is_problem(410, "IDEMPOTENCY_RECORD_EXPIRED", false);
-    assert_eq!(told.calls.count(), 1);
+    service.charge().await.is_problem(410, "IDEMPOTENCY_RECORD_EXPIRED", false);
+    assert_eq!(service.calls.count(), 1);
 }
 
 #[tokio::test]
 async fn peer_bug_a_store_that_is_down_failed_open() {
     let world = World::new(|_| true, |builder| builder).await;
-    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
-    let sent = told.clone();
-    let refused = world.meanwhile(async move { sent.charge().await }).await;
+    let caller = service.clone();
+    let refused = world.meanwhile(async move { caller.charge().await }).await;
     refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
     assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(told.calls.count(), 0);
+    assert_eq!(service.calls.count(), 0);
     let unkeyed = super::world::request("POST", "/charges").json("{}");
-    assert_eq!(told.send(unkeyed).await.status, 201, "what is not protected needs no store");
+    assert_eq!(service.send(unkeyed).await.status, 201, "unprotected requests need no store");
 }
 
 #[tokio::test]
-async fn an_outcome_that_could_not_be_stored_in_time_is_handed_out_as_such() {
+async fn an_outcome_not_stored_in_time_is_returned_as_such() {
     let world = World::new(|question| question == Question::Swap, |builder| builder).await;
-    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
-    let sent = told.clone();
-    let first = world.meanwhile(async move { sent.charge().await }).await;
+    let caller = service.clone();
+    let first = world.meanwhile(async move { caller.charge().await }).await;
     assert_eq!((first.status, first.text()), (201, "answer 1"));
     assert_eq!(first.header("idempotency-stored"), Some("false"));
     assert!(first.header("operation-id").is_some() && first.header("idempotency-expires").is_none());
     world.is_cut.store(false, Ordering::SeqCst);
-    let sent = told.clone();
-    let retry = world.meanwhile(async move { sent.charge().await }).await;
-    assert_eq!((retry.text(), retry.is_replay()), ("answer 1", true), "the engine went on trying");
+    let caller = service.clone();
+    let retry = world.meanwhile(async move { caller.charge().await }).await;
+    assert_eq!((retry.text(), retry.is_replay()), ("answer 1", true), "the engine kept trying");
     assert_eq!(retry.header("idempotency-stored"), None);
 }
 
 #[tokio::test]
 async fn an_attempt_in_doubt_is_not_run_again_without_protection() {
     let world = World::new(|question| question == Question::Swap, |builder| builder).await;
-    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
-    let sent = told.clone();
-    let first = world.meanwhile(async move { sent.charge().await }).await;
+    let caller = service.clone();
+    let first = world.meanwhile(async move { caller.charge().await }).await;
     assert_eq!(first.header("idempotency-stored"), Some("false"));
-    // Another node finds its lease dead, cannot say so, and would be allowed to go on without the store.
+    // Another node finds its lease expired, cannot write that, and may continue without the store.
     world.skip(Duration::from_mins(1)).await;
     let spawn = Arc::new(tokio::runtime::Handle::current());
     let other = Engine::builder(Arc::clone(world.engine.store()));
     let other = other.on(Arc::new(world.clock.clone()), Arc::new(SystemRandom), spawn);
     let terms = Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() };
-    let other = Told::new(other.build().await.expect("the store answers"), terms, [Ok(201)]);
-    let sent = other.clone();
-    let refused = world.meanwhile(async move { sent.charge().await }).await;
+    let other = ScriptedService::new(other.build().await.expect("the store answers"), terms, [Ok(201)]);
+    let caller = other.clone();
+    let refused = world.meanwhile(async move { caller.charge().await }).await;
     refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
-    assert_eq!((told.calls.count(), other.calls.count()), (1, 0));
+    assert_eq!((service.calls.count(), other.calls.count()), (1, 0));
 }

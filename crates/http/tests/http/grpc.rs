@@ -9,7 +9,7 @@ use semel_http::{Layer, Terms};
 use std::convert::Infallible;
 use tower::{Layer as _, ServiceExt};
 
-/// A response as gRPC libraries have it, read to its end.
+/// A gRPC response, read to its end.
 #[derive(Debug)]
 struct Reply {
     headers: HeaderMap,
@@ -19,8 +19,8 @@ struct Reply {
 
 impl Reply {
     fn status(&self) -> &str {
-        let said = self.trailers.get("grpc-status").or(self.headers.get("grpc-status"));
-        said.expect("a status").to_str().expect("ASCII")
+        let status = self.trailers.get("grpc-status").or(self.headers.get("grpc-status"));
+        status.expect("a status").to_str().expect("ASCII")
     }
 
     fn is_replay(&self) -> bool {
@@ -51,13 +51,13 @@ async fn send(layer: &Layer, calls: &Calls, status: Option<&'static str>, messag
     let response = layer.layer(inner).oneshot(request).await.expect("a response");
     assert_eq!(response.status(), 200);
     let (parts, body) = response.into_parts();
-    let body = body.collect().await.expect("a whole body");
+    let body = body.collect().await.expect("a complete body");
     let trailers = body.trailers().cloned().unwrap_or_default();
     Reply { headers: parts.headers, body: body.to_bytes(), trailers }
 }
 
 async fn layer() -> Layer {
-    Layer::new(engine().await, Terms::default()).expect("fit for use")
+    Layer::new(engine().await, Terms::default()).expect("valid")
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn outcomes_are_replayed_with_their_trailers() {
 }
 
 #[tokio::test]
-async fn refused_permission_is_tried_again_and_every_other_failure_is_in_doubt() {
+async fn only_refused_permission_is_retried_and_other_failures_are_uncertain() {
     for status in ["7", "16"] {
         let (layer, calls) = (layer().await, Calls::default());
         assert_eq!(send(&layer, &calls, Some(status), "m").await.status(), status);
@@ -106,7 +106,7 @@ async fn a_mismatch_is_a_failed_precondition() {
     assert!(other.headers.contains_key("operation-id") && other.body.is_empty());
 }
 
-/// One unary call to a service that gives this response.
+/// One unary call to a service with this response.
 async fn answered(layer: &Layer, calls: &Calls, response: fn() -> Response<semel_http::Body>) -> Reply {
     let calls = calls.clone();
     let inner = tower::service_fn(move |_: Request<semel_http::Body>| {
@@ -119,7 +119,7 @@ async fn answered(layer: &Layer, calls: &Calls, response: fn() -> Response<semel
         .body(Full::new(Bytes::new()))
         .expect("a request");
     let (parts, body) = layer.layer(inner).oneshot(request).await.expect("a response").into_parts();
-    let body = body.collect().await.expect("a whole body");
+    let body = body.collect().await.expect("a complete body");
     let trailers = body.trailers().cloned().unwrap_or_default();
     Reply { headers: parts.headers, body: body.to_bytes(), trailers }
 }
@@ -133,22 +133,22 @@ fn response(status: u16, headers: &[(&str, &str)], body: &'static str) -> Respon
 }
 
 #[tokio::test]
-async fn a_status_in_the_head_counts_only_where_nothing_follows_it() {
+async fn a_status_in_the_head_counts_only_without_a_body() {
     let (layer, calls) = (layer().await, Calls::default());
     let only: fn() -> _ = || response(200, &[("grpc-status", "0")], "");
     assert!(!answered(&layer, &calls, only).await.is_replay());
     assert!(answered(&layer, &calls, only).await.is_replay());
     let cut: fn() -> _ = || response(200, &[("grpc-status", "0")], "a message, and no trailers");
     for terms in [Terms::default(), Terms { response_bytes_max: 3, ..Terms::default() }] {
-        let (layer, calls) = (Layer::new(engine().await, terms).expect("fit for use"), Calls::default());
+        let (layer, calls) = (Layer::new(engine().await, terms).expect("valid"), Calls::default());
         answered(&layer, &calls, cut).await;
-        assert_eq!(answered(&layer, &calls, cut).await.status(), "2", "nobody can tell");
+        assert_eq!(answered(&layer, &calls, cut).await.status(), "2", "the outcome is unknown");
         assert_eq!(calls.count(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_response_that_is_no_200_is_read_by_its_http_status() {
+async fn a_response_other_than_200_is_judged_by_http_status() {
     let (layer, calls) = (layer().await, Calls::default());
     let proxy: fn() -> _ = || response(429, &[("grpc-status", "0")], "");
     answered(&layer, &calls, proxy).await;
@@ -157,9 +157,9 @@ async fn a_response_that_is_no_200_is_read_by_its_http_status() {
 }
 
 #[tokio::test]
-async fn the_handlers_word_counts_where_the_status_is_not_to_be_had() {
+async fn the_handlers_report_counts_where_the_status_is_unavailable() {
     let terms = Terms { response_bytes_max: 3, ..Terms::default() };
-    let (layer, calls) = (Layer::new(engine().await, terms).expect("fit for use"), Calls::default());
+    let (layer, calls) = (Layer::new(engine().await, terms).expect("valid"), Calls::default());
     let long: fn() -> _ = || response(200, &[("idempotency-outcome", "applied")], "a long message");
     answered(&layer, &calls, long).await;
     let retry = answered(&layer, &calls, long).await;

@@ -1,4 +1,4 @@
-//! Whose key it is, what it is for, and what counts as the same request.
+//! Who owns a key, what it applies to, and which requests are equal.
 
 use super::bodies::gzip;
 use super::world::{Bodies, Calls, KEY, Server, app, charged, engine, post, request};
@@ -22,7 +22,7 @@ async fn peer_bug_quoted_and_bare_keys_are_two() {
 }
 
 #[tokio::test]
-async fn peer_bug_a_key_not_scoped_to_its_caller_method_and_path() {
+async fn peer_bug_a_key_not_scoped_to_caller_method_and_path() {
     let server = Server::new(Terms::default(), charged).await;
     let sent = [
         post("/charges"),
@@ -42,7 +42,7 @@ async fn peer_bug_a_key_not_scoped_to_its_caller_method_and_path() {
 
 #[tokio::test]
 async fn tenants_share_no_key() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let layer = layer.tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
     let server = Server::under(layer, charged).await;
     for (tenant, call) in [("a", "charge 1"), ("b", "charge 2"), ("a", "charge 1")] {
@@ -50,7 +50,7 @@ async fn tenants_share_no_key() {
     }
 }
 
-/// Authentication that knows two tokens of one user, and takes the second away when told to.
+/// Authentication that knows two tokens of one user, and can revoke the second.
 fn authenticated(
     layer: Layer,
     calls: &Calls,
@@ -77,8 +77,8 @@ fn authenticated(
 }
 
 #[tokio::test]
-async fn peer_bug_a_rotated_token_ran_twice_and_a_revoked_one_got_the_replay() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+async fn peer_bug_a_rotated_token_reruns_and_a_revoked_one_replays() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let (calls, is_revoked) = (Calls::default(), std::sync::Arc::default());
     let server = Server::of(authenticated(layer, &calls, std::sync::Arc::clone(&is_revoked)), calls).await;
     let send = |token: &str| server.send(post("/charges").header("authorization", token).json("{}"));
@@ -91,15 +91,15 @@ async fn peer_bug_a_rotated_token_ran_twice_and_a_revoked_one_got_the_replay() {
 }
 
 #[tokio::test]
-async fn a_rule_that_finds_nobody_refuses() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+async fn a_rule_that_finds_no_caller_refuses() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let server = Server::under(layer.callers(Callers::by(|_| Err(NotIdentified::ByRule))), charged).await;
     server.charge(5).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
     assert_eq!(server.calls.count(), 0);
 }
 
 #[tokio::test]
-async fn peer_bug_numbers_compared_as_floats_or_as_text_and_missing_as_null() {
+async fn peer_bug_numbers_compared_as_floats_and_missing_as_null() {
     let server = Server::new(Terms::default(), charged).await;
     let send = |text: &'static str| server.send(post("/charges").json(text));
     assert_eq!(send(r#"{"a":9007199254740993,"b":1}"#).await.status, 201);
@@ -114,7 +114,7 @@ async fn peer_bug_numbers_compared_as_floats_or_as_text_and_missing_as_null() {
 }
 
 #[tokio::test]
-async fn peer_bug_query_content_type_or_the_end_of_a_large_body_left_out() {
+async fn peer_bug_query_content_type_or_body_end_not_compared() {
     let server = Server::new(Terms::default(), charged).await;
     let mut large = vec![b'x'; 1 << 20];
     let send = |path: &'static str, kind: &'static str, body: Vec<u8>| {
@@ -130,7 +130,7 @@ async fn peer_bug_query_content_type_or_the_end_of_a_large_body_left_out() {
 }
 
 #[tokio::test]
-async fn peer_bug_a_random_boundary_or_compression_made_every_retry_a_mismatch() {
+async fn peer_bug_a_random_boundary_or_compression_is_a_mismatch() {
     let server = Server::new(Terms::default(), charged).await;
     let form = |boundary: &str| {
         let body = format!(
@@ -167,8 +167,8 @@ async fn peer_bug_the_first_operations_terms_applied_to_the_second() {
         .and_then(|routes| routes.with("/small/{id}", small))
         .and_then(|routes| routes.with("/off", off))
         .and_then(|routes| routes.with("/hooks", hooks))
-        .expect("fit for use");
-    let server = Server::under(Layer::routed(engine().await, routes).expect("fit for use"), charged).await;
+        .expect("valid");
+    let server = Server::under(Layer::routed(engine().await, routes).expect("valid"), charged).await;
     let missing = server.send(request("POST", "/required").json("{}")).await;
     missing.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
     assert_eq!(server.send(request("POST", "/other").json("{}")).await.status, 201);
@@ -192,11 +192,11 @@ async fn peer_bug_the_first_operations_terms_applied_to_the_second() {
 }
 
 #[tokio::test]
-async fn nested_routers_are_told_apart_by_where_the_request_was_sent_to() {
+async fn nested_routers_differ_by_the_requests_full_path() {
     let engine = engine().await;
     let calls = Calls::default();
     let nested = |calls: &Calls| {
-        let layer = Layer::new(engine.clone(), Terms::default()).expect("fit for use");
+        let layer = Layer::new(engine.clone(), Terms::default()).expect("valid");
         let layer = layer.target(|parts| parts.extensions.get::<OriginalUri>().map(|uri| uri.0.clone()));
         let calls = calls.clone();
         let handler = move || async move { format!("charge {}", calls.one()) };

@@ -1,4 +1,4 @@
-//! Once: however many ask, and anyone who goes away.
+//! One call, however many requests there are, and even if clients disconnect.
 
 use super::world::{Bodies, Calls, Gate, Server, app, charged, engine, post};
 use axum::response::IntoResponse;
@@ -14,7 +14,7 @@ fn patient() -> Terms {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers() {
+async fn two_hundred_requests_at_once_cause_one_call() {
     let gate = Gate::new();
     let within = gate.clone();
     let server = Server::new(patient(), move |call, request| {
@@ -32,7 +32,7 @@ async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers
             tokio::spawn(async move { server.charge(5).await })
         })
         .collect();
-    gate.begun().await;
+    gate.started().await;
     gate.open();
     let mut replays = 0;
     for reply in sent {
@@ -67,7 +67,7 @@ async fn peer_bug_a_client_that_hung_up_cancelled_the_handler() {
         body.len()
     );
     stream.write_all(head.as_bytes()).await.expect("it is sent");
-    gate.begun().await;
+    gate.started().await;
     drop(stream);
     gate.open();
     let retry = server.charge(5).await;
@@ -79,20 +79,20 @@ async fn peer_bug_a_client_that_hung_up_cancelled_the_handler() {
 async fn a_handler_that_panics_is_not_run_again() {
     let server =
         Server::new(Terms { wait: Some(Duration::ZERO), ..Terms::default() }, |call, _| async move {
-            assert!(call > 1, "it breaks after the effect");
+            assert!(call > 1, "it fails after the effect");
             "second".into_response()
         })
         .await;
     let first = server.charge(5).await;
     first.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
     let retry = server.charge(5).await;
-    // Its owner may live, for all that anybody knows.
+    // Its owner may still be alive.
     retry.is_problem(409, "IDEMPOTENCY_REQUEST_IN_PROGRESS", true);
     assert_eq!(server.calls.count(), 1);
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_on_an_optional_route_passes_through_unmarked() {
+async fn a_keyless_request_on_an_optional_route_passes_unmarked() {
     let server = Server::new(Terms::default(), charged).await;
     for call in 1..=2 {
         let reply = server.send(super::world::request("POST", "/charges").json("{}")).await;
@@ -104,7 +104,7 @@ async fn a_request_without_a_key_on_an_optional_route_passes_through_unmarked() 
 }
 
 #[tokio::test]
-async fn every_answer_names_the_same_operation_and_a_final_one_until_when_it_is_replayed() {
+async fn answers_name_the_operation_and_the_replay_deadline() {
     let server = Server::new(Terms::default(), charged).await;
     let (first, retry) = (server.charge(5).await, server.charge(5).await);
     assert_eq!((first.is_replay(), retry.is_replay()), (false, true));
@@ -120,10 +120,10 @@ async fn every_answer_names_the_same_operation_and_a_final_one_until_when_it_is_
 }
 
 #[tokio::test]
-async fn the_service_that_said_it_was_ready_is_the_one_that_is_called() {
+async fn the_service_that_was_ready_is_called() {
     use std::task::{Context, Poll};
     use tower::{Service, ServiceExt};
-    /// Panics unless it was asked before; a clone was not.
+    /// Panics unless it was polled for readiness before; a clone was not.
     struct Fussy(bool, Calls);
     impl Clone for Fussy {
         fn clone(&self) -> Self {
@@ -139,13 +139,13 @@ async fn the_service_that_said_it_was_ready_is_the_one_that_is_called() {
             Poll::Ready(Ok(()))
         }
         fn call(&mut self, _: http::Request<semel_http::Body>) -> Self::Future {
-            assert!(std::mem::take(&mut self.0), "called without being asked");
+            assert!(std::mem::take(&mut self.0), "called without being ready");
             self.1.one();
             std::future::ready(Ok(http::Response::new(Bytes::from("fine").into())))
         }
     }
     let calls = Calls::default();
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let mut service = tower::Layer::layer(&layer, Fussy(false, calls.clone()));
     for key in ["first-key-of-them-7", "second-key-of-them-8", "third-key-of-them-9"] {
         let request = super::world::request("POST", "/x").header("idempotency-key", key).json("{}");
@@ -163,7 +163,7 @@ async fn the_service_that_said_it_was_ready_is_the_one_that_is_called() {
 #[tokio::test]
 async fn layers_on_one_engine_share_its_records() {
     let engine = engine().await;
-    let layer = || Layer::new(engine.clone(), Terms::default()).expect("fit for use");
+    let layer = || Layer::new(engine.clone(), Terms::default()).expect("valid");
     let calls = Calls::default();
     let one = Server::of(app(layer(), &calls, charged), calls.clone()).await;
     let two = Server::of(app(layer(), &calls, charged), calls.clone()).await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
     let terms = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
-    Layer::new(engine().await, terms).expect("fit for use").publishing(prefix)
+    Layer::new(engine().await, terms).expect("valid").publishing(prefix)
 }
 
 fn json(reply: &Reply) -> serde_json::Value {
@@ -27,24 +27,27 @@ async fn an_operation_is_shown_to_its_caller_and_to_nobody_else() {
     let path = format!("/operations/{id}");
     let shown = server.send(alice(request("GET", &path)).empty()).await;
     assert_eq!((shown.status, shown.header("cache-control")), (200, Some("no-store")));
-    let told = json(&shown);
+    let document = json(&shown);
     assert_eq!(
-        (&told["operationId"], &told["state"], &told["attempt"]),
+        (&document["operationId"], &document["state"], &document["attempt"]),
         (&id.into(), &"SUCCEEDED".into(), &1.into())
     );
-    assert_eq!((&told["result"]["status"], &told["result"]["body"]), (&201.into(), &"charge 1".into()));
+    assert_eq!(
+        (&document["result"]["status"], &document["result"]["body"]),
+        (&201.into(), &"charge 1".into())
+    );
     let location = serde_json::json!(["location", "/charges/7"]);
-    assert!(told["result"]["headers"].as_array().expect("a list").contains(&location));
+    assert!(document["result"]["headers"].as_array().expect("a list").contains(&location));
     for name in ["createdAt", "updatedAt", "expiresAt"] {
-        assert!(told[name].as_str().expect("a time").ends_with('Z'), "{name}");
+        assert!(document[name].as_str().expect("a time").ends_with('Z'), "{name}");
     }
     assert!(!shown.text().contains(KEY));
     let others = [request("GET", &path).header("authorization", "Bearer bob"), request("GET", &path)];
     for other in others {
         server.send(other.empty()).await.is_problem(404, "OPERATION_NOT_FOUND", false);
     }
-    let nobody = request("GET", &path).header("cookie", "session=1").empty();
-    server.send(nobody).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
+    let no_answer = request("GET", &path).header("cookie", "session=1").empty();
+    server.send(no_answer).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
     let absent = alice(request("GET", "/operations/00000000-0000-0000-0000-000000000000")).empty();
     server.send(absent).await.is_problem(404, "OPERATION_NOT_FOUND", false);
     assert_eq!(server.calls.count(), 1);
@@ -65,7 +68,7 @@ async fn an_anonymous_caller_sees_the_result_only_with_the_key() {
 }
 
 #[tokio::test]
-async fn only_what_is_published_is_taken_from_the_application() {
+async fn only_published_paths_are_intercepted() {
     let server = Server::under(published("/idem/").await, charged).await;
     let id = "30313233-3435-3637-3839-616263646566";
     let others = [
@@ -87,10 +90,10 @@ async fn only_what_is_published_is_taken_from_the_application() {
 }
 
 #[tokio::test]
-async fn the_specification_is_json_and_for_browsers_a_page_with_a_place_for_every_error() {
+async fn the_specification_is_json_and_an_html_page_for_browsers() {
     let server = Server::under(published("").await, charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
-    let operation = &told["operations"][0];
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let operation = &document["operations"][0];
     assert_eq!((&operation["class"], &operation["retentionSeconds"]), (&"external".into(), &86_400.into()));
     assert_eq!(
         (&operation["key"]["charactersMin"], &operation["key"]["rule"]),
@@ -105,7 +108,7 @@ async fn the_specification_is_json_and_for_browsers_a_page_with_a_place_for_ever
 }
 
 #[tokio::test]
-async fn a_client_that_prefers_not_to_wait_is_told_where_to_look() {
+async fn a_client_that_prefers_not_to_wait_gets_a_location() {
     let gate = Gate::new();
     let within = gate.clone();
     let server = Server::under(published("").await, move |call, request: Request| {
@@ -121,7 +124,7 @@ async fn a_client_that_prefers_not_to_wait_is_told_where_to_look() {
     let first = send().await;
     let id = first.header("operation-id").expect("an id").to_owned();
     let path = format!("/operations/{id}");
-    gate.begun().await;
+    gate.started().await;
     for reply in [first, send().await] {
         assert_eq!((reply.status, reply.header("location")), (202, Some(path.as_str())));
         assert_eq!(reply.header("preference-applied"), Some("respond-async"));
@@ -147,7 +150,7 @@ async fn a_client_that_prefers_not_to_wait_is_told_where_to_look() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_published_the_preference_is_the_handlers() {
+async fn without_publishing_the_handler_gets_the_preference() {
     let server = Server::new(Terms::default(), |_, request: Request| async move {
         request
             .headers()
@@ -161,7 +164,7 @@ async fn where_nothing_is_published_the_preference_is_the_handlers() {
 }
 
 #[tokio::test]
-async fn headers_that_are_no_utf_8_are_shown_byte_by_byte() {
+async fn non_utf8_headers_are_shown_byte_by_byte() {
     let server = Server::under(published("").await, |_, _| async {
         let mut response = "x".into_response();
         let value = |bytes: &[u8]| http::HeaderValue::from_bytes(bytes).expect("a value");
@@ -173,8 +176,8 @@ async fn headers_that_are_no_utf_8_are_shown_byte_by_byte() {
     let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
     let first = server.send(alice(post("/charges")).json("{}")).await;
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
-    let told = json(&server.send(alice(request("GET", &path)).empty()).await);
-    let headers = told["result"]["headers"].as_array().expect("a list");
+    let document = json(&server.send(alice(request("GET", &path)).empty()).await);
+    let headers = document["result"]["headers"].as_array().expect("a list");
     for name in ["x-latin", "x-utf"] {
         assert!(headers.contains(&serde_json::json!([name, "café"])), "{headers:?}");
     }
@@ -183,27 +186,26 @@ async fn headers_that_are_no_utf_8_are_shown_byte_by_byte() {
 #[tokio::test]
 async fn the_specification_names_what_the_guarantee_rests_on() {
     let server = Server::under(published("").await, charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
-    let operation = &told["operations"][0];
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let operation = &document["operations"][0];
     let assumed = serde_json::json!([401, 403, 408, 425, 429, 503]);
     assert_eq!(operation["notAppliedStatuses"]["http"], assumed);
     assert_eq!(operation["notAppliedStatuses"]["grpc"], serde_json::json!([7, 16]));
-    assert_eq!(told["callers"], "per access token");
+    assert_eq!(document["callers"], "per access token");
 }
 
 #[tokio::test]
-async fn the_specification_tells_how_long_a_key_may_be_where_it_comes_from() {
+async fn the_specification_gives_the_key_length_of_each_source() {
     let from = |key_source| Terms { key_source, ..Terms::default() };
     let event = KeySource::Pointer(Pointer::parse("/event_id").expect("a pointer"));
     let both = KeySource::Composite(vec![event.clone(), KeySource::Fingerprint]);
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/event", from(event)))
         .and_then(|routes| routes.with("/both", from(both)))
-        .expect("fit for use");
-    let server =
-        Server::under(Layer::routed(engine().await, routes).expect("fit for use").publishing(""), charged);
-    let told = json(&server.await.send(request("GET", "/.well-known/idempotency").empty()).await);
-    let mut seen: Vec<_> = told["operations"]
+        .expect("valid");
+    let server = Server::under(Layer::routed(engine().await, routes).expect("valid").publishing(""), charged);
+    let document = json(&server.await.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let mut seen: Vec<_> = document["operations"]
         .as_array()
         .expect("operations")
         .iter()
@@ -221,37 +223,36 @@ async fn grpc_calls_are_never_answered_with_202() {
 }
 
 #[tokio::test]
-async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
-    let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
-    let looked_up = Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
+async fn the_specification_says_how_each_operations_doubts_end() {
+    let no_answer = |_: Case| std::future::ready(Finding::NoAnswer);
+    let looked_up = Terms { reconciler: Some(Reconciler::by(no_answer)), ..Terms::default() };
     let named = Terms { name: Some("pay".into()), ..Terms::default() };
     let repeated = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
     let both = Terms { policy: Policy::new(Class::Downstream), ..looked_up.clone() };
-    let mut routes = Routes::new(Terms::default()).expect("fit for use");
+    let mut routes = Routes::new(Terms::default()).expect("valid");
     for (path, terms) in
         [("/a/{id}", looked_up), ("/b", named), ("/c", Terms::default()), ("/d", repeated), ("/e", both)]
     {
-        routes = routes.with(path, terms).expect("fit for use");
+        routes = routes.with(path, terms).expect("valid");
     }
-    let unaware = Engine::builder(Arc::new(memory::Store::new())).reconciler("pay", nobody).build().await;
+    let unaware = Engine::builder(Arc::new(memory::Store::new())).reconciler("pay", no_answer).build().await;
     let refused = Layer::routed(unaware.expect("the store answers"), routes.clone()).err();
-    assert_eq!(refused, Some(TermsError::Unasked("/a/{id}".into())), "nobody would ask");
+    assert_eq!(refused, Some(TermsError::Unasked("/a/{id}".into())), "nothing would ask it");
     let directory = routes.clone();
     let engine = Engine::builder(Arc::new(memory::Store::new()))
-        .reconciler("pay", nobody)
-        .reconciler("PATCH /c", nobody)
+        .reconciler("pay", no_answer)
+        .reconciler("PATCH /c", no_answer)
         .reconcilers(move |operation| directory.reconciler_of(operation))
         .build()
         .await
         .expect("the store answers");
-    let server =
-        Server::under(Layer::routed(engine, routes).expect("fit for use").publishing(""), charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let server = Server::under(Layer::routed(engine, routes).expect("valid").publishing(""), charged).await;
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
     let found: Vec<_> =
-        told["operations"].as_array().expect("a list").iter().map(|one| &one["unknownOutcome"]).collect();
+        document["operations"].as_array().expect("a list").iter().map(|one| &one["unknownOutcome"]).collect();
     let is = |ways: &[&str], seconds: Option<u64>, retryable: bool| serde_json::json!({ "settledBy": ways, "repeatSeconds": seconds, "retryable": retryable });
     let (by_hand, asked) = (is(&["operator"], None, false), is(&["look-up", "operator"], None, true));
-    // Less what an attempt may take and what clocks may differ by: later a repeat is not taken.
+    // Without the time that an attempt may take and the skew: later repeats are refused.
     let policy = Policy::new(Class::Downstream);
     let skew = semel::ClockSettings::default().skew.max(policy.skew);
     let seconds = policy.dedup_window.as_secs() - (policy.work_deadline + skew).as_secs();
@@ -275,11 +276,11 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
 }
 
 #[tokio::test]
-async fn a_reconciler_of_the_default_is_asked_about_what_is_no_routes_or_refused() {
-    let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
-    let looked_up = Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
+async fn a_default_reconciler_that_is_never_asked_is_refused() {
+    let no_answer = |_: Case| std::future::ready(Finding::NoAnswer);
+    let looked_up = Terms { reconciler: Some(Reconciler::by(no_answer)), ..Terms::default() };
     let routes = Routes::new(looked_up).and_then(|routes| routes.with("/a/{id}/{*rest}", Terms::default()));
-    let routes = routes.expect("fit for use");
+    let routes = routes.expect("valid");
     let refused = Layer::routed(engine().await, routes.clone()).err();
     assert_eq!(refused, Some(TermsError::Unasked("other".into())));
     let directory = routes.clone();
@@ -288,10 +289,10 @@ async fn a_reconciler_of_the_default_is_asked_about_what_is_no_routes_or_refused
         .build()
         .await
         .expect("the store answers");
-    let layer = Layer::routed(engine, routes).expect("fit for use").publishing("");
+    let layer = Layer::routed(engine, routes).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
-    let retryable: Vec<_> = told["operations"]
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let retryable: Vec<_> = document["operations"]
         .as_array()
         .expect("a list")
         .iter()
@@ -300,11 +301,11 @@ async fn a_reconciler_of_the_default_is_asked_about_what_is_no_routes_or_refused
     assert_eq!(retryable, [&serde_json::json!(false), &serde_json::json!(true)]);
 }
 
-/// The names of an object's members, and below objects within it those of theirs, with a dot between.
+/// The names of an object's members and, with dots, of nested objects.
 fn members(value: &serde_json::Value, before: &str, found: &mut std::collections::BTreeSet<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{before}{name}");
-        // What a source is depends on the operation; the page describes its forms in words.
+        // The members of a source depend on the operation; the page describes its forms in words.
         if name != "key.source" {
             members(value, &format!("{name}."), found);
         }
@@ -315,11 +316,13 @@ fn members(value: &serde_json::Value, before: &str, found: &mut std::collections
 #[tokio::test]
 async fn the_guide_describes_every_member_of_the_specification_and_no_other() {
     let server = Server::under(published("").await, charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/specification.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let sections: Vec<&str> = page.split("\n## ").collect();
-    for (section, part) in sections.iter().zip([&told, &told["operations"][0], &told["errors"][0]]) {
+    for (section, part) in
+        sections.iter().zip([&document, &document["operations"][0], &document["errors"][0]])
+    {
         let rows = section.lines().filter(|line| line.starts_with("| `"));
         let cells = rows.filter_map(|line| line.split('|').nth(1));
         let described =
@@ -331,15 +334,15 @@ async fn the_guide_describes_every_member_of_the_specification_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_specification_says_how_long_repeats_really_wait_and_every_status_of_a_code() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use").publishing("");
+async fn the_specification_gives_real_waits_and_every_status() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
-    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
     assert_eq!(
-        told["operations"][0]["waitMilliseconds"], 2_000,
-        "the engine's own, where no terms say otherwise"
+        document["operations"][0]["waitMilliseconds"], 2_000,
+        "the engine's own, unless the settings differ"
     );
-    let errors = told["errors"].as_array().expect("a list");
+    let errors = document["errors"].as_array().expect("a list");
     let unreachable = errors.iter().find(|error| error["code"] == "UPSTREAM_UNREACHABLE").expect("it");
     assert_eq!(unreachable["statuses"], serde_json::json!([502, 503, 504]));
 }

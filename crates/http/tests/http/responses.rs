@@ -1,4 +1,4 @@
-//! Room for responses: what happens if there is none, and who gives it back.
+//! Memory for responses: what happens without it, and when it is released.
 
 use super::world::{Bodies, Calls, Gate, Server, app, engine, post};
 use axum::Router;
@@ -12,13 +12,13 @@ use tower::ServiceExt;
 
 const KIB: usize = 1024;
 
-/// All of it is counted in kibibytes: a quarter for short responses.
+/// Sizes are in kibibytes: a quarter is reserved for short responses.
 async fn layer(kib: usize) -> Layer {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     layer.responses_bytes_max(kib * KIB)
 }
 
-/// Asks on a path and key of its own. The response is not read; a server would take it for its client.
+/// Sends a request with its own path and key. The response is not read, as with a slow client.
 async fn ask(app: &Router, number: usize) -> Response {
     let key = format!("a-key-of-its-own-{number:04}");
     let request = http::Request::post(format!("/{number}")).header("idempotency-key", key);
@@ -26,7 +26,7 @@ async fn ask(app: &Router, number: usize) -> Response {
 }
 
 async fn read(response: Response) -> Reply {
-    Reply::read(response).await.expect("a whole body")
+    Reply::read(response).await.expect("a complete body")
 }
 
 fn bytes(kib: usize) -> Vec<u8> {
@@ -44,11 +44,11 @@ async fn a_request_without_room_for_its_response_is_not_run() {
             "done".into_response()
         }
     };
-    // Room for one.
+    // Memory for one response.
     let server = Server::under(layer(32).await, answer).await;
     let running = async { server.send(post("/first").empty()).await };
     let refused = async {
-        gate.begun().await;
+        gate.started().await;
         let refused = server.send(post("/second").empty()).await;
         refused.is_problem(503, "GATEWAY_BUSY", true);
         assert!(refused.headers.contains_key("retry-after"));
@@ -62,8 +62,8 @@ async fn a_request_without_room_for_its_response_is_not_run() {
     assert_eq!((second.text(), second.is_replay()), ("done", false));
 }
 
-/// Unread, the first response holds the room. The second is passed on whole, its record is finished, and it is not
-/// run again.
+/// The unread first response occupies the memory. The second is passed on completely, its record is finished, and it
+/// does not run again.
 async fn outgrows(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) {
     let calls = Calls::default();
     let app = app(layer(160).await, &calls, move |_, _| {
@@ -77,18 +77,18 @@ async fn outgrows(answer: impl Fn() -> Response + Clone + Send + Sync + 'static)
     read(ask(&app, 2).await).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
     assert!(read(first).await.body == bytes(50));
     for number in [1, 3, 3] {
-        assert!(read(ask(&app, number).await).await.body == bytes(50), "there is room again");
+        assert!(read(ask(&app, number).await).await.body == bytes(50), "there is memory again");
     }
     assert_eq!(calls.count(), 3);
 }
 
 #[tokio::test]
-async fn a_response_that_outgrows_the_room_is_passed_on_whole_and_not_kept() {
+async fn a_response_larger_than_the_memory_is_passed_on_unstored() {
     outgrows(|| bytes(50).into_response()).await;
 }
 
 #[tokio::test]
-async fn a_response_that_outgrows_the_memory_is_passed_on_and_not_stored() {
+async fn a_response_that_outgrows_the_memory_is_passed_on_unstored() {
     outgrows(|| {
         let pieces: Vec<_> = bytes(50).chunks(7 * KIB).map(Bytes::copy_from_slice).collect();
         let frames = pieces.into_iter().map(|piece| Ok::<_, std::io::Error>(http_body::Frame::data(piece)));
@@ -112,19 +112,19 @@ async fn replays_take_room_until_their_clients_have_read_them() {
         assert!(unread.len() < 6, "{} replays of 200 KiB in 1 MiB", unread.len());
     };
     refused.is_problem(503, "GATEWAY_BUSY", true);
-    // What was read of one is given back before its end.
+    // Bytes that were read are released before the end.
     let mut slow = unread.pop().expect("a replay").into_body();
-    let mut came = Vec::new();
-    while came.len() < 150 * KIB {
-        came.extend_from_slice(
+    let mut received = Vec::new();
+    while received.len() < 150 * KIB {
+        received.extend_from_slice(
             &slow.frame().await.expect("more").expect("a frame").into_data().expect("data"),
         );
     }
     let other = unread.pop();
     drop(other);
-    assert_eq!(ask(&app, 1).await.status(), 200, "one who went away leaves room");
-    came.extend_from_slice(&slow.collect().await.expect("the rest").to_bytes());
-    assert!(came == bytes(200));
+    assert_eq!(ask(&app, 1).await.status(), 200, "a disconnected client releases its memory");
+    received.extend_from_slice(&slow.collect().await.expect("the rest").to_bytes());
+    assert!(received == bytes(200));
     for replay in unread {
         assert!(read(replay).await.body == bytes(200));
     }
@@ -132,7 +132,7 @@ async fn replays_take_room_until_their_clients_have_read_them() {
 }
 
 #[tokio::test]
-async fn an_operation_is_not_shown_where_there_is_no_room_for_its_result() {
+async fn an_operation_is_not_shown_without_memory_for_its_result() {
     let calls = Calls::default();
     let app = app(layer(1024).await.publishing(""), &calls, |_, _| async { bytes(200).into_response() });
     let first = ask(&app, 1).await;
@@ -150,7 +150,7 @@ async fn an_operation_is_not_shown_where_there_is_no_room_for_its_result() {
 }
 
 #[tokio::test]
-async fn a_layer_that_takes_the_place_of_another_shares_its_memory() {
+async fn a_replacement_layer_shares_the_memory() {
     let (calls, before) = (Calls::default(), layer(1024).await);
     let answer = |_, _| async { bytes(200).into_response() };
     let old = app(before.clone(), &calls, answer);

@@ -1,6 +1,6 @@
-//! What is kept of a response, and who is asked before it is given again.
+//! What is stored of a response, and the authorization before a replay.
 
-use super::world::{Bodies, Server, Watching, engine, post, request};
+use super::world::{Bodies, Observed, Server, engine, post, request};
 use axum::Extension;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A server that names what it makes, under these terms.
+/// A server that names the resources it creates, with these settings.
 async fn naming(layer: Layer) -> Server {
     Server::under(layer, |call, request: Request| async move {
         Handle::of(request.extensions()).expect("it is protected").name_resource(format!("charge {call}"));
@@ -35,7 +35,7 @@ fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
     let text = |value: &Option<http::HeaderValue>| {
         value.as_ref().map(|value| value.to_str().expect("ASCII").to_owned())
     };
-    let said = format!(
+    let body = format!(
         "{} {:?} {:?} {:?} {}",
         remnant.status.as_u16(),
         text(&remnant.location),
@@ -43,36 +43,36 @@ fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
         remnant.resource,
         retry.headers["x-retry"].to_str().expect("ASCII"),
     );
-    let mut response = Response::new(Body::from(Bytes::from(said)));
+    let mut response = Response::new(Body::from(Bytes::from(body)));
     response.headers_mut().insert("idempotency-stored", http::HeaderValue::from_static("forged"));
     Some(response)
 }
 
 #[tokio::test]
-async fn of_the_least_that_is_kept_a_replay_is_rebuilt_and_marked() {
+async fn a_minimal_outcome_is_rebuilt_and_marked() {
     let retain =
         Retain::rebuilt_by(|remnant: Remnant, retry: Parts| async move { rebuilding(&remnant, &retry) });
     let engine = engine().await;
-    let layer = Layer::new(engine.clone(), Terms { retain, ..Terms::default() }).expect("fit for use");
-    let (layer, mut watching) = Watching::over(layer.publishing(""));
+    let layer = Layer::new(engine.clone(), Terms { retain, ..Terms::default() }).expect("valid");
+    let (layer, mut observed) = Observed::over(layer.publishing(""));
     let server = naming(layer).await;
     let first = server.send(post("/charges").json("{}")).await;
     assert_eq!((first.status, first.text(), first.header("x-own")), (201, "a personal body", Some("secret")));
-    assert!(matches!(watching.next().await, EventKind::Ran(Some(_))));
+    assert!(matches!(observed.next().await, EventKind::Ran(Some(_))));
 
     let again = server.send(post("/charges").header("x-retry", "once more").json("{}")).await;
-    let said = "201 Some(\"/charges/7\") Some(\"\\\"1\\\"\") Some(\"charge 1\") once more";
-    assert_eq!((again.status, again.text()), (201, said));
+    let text = "201 Some(\"/charges/7\") Some(\"\\\"1\\\"\") Some(\"charge 1\") once more";
+    assert_eq!((again.status, again.text()), (201, text));
     assert_eq!(again.header("idempotency-replayed"), Some("rebuilt"));
     assert_eq!(again.header("location"), Some("/charges/7"));
     assert_eq!(again.header("operation-id"), first.header("operation-id"));
     assert_eq!(again.header("idempotency-expires"), first.header("idempotency-expires"));
     assert_eq!(again.header("idempotency-stored"), None);
-    assert_eq!(watching.next().await, EventKind::Rebuilt);
+    assert_eq!(observed.next().await, EventKind::Rebuilt);
 
     let gone = server.send(post("/charges").header("x-gone", "1").json("{}")).await;
     gone.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
-    assert_eq!(watching.next().await, EventKind::Refused { code: Code::NotRetained, caller: None });
+    assert_eq!(observed.next().await, EventKind::Refused { code: Code::NotRetained, caller: None });
     assert_eq!(server.calls.count(), 1);
 
     let all = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
@@ -92,36 +92,35 @@ async fn of_the_least_that_is_kept_a_replay_is_rebuilt_and_marked() {
 }
 
 #[tokio::test]
-async fn the_least_without_anybody_to_rebuild_it_is_answered_as_not_kept() {
+async fn a_minimal_outcome_without_a_rebuilder_is_not_retained() {
     let terms = Terms { retain: Retain::Minimal(None), ..Terms::default() };
-    let server = naming(Layer::new(engine().await, terms).expect("fit for use")).await;
+    let server = naming(Layer::new(engine().await, terms).expect("valid")).await;
     assert_eq!(server.charge(5).await.status, 201);
     server.charge(5).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
     assert_eq!(server.calls.count(), 1);
 }
 
-/// A server whose first answer leaves a doubt, and whose route has somebody to ask, who finds a response.
-async fn doubted(terms: Terms) -> (Server, Watching) {
+/// A server whose first answer is uncertain, and whose reconciler finds a response.
+async fn doubted(terms: Terms) -> (Server, Observed) {
     let within = terms.clone();
     let asked = move |_: Case| {
         let found = Response::builder().status(200).header("x-own", "1").header("date", "today");
         let (head, ()) = found.header("location", "/charges/7").body(()).expect("a response").into_parts();
-        let outcome = within.found(&head, Some(Bytes::from("what was found")));
+        let outcome = within.found(&head, Some(Bytes::from("the found response")));
         async move { Finding::Applied(Some(outcome)) }
     };
-    let routes =
-        Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..terms }).expect("fit for use");
+    let routes = Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..terms }).expect("valid");
     let directory = routes.clone();
     let builder = Engine::builder(Arc::new(memory::Store::new()));
     let engine = builder.reconcilers(move |operation| directory.reconciler_of(operation)).build();
-    let layer = Layer::routed(engine.await.expect("it answers"), routes).expect("fit for use").publishing("");
-    let (layer, watching) = Watching::over(layer);
+    let layer = Layer::routed(engine.await.expect("it answers"), routes).expect("valid").publishing("");
+    let (layer, observed) = Observed::over(layer);
     let server =
         Server::under(layer, |_, _| async { StatusCode::INTERNAL_SERVER_ERROR.into_response() }).await;
-    (server, watching)
+    (server, observed)
 }
 
-/// Charges until the doubt is settled.
+/// Sends charges until the doubt is settled.
 async fn settled(server: &Server) -> super::world::Reply {
     let settling = async {
         loop {
@@ -130,7 +129,7 @@ async fn settled(server: &Server) -> super::world::Reply {
             if !is_problem || reply.problem()["code"] != "IDEMPOTENCY_OUTCOME_UNKNOWN" {
                 return reply;
             }
-            assert_eq!(reply.problem()["retryable"], true, "a doubt that somebody settles");
+            assert_eq!(reply.problem()["retryable"], true, "a doubt with a reconciler");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -138,25 +137,25 @@ async fn settled(server: &Server) -> super::world::Reply {
 }
 
 #[tokio::test]
-async fn a_response_that_was_found_by_asking_is_replayed_and_marked_as_rebuilt() {
-    let (server, mut watching) = doubted(Terms::default()).await;
+async fn a_response_found_by_a_probe_is_replayed_as_rebuilt() {
+    let (server, mut observed) = doubted(Terms::default()).await;
     let first = server.charge(5).await;
     assert_eq!(first.status, 500);
     let found = settled(&server).await;
-    assert_eq!((found.status, found.text()), (200, "what was found"));
+    assert_eq!((found.status, found.text()), (200, "the found response"));
     assert_eq!(found.header("idempotency-replayed"), Some("rebuilt"));
     assert_eq!((found.header("x-own"), found.header("location")), (Some("1"), Some("/charges/7")));
     assert_ne!(found.header("date"), Some("today"));
     assert_eq!(found.header(":found"), None);
     assert_eq!(server.calls.count(), 1);
-    while watching.next().await != EventKind::Rebuilt {}
+    while observed.next().await != EventKind::Rebuilt {}
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
     let shown = server.send(request("GET", &path).header("idempotency-key", super::world::KEY).empty()).await;
     assert!(shown.text().contains("x-own") && !shown.text().contains(":found"), "{}", shown.text());
 }
 
 #[tokio::test]
-async fn of_a_response_that_was_found_no_more_is_kept_than_of_any_other() {
+async fn a_response_found_by_a_probe_is_stored_like_others() {
     let (server, _watching) = doubted(Terms { response_bytes_max: 5, ..Terms::default() }).await;
     assert_eq!(server.charge(5).await.status, 500);
     settled(&server).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
@@ -172,9 +171,9 @@ async fn of_a_response_that_was_found_no_more_is_kept_than_of_any_other() {
 }
 
 #[tokio::test]
-async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_client() {
-    let (is_revoked, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let (revoked, counter) = (Arc::clone(&is_revoked), Arc::clone(&asked));
+async fn an_authorizer_may_refuse_a_replay() {
+    let (is_revoked, checks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let (revoked, counter) = (Arc::clone(&is_revoked), Arc::clone(&checks));
     let authorize = Authorize::by(move |retry: Parts| {
         counter.fetch_add(1, Ordering::SeqCst);
         assert_eq!(retry.uri.path(), "/charges");
@@ -192,15 +191,15 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
         }
     });
     let layer = Layer::new(engine().await, Terms { authorize: Some(authorize), ..Terms::default() });
-    let (layer, mut watching) = Watching::over(layer.expect("fit for use").publishing(""));
+    let (layer, mut observed) = Observed::over(layer.expect("valid").publishing(""));
     let server = Server::under(layer, super::world::charged).await;
     let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
     let send = || server.send(alice(post("/charges")).json("{}"));
     let first = send().await;
-    assert_eq!((first.status, asked.load(Ordering::SeqCst)), (201, 0), "the handler itself was asked");
-    assert!(matches!(watching.next().await, EventKind::Ran(Some(_))));
+    assert_eq!((first.status, checks.load(Ordering::SeqCst)), (201, 0), "the handler itself was called");
+    assert!(matches!(observed.next().await, EventKind::Ran(Some(_))));
     assert!(send().await.is_replay());
-    assert_eq!((watching.next().await, asked.load(Ordering::SeqCst)), (EventKind::Replayed, 1));
+    assert_eq!((observed.next().await, checks.load(Ordering::SeqCst)), (EventKind::Replayed, 1));
 
     is_revoked.store(true, Ordering::SeqCst);
     let refused = send().await;
@@ -210,7 +209,7 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
         (refused.header("operation-id"), refused.header("idempotency-expires")),
         (first.header("operation-id"), None)
     );
-    assert_eq!(watching.next().await, EventKind::NotAuthorized);
+    assert_eq!(observed.next().await, EventKind::NotAuthorized);
 
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
     let shown = server.send(alice(request("GET", &path)).empty()).await;
@@ -223,18 +222,18 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
 }
 
 #[tokio::test]
-async fn a_handler_learns_its_attempt_and_has_the_last_word() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+async fn a_handler_sees_its_attempt_and_decides_its_outcome() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let charge = |handle: Option<Extension<Handle>>| async move {
         let Some(Extension(handle)) = handle else { return "unprotected".into_response() };
         handle.steer(semel_http::Steer::NotApplied);
-        handle.attempt().check().expect("it is ours");
-        let said = format!("{} {}", handle.operation_id(), handle.attempt().number());
+        handle.attempt().check().expect("it is the attempt's own");
+        let text = format!("{} {}", handle.operation_id(), handle.attempt().number());
         if handle.attempt().number() == 1 {
-            return (StatusCode::INTERNAL_SERVER_ERROR, said).into_response();
+            return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
         }
         handle.unsteer();
-        said.into_response()
+        text.into_response()
     };
     let router = axum::Router::new().route("/charges", axum::routing::post(charge)).layer(layer);
     let server = Server::of(router, super::world::Calls::default()).await;
@@ -242,7 +241,7 @@ async fn a_handler_learns_its_attempt_and_has_the_last_word() {
     assert_eq!(unkeyed.text(), "unprotected");
     for (status, attempt, is_replay) in [(500, 1, false), (200, 2, false), (200, 2, true)] {
         let reply = server.charge(5).await;
-        let said = format!("{} {attempt}", reply.header("operation-id").expect("an id"));
-        assert_eq!((reply.status, reply.text(), reply.is_replay()), (status, said.as_str(), is_replay));
+        let text = format!("{} {attempt}", reply.header("operation-id").expect("an id"));
+        assert_eq!((reply.status, reply.text(), reply.is_replay()), (status, text.as_str(), is_replay));
     }
 }

@@ -1,4 +1,4 @@
-//! Situations that a route's terms or an engine's settings lead to, over a socket, on a store that keeps.
+//! Effects of a route's settings and an engine's settings, over a socket, on a durable store.
 
 use super::world::{Bodies, KEY, Reply, Scratch, Server, charged, engine_on, post, request};
 use axum::extract::Request;
@@ -20,12 +20,12 @@ use std::time::Duration;
 const OTHER_KEY: &str = "another-key-than-before-7";
 
 #[tokio::test]
-async fn a_caller_that_mints_too_many_keys_is_told_when_to_come_back() {
+async fn a_caller_with_too_many_keys_learns_when_to_retry() {
     let scratch = Scratch::new("quota");
     let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };
     let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
     let engine = Engine::builder(scratch.store()).quotas(quotas).build().await.expect("it answers");
-    let layer = Layer::new(engine, Terms::default()).expect("fit for use").publishing("");
+    let layer = Layer::new(engine, Terms::default()).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
     assert_eq!(server.charge(5).await.status, 201);
     let refused =
@@ -34,7 +34,7 @@ async fn a_caller_that_mints_too_many_keys_is_told_when_to_come_back() {
     assert!(!refused.text().contains(OTHER_KEY));
     let seconds: u64 = refused.header("retry-after").expect("a time").parse().expect("whole seconds");
     assert!(seconds > 0);
-    assert!(server.charge(5).await.is_replay(), "a known key is no new one");
+    assert!(server.charge(5).await.is_replay(), "a known key is not new");
     let bob =
         request("POST", "/charges").header("idempotency-key", KEY).header("authorization", "Bearer bob");
     assert_eq!(server.send(bob.json("{}")).await.status, 201, "nor is another caller's");
@@ -48,7 +48,7 @@ async fn a_store_that_does_not_answer_lets_nothing_run() {
     let decides = Arc::clone(&is_cut);
     let plan = move |_: &Call| if decides.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::Pass };
     let engine = engine_on(Arc::new(Faulty::new(scratch.store(), plan))).await;
-    let server = Server::under(Layer::new(engine, Terms::default()).expect("fit for use"), charged).await;
+    let server = Server::under(Layer::new(engine, Terms::default()).expect("valid"), charged).await;
     is_cut.store(true, Ordering::SeqCst);
     let refused = server.charge(5).await;
     refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
@@ -57,13 +57,13 @@ async fn a_store_that_does_not_answer_lets_nothing_run() {
     assert_eq!(server.charge(5).await.text(), "charge 1");
 }
 
-/// Looks again until `is_it`.
+/// Polls until `is_it`.
 async fn until(server: &Server, is_it: impl Fn(&Reply) -> bool) -> Reply {
     wait::until(async || Some(server.charge(5).await).filter(&is_it)).await
 }
 
 #[tokio::test]
-async fn an_outcome_past_its_time_is_run_as_new_where_that_was_chosen() {
+async fn an_expired_outcome_reruns_if_configured() {
     let scratch = Scratch::new("as-new");
     let policy = Policy::new(Class::External)
         .with(|policy| {
@@ -71,14 +71,14 @@ async fn an_outcome_past_its_time_is_run_as_new_where_that_was_chosen() {
             policy.ttl = Duration::from_secs(1);
             policy.after_expiry = AfterExpiry::RunAsNew;
         })
-        .expect("fit for use");
+        .expect("valid");
     let terms = Terms { policy, ..Terms::default() };
-    // Not only two minutes after the start.
+    // Without waiting two minutes after the start.
     let mut settings = Settings::default();
     settings.clock.settle = Duration::ZERO;
     let engine =
         Engine::builder(scratch.store()).settings(settings).build().await.expect("the store answers");
-    let layer = Layer::new(engine, terms).expect("fit for use");
+    let layer = Layer::new(engine, terms).expect("valid");
     let server = Server::under(layer, charged).await;
     let first = server.charge(5).await;
     assert_eq!(first.text(), "charge 1");
@@ -88,10 +88,10 @@ async fn an_outcome_past_its_time_is_run_as_new_where_that_was_chosen() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_replayed_where_it_is_not_to_be_tried_again() {
+async fn a_refusal_is_replayed_if_rerun_is_off() {
     let scratch = Scratch::new("rerun");
     let terms = Terms { rules: Rules { rerun: false, ..Rules::default() }, ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");
+    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
     let server = Server::under(layer, |call, _| async move {
         (StatusCode::TOO_MANY_REQUESTS, format!("no {call}")).into_response()
     })
@@ -111,7 +111,7 @@ async fn what_a_status_means_can_be_chosen() {
         ..Rules::default()
     };
     let layer = Layer::new(engine_on(scratch.store()).await, Terms { rules, ..Terms::default() });
-    let server = Server::under(layer.expect("fit for use"), |_, request: Request| async move {
+    let server = Server::under(layer.expect("valid"), |_, request: Request| async move {
         let status: u16 = request.uri().path()[1..].parse().expect("a status");
         (StatusCode::from_u16(status).expect("a status"), [("retry-after", "1")]).into_response()
     })

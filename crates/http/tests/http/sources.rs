@@ -1,4 +1,4 @@
-//! Keys from other places than `Idempotency-Key`.
+//! Keys from sources other than `Idempotency-Key`.
 
 use super::bodies::gzip;
 use super::world::{Bodies, KEY, Reply, Server, charged, request};
@@ -26,7 +26,7 @@ async fn hook(server: &Server, body: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_webhook_is_known_by_an_id_in_its_body() {
+async fn a_webhook_is_identified_by_an_id_in_its_body() {
     let server = Server::new(required(at("/event/id")), charged).await;
     let first = hook(&server, "{\"event\":{\"id\":\"e1\"},\"n\":1}").await;
     assert_eq!((first.status, first.text()), (201, "charge 1"));
@@ -60,7 +60,7 @@ async fn numbers_are_keys_by_their_value() {
 }
 
 #[tokio::test]
-async fn where_nothing_stands_at_the_place_there_is_no_key() {
+async fn a_body_without_the_member_has_no_key() {
     let server = Server::new(required(at("/id")), charged).await;
     let missing = hook(&server, "{\"other\":1}").await;
     missing.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -76,11 +76,11 @@ async fn where_nothing_stands_at_the_place_there_is_no_key() {
 }
 
 #[tokio::test]
-async fn an_optional_key_that_is_not_in_the_body_leaves_the_request_as_it_is() {
+async fn a_missing_optional_body_key_leaves_the_request_unchanged() {
     let server = Server::new(optional(at("/id")), |_, request: Request| async move {
         let prefer = request.headers().contains_key("prefer");
         let attempt = request.headers().contains_key("idempotency-attempt");
-        let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+        let body = request.into_body().collect().await.expect("a complete body").to_bytes();
         format!("{} {prefer} {attempt}", body.len()).into_response()
     })
     .await;
@@ -94,7 +94,7 @@ async fn an_optional_key_that_is_not_in_the_body_leaves_the_request_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_looked_into_is_refused_even_where_the_key_is_optional() {
+async fn an_unreadable_body_is_refused_even_with_optional_keys() {
     let server = Server::new(Terms { request_bytes_max: 100, ..optional(at("/id")) }, charged).await;
     let long = format!("{{\"id\":\"{}\"}}", "x".repeat(100));
     hook(&server, &long).await.is_problem(413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false);
@@ -113,11 +113,11 @@ async fn by_its_fingerprint_the_same_payload_is_the_same_command() {
     assert!(hook(&server, "{ \"n\": 1.0 }").await.is_replay());
     assert_eq!(hook(&server, "{\"n\":2}").await.text(), "charge 2");
     let alice = request("POST", "/hook").header("authorization", "Bearer alice").json("{\"n\":1}");
-    assert_eq!(server.send(alice).await.text(), "charge 3", "another caller's is another");
+    assert_eq!(server.send(alice).await.text(), "charge 3", "another caller has another key");
 }
 
 #[tokio::test]
-async fn a_composite_key_needs_all_of_its_parts_and_their_borders_count() {
+async fn a_composite_key_needs_all_parts_and_their_boundaries() {
     let source =
         KeySource::Composite(vec![KeySource::Header(http::HeaderName::from_static("x-account")), at("/id")]);
     let server = Server::new(required(source), charged).await;
@@ -149,6 +149,6 @@ async fn a_key_from_elsewhere_is_not_turned_into_the_header() {
     assert_eq!(
         server.send(own.json("{\"id\":2}")).await.text(),
         format!("\"{KEY}\""),
-        "the client's own passes"
+        "the client's own key passes"
     );
 }

@@ -1,4 +1,4 @@
-//! Other spellings of a method or a path: no way around the terms, and no second effect.
+//! Other spellings of a method or a path do not bypass the settings and cause no second effect.
 
 use super::world::{Bodies, KEY, Server, engine, post, request};
 use axum::extract::Request;
@@ -11,17 +11,17 @@ use semel::{Engine, memory};
 use semel_http::{KeyRule, Layer, Routes, Terms, TermsError};
 use std::sync::Arc;
 
-/// A handler that tells which call it was, and how it was asked.
-async fn told(call: u32, request: Request) -> Response {
+/// A handler that returns the number of the call and its request line.
+async fn returns_request_line(call: u32, request: Request) -> Response {
     format!("{call}: {} {}", request.method(), request.uri()).into_response()
 }
 
-/// A key is required on `pattern`, and nothing is protected elsewhere.
+/// A key is required on `pattern`; everything else is unprotected.
 async fn guarding(pattern: &str, terms: Terms) -> Server {
     let others = Terms { key: KeyRule::Off, ..Terms::default() };
     let terms = Terms { key: KeyRule::Required, ..terms };
-    let routes = Routes::new(others).and_then(|routes| routes.with(pattern, terms)).expect("fit for use");
-    Server::under(Layer::routed(engine().await, routes).expect("fit for use"), told).await
+    let routes = Routes::new(others).and_then(|routes| routes.with(pattern, terms)).expect("valid");
+    Server::under(Layer::routed(engine().await, routes).expect("valid"), returns_request_line).await
 }
 
 const CHARGES: [&str; 8] = [
@@ -36,13 +36,14 @@ const CHARGES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn one_key_is_one_effect_in_every_letter_case_of_its_method() {
-    let server = Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, told).await;
+async fn one_key_is_one_effect_in_any_method_case() {
+    let server =
+        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
     for (first, others) in [("post", ["Post", "POST", "pOsT"]), ("patch", ["PATCH", "Patch", "patch"])] {
         let before = server.calls.count();
         let keyed = |method: &str| request(method, "/charges").header("idempotency-key", KEY).json("{}");
         let ran = server.send(keyed(first)).await;
-        assert_eq!(ran.text(), format!("{}: {first} /charges", before + 1), "it is handed on as received");
+        assert_eq!(ran.text(), format!("{}: {first} /charges", before + 1), "it is forwarded as received");
         for other in others {
             let again = server.send(keyed(other)).await;
             assert_eq!((again.text(), again.is_replay()), (ran.text(), true), "{other}");
@@ -53,7 +54,8 @@ async fn one_key_is_one_effect_in_every_letter_case_of_its_method() {
 
 #[tokio::test]
 async fn a_required_key_is_required_in_every_letter_case() {
-    let server = Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, told).await;
+    let server =
+        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
     for method in ["POST", "post", "Patch"] {
         let refused = server.send(request(method, "/charges").json("{}")).await;
         refused.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -67,7 +69,8 @@ async fn a_required_key_is_required_in_every_letter_case() {
 #[tokio::test]
 async fn letter_case_is_no_way_around_over_http2_either() {
     use hyper_util::rt::{TokioExecutor, TokioIo};
-    let server = Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, told).await;
+    let server =
+        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
     let stream = TokioIo::new(server.connect().await);
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
@@ -87,7 +90,7 @@ async fn letter_case_is_no_way_around_over_http2_either() {
 #[tokio::test]
 async fn methods_can_be_named_in_any_letter_case() {
     let methods = vec![Method::from_bytes(b"delete").expect("a token")];
-    let server = Server::new(Terms { methods, ..Terms::default() }, told).await;
+    let server = Server::new(Terms { methods, ..Terms::default() }, returns_request_line).await;
     for (method, is_replay) in [("DELETE", false), ("delete", true)] {
         let reply = server.send(request(method, "/charges/7").header("idempotency-key", KEY).empty()).await;
         assert_eq!(reply.is_replay(), is_replay, "{method}");
@@ -99,7 +102,7 @@ async fn methods_can_be_named_in_any_letter_case() {
 #[tokio::test]
 async fn a_tunnel_is_refused_in_any_letter_case() {
     let methods = vec![Method::POST, Method::CONNECT];
-    let server = Server::new(Terms { methods, ..Terms::default() }, told).await;
+    let server = Server::new(Terms { methods, ..Terms::default() }, returns_request_line).await;
     let reply = server.send(request("connect", "/charges").header("idempotency-key", KEY).empty()).await;
     reply.is_problem(501, "STREAMING_NOT_PROTECTED", false);
     assert_eq!(server.calls.count(), 0);
@@ -110,7 +113,7 @@ async fn one_key_is_one_effect_in_every_spelling_of_its_path() {
     for first in CHARGES {
         let server = guarding("/charges", Terms::default()).await;
         let ran = server.send(post(first).json("{}")).await;
-        assert_eq!(ran.text(), format!("1: POST {first}"), "it is handed on as received");
+        assert_eq!(ran.text(), format!("1: POST {first}"), "it is forwarded as received");
         for other in CHARGES {
             let again = server.send(post(other).json("{}")).await;
             assert_eq!((again.text(), again.is_replay()), (ran.text(), true), "{first} {other}");
@@ -135,7 +138,7 @@ async fn no_spelling_of_a_path_gets_around_its_rule() {
 }
 
 #[tokio::test]
-async fn a_route_beyond_ascii_is_about_what_clients_send() {
+async fn a_non_ascii_route_matches_its_encoded_path() {
     let server = guarding("/über/{id}", Terms::default()).await;
     for path in ["/%C3%BCber/7", "/%c3%bcber/7", "/über/7"] {
         let refused = server.send(request("POST", path).json("{}")).await;
@@ -145,7 +148,7 @@ async fn a_route_beyond_ascii_is_about_what_clients_send() {
 }
 
 #[tokio::test]
-async fn another_spelling_is_the_same_request_and_another_path_or_query_is_not() {
+async fn another_spelling_is_equal_and_another_path_is_not() {
     let server = guarding("/orders/{id}/pay", Terms { name: Some("pay".into()), ..Terms::default() }).await;
     let first = server.send(post("/orders/a-1/pay?x=%41").json("{}")).await;
     for same in ["/orders/%61%2D1/pay?x=%41", "//orders/./a-1//pay?x=%41"] {
@@ -161,11 +164,11 @@ async fn another_spelling_is_the_same_request_and_another_path_or_query_is_not()
 
 #[tokio::test]
 async fn ordinary_requests_keep_the_ids_that_they_always_had() {
-    // As `vectors/ids/ids.json` has it for an anonymous caller without a tenant.
+    // As in `vectors/ids/ids.json` for an anonymous caller without a tenant.
     let secret = b"semel test vector hashing secret".to_vec();
     let engine = Engine::builder(Arc::new(memory::Store::new())).secret(secret).build().await;
-    let layer = Layer::new(engine.expect("it answers"), Terms::default()).expect("fit for use");
-    let server = Server::under(layer, told).await;
+    let layer = Layer::new(engine.expect("it answers"), Terms::default()).expect("valid");
+    let server = Server::under(layer, returns_request_line).await;
     let id = Some("76eb3aa8-e628-87a2-8588-e73c8113a019");
     for (method, path) in [("POST", "/charges"), ("post", "/charges"), ("POST", "/%63harges")] {
         let reply = server.send(request(method, path).header("idempotency-key", KEY).json("{}")).await;
@@ -175,8 +178,8 @@ async fn ordinary_requests_keep_the_ids_that_they_always_had() {
 
 #[tokio::test]
 async fn what_is_published_is_found_in_every_spelling() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
-    let server = Server::under(layer.publishing("/%70ay/"), told).await;
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let server = Server::under(layer.publishing("/%70ay/"), returns_request_line).await;
     let first = server.send(post("/charges").json("{}")).await;
     let id = first.header("operation-id").expect("an id").to_owned();
     for path in ["/pay/operations/", "//pay/operations/", "/%70ay//%6fperations/", "/x/../pay/operations/"] {
@@ -200,7 +203,7 @@ async fn what_is_published_is_found_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn a_retry_after_that_names_no_time_invites_nobody() {
+async fn a_retry_after_without_a_time_invites_no_retry() {
     let server = Server::new(Terms::default(), |_, request: Request| async move {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let (status, value) = path.split_once('/').expect("a status and a value");

@@ -1,4 +1,4 @@
-//! Responses that are too long to keep, or never end.
+//! Responses that are too long to store, or never end.
 
 use super::world::{Bodies, Gate, Server, post};
 use axum::response::Response;
@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use semel_http::Terms;
 use std::sync::Arc;
 
-/// A response whose first piece comes at once, and its second as soon as the gate is open.
+/// A response whose first piece is sent at once, and its second when the gate opens.
 fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
     let gate = gate.clone();
     let frames = futures_util::stream::unfold(0, move |piece| {
@@ -30,7 +30,7 @@ fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
     Response::builder().status(status).header("content-type", kind).body(body).expect("a response")
 }
 
-/// Reads the first piece of a response, has its retry judged, and reads the rest.
+/// Reads the first piece of a response, sends its retry, and reads the rest.
 async fn finished_before_its_end(terms: Terms, status: u16, kind: &'static str, code: &str) {
     let gate = Gate::new();
     let within = gate.clone();
@@ -59,7 +59,7 @@ async fn finished_before_its_end(terms: Terms, status: u16, kind: &'static str, 
 }
 
 #[tokio::test]
-async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() {
+async fn peer_bug_a_response_over_the_limit_runs_again() {
     let terms = || Terms { response_bytes_max: 3, ..Terms::default() };
     finished_before_its_end(terms(), 200, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
     finished_before_its_end(terms(), 422, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
@@ -67,7 +67,7 @@ async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() 
 }
 
 #[tokio::test]
-async fn an_event_stream_is_finished_without_its_body_and_passed_through_live() {
+async fn an_event_stream_passes_live_and_is_stored_without_body() {
     for kind in ["text/event-stream; charset=utf-8", "multipart/x-mixed-replace; boundary=b"] {
         finished_before_its_end(Terms::default(), 200, kind, "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
     }
@@ -91,7 +91,7 @@ async fn a_response_of_exactly_the_limit_is_kept() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_cut_short_is_in_doubt() {
+async fn a_success_that_is_cut_short_is_uncertain() {
     let server = Server::new(Terms::default(), |_, _| async {
         let frames = [Ok(Frame::data(Bytes::from("char"))), Err(std::io::Error::other("cut"))];
         Response::new(axum::body::Body::new(StreamBody::new(futures_util::stream::iter(frames))))
@@ -104,10 +104,10 @@ async fn a_success_that_is_cut_short_is_in_doubt() {
 }
 
 #[tokio::test]
-async fn a_long_success_that_is_cut_short_before_the_limit_is_in_doubt() {
+async fn a_long_success_cut_before_the_limit_is_uncertain() {
     let terms = Terms { response_bytes_max: 10, ..Terms::default() };
     let server = Server::new(terms, |_, _| async {
-        // As long as its head says, and then it is not.
+        // As long as its head declares, but cut short.
         struct Cut(bool);
         impl http_body::Body for Cut {
             type Data = Bytes;

@@ -1,4 +1,4 @@
-//! The situations in which a client gets no outcome, one by one, on a store that keeps.
+//! The situations in which a client gets no outcome, one by one, on a durable store.
 
 use super::world::{Bodies, Calls, Gate, KEY, Scratch, Server, app, charged, engine_on, post, request};
 use axum::http::StatusCode;
@@ -9,10 +9,10 @@ use semel::core::policy::{Class, Policy};
 use semel_http::{KeyRule, Layer, MismatchStatus, Terms};
 use std::time::Duration;
 
-/// A server on a file, and the directory that goes with it.
+/// A server on a file, and its directory.
 async fn on_sqlite(name: &str, terms: Terms) -> (Server, Scratch) {
     let scratch = Scratch::new(name);
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");
+    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
     (Server::under(layer, charged).await, scratch)
 }
 
@@ -70,7 +70,7 @@ async fn a_body_that_is_not_what_it_says_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_with_another_payload_is_refused_as_422_or_by_choice_as_409() {
+async fn a_key_with_another_payload_is_refused() {
     for (mismatch, status) in [(MismatchStatus::UnprocessableContent, 422), (MismatchStatus::Conflict, 409)] {
         let (server, _scratch) =
             on_sqlite(&format!("mismatch-{status}"), Terms { mismatch, ..Terms::default() }).await;
@@ -91,7 +91,7 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
     let gate = Gate::new();
     let within = gate.clone();
     let terms = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");
+    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
     let calls = Calls::default();
     let answer = move |call, request| {
         let gate = within.clone();
@@ -105,7 +105,7 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
         let server = server.clone();
         async move { server.charge(5).await }
     });
-    gate.begun().await;
+    gate.started().await;
     let running = server.charge(5).await;
     running.is_problem(409, "IDEMPOTENCY_REQUEST_IN_PROGRESS", true);
     assert_eq!(running.header("retry-after"), Some("1"));
@@ -118,15 +118,15 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_nobody_can_prove_is_told_as_unknown() {
+async fn an_outcome_without_proof_is_reported_as_unknown() {
     let scratch = Scratch::new("unknown");
-    let layer = Layer::new(engine_on(scratch.store()).await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine_on(scratch.store()).await, Terms::default()).expect("valid");
     let server = Server::under(layer, |call, _| async move {
         (StatusCode::INTERNAL_SERVER_ERROR, format!("oops {call}")).into_response()
     })
     .await;
     let first = server.charge(5).await;
-    assert_eq!((first.status, first.text()), (500, "oops 1"), "the first caller gets what the handler said");
+    assert_eq!((first.status, first.text()), (500, "oops 1"), "the first caller gets the handler's answer");
     assert!(first.header("operation-id").is_some() && first.header("idempotency-expires").is_none());
     let retry = server.charge(5).await;
     retry.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
@@ -153,12 +153,11 @@ async fn a_request_over_the_limit_is_refused_declared_received_or_decoded() {
 }
 
 #[tokio::test]
-async fn attempts_that_are_used_up_are_told() {
-    let policy =
-        Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("fit for use");
+async fn used_up_attempts_are_reported() {
+    let policy = Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("valid");
     let scratch = Scratch::new("attempts");
     let terms = Terms { policy, rules: Rules::default(), ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");
+    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
     let server = Server::under(layer, |_, _| async { StatusCode::TOO_MANY_REQUESTS.into_response() }).await;
     for _ in 0..2 {
         let reply = server.charge(5).await;
@@ -169,7 +168,7 @@ async fn attempts_that_are_used_up_are_told() {
 }
 
 #[tokio::test]
-async fn what_could_only_be_a_stream_is_refused_before_anything_runs() {
+async fn a_stream_only_request_is_refused_before_it_runs() {
     let (server, _scratch) = on_sqlite("streams", Terms::default()).await;
     let events = post("/charges").header("accept", "text/event-stream").json("{}");
     server.send(events).await.is_problem(501, "STREAMING_NOT_PROTECTED", false);
@@ -179,11 +178,11 @@ async fn what_could_only_be_a_stream_is_refused_before_anything_runs() {
     let either = post("/charges").header("accept", "text/event-stream, application/json").json("{}");
     assert_eq!(server.send(either).await.status, 201);
     let unkeyed = request("POST", "/charges").header("accept", "text/event-stream").json("{}");
-    assert_eq!(server.send(unkeyed).await.status, 201, "elsewhere streams are nobody's business");
+    assert_eq!(server.send(unkeyed).await.status, 201, "elsewhere streams are allowed");
 }
 
 #[tokio::test]
-async fn a_tunnel_is_refused_where_it_is_protected_and_nowhere_else() {
+async fn a_tunnel_is_refused_only_on_protected_routes() {
     let methods = vec![Method::POST, Method::CONNECT];
     for (methods, expected) in [(methods, 501), (vec![Method::POST], 201)] {
         let (server, _scratch) =
@@ -194,7 +193,7 @@ async fn a_tunnel_is_refused_where_it_is_protected_and_nowhere_else() {
     }
 }
 
-/// The status of an extended CONNECT, as HTTP/2 has it: with a path, and with a key.
+/// The status of an extended CONNECT over HTTP/2, with a path and a key.
 async fn connect(server: &Server) -> u16 {
     use hyper_util::rt::{TokioExecutor, TokioIo};
     let stream = TokioIo::new(server.connect().await);

@@ -1,4 +1,4 @@
-//! gRPC as people have it: a tonic client and a tonic server, over HTTP/2, with the layer in between.
+//! gRPC in practice: a tonic client and a tonic server over HTTP/2, with the layer in between.
 
 use super::world::{Calls, Gate, KEY, engine, engine_on};
 use bytes::{Buf, BufMut, Bytes};
@@ -15,7 +15,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status};
 
-/// Messages as the bytes that they are.
+/// Messages as plain bytes.
 #[derive(Clone, Default)]
 struct Raw;
 
@@ -53,7 +53,7 @@ impl Decoder for Raw {
     }
 }
 
-/// What a service answers to a message, the how-manieth it is.
+/// A service's answer to a message, given the number of the call.
 type Answer = fn(u32, &[u8]) -> Result<&'static str, Status>;
 
 /// A service of payments.
@@ -83,7 +83,7 @@ impl tower::Service<http::Request<tonic::body::Body>> for Payments {
             let (calls, gate) = (calls.clone(), gate.clone());
             async move {
                 let call = calls.one();
-                assert!(request.extensions().get::<semel::Attempt>().is_some(), "the attempt is handed on");
+                assert!(request.extensions().get::<semel::Attempt>().is_some(), "the attempt is passed on");
                 if let Some(gate) = gate {
                     gate.pass().await;
                 }
@@ -124,7 +124,7 @@ impl World {
     }
 
     async fn under(terms: Terms, answer: Answer) -> Self {
-        Self::new(Layer::new(engine().await, terms).expect("fit for use"), None, answer).await
+        Self::new(Layer::new(engine().await, terms).expect("valid"), None, answer).await
     }
 
     async fn charge(&self, key: Option<&str>, message: &'static str) -> Result<Response<Bytes>, Status> {
@@ -138,16 +138,16 @@ impl World {
     }
 }
 
-fn said<'a>(status: &'a Status, name: &str) -> &'a str {
+fn metadata<'a>(status: &'a Status, name: &str) -> &'a str {
     status.metadata().get(name).unwrap_or_else(|| panic!("no {name}")).to_str().expect("ASCII")
 }
 
 fn code(status: &Status) -> (Code, &str) {
-    (status.code(), said(status, "code"))
+    (status.code(), metadata(status, "code"))
 }
 
 #[tokio::test]
-async fn the_first_call_runs_and_the_second_replays_message_metadata_and_status() {
+async fn the_second_call_replays_message_metadata_and_status() {
     let world = World::under(Terms::default(), |_, message| {
         assert_eq!(message, b"5 euros");
         Ok("charged")
@@ -155,11 +155,11 @@ async fn the_first_call_runs_and_the_second_replays_message_metadata_and_status(
     .await;
     for replayed in [None, Some("true")] {
         let response = world.charge(Some(KEY), "5 euros").await.expect("charged");
-        let said = |name| response.metadata().get(name).map(|value| value.to_str().expect("ASCII"));
-        assert_eq!((&response.get_ref()[..], said("x-own")), (&b"charged"[..], Some("kept")));
-        assert_eq!(said("idempotency-replayed"), replayed);
-        assert!(said("operation-id").is_some() && said("idempotency-expires").is_some());
-        assert_eq!(said("grpc-status"), Some("0"), "in the trailers");
+        let metadata = |name| response.metadata().get(name).map(|value| value.to_str().expect("ASCII"));
+        assert_eq!((&response.get_ref()[..], metadata("x-own")), (&b"charged"[..], Some("kept")));
+        assert_eq!(metadata("idempotency-replayed"), replayed);
+        assert!(metadata("operation-id").is_some() && metadata("idempotency-expires").is_some());
+        assert_eq!(metadata("grpc-status"), Some("0"), "in the trailers");
     }
     assert_eq!(world.calls.count(), 1);
 }
@@ -176,7 +176,7 @@ async fn a_refusal_of_the_service_is_replayed_with_its_details() {
     for replayed in [false, true] {
         let status = world.charge(Some(KEY), "x").await.expect_err("refused");
         assert_eq!((status.code(), status.message()), (Code::NotFound, "no account – 7"));
-        assert_eq!((status.details(), said(&status, "x-reason")), (&b"\xff\0"[..], "closed"));
+        assert_eq!((status.details(), metadata(&status, "x-reason")), (&b"\xff\0"[..], "closed"));
         assert_eq!(status.metadata().contains_key("idempotency-replayed"), replayed);
     }
     assert_eq!(world.calls.count(), 1);
@@ -210,19 +210,19 @@ async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
 }
 
 #[tokio::test]
-async fn a_twin_of_a_running_call_is_told_to_come_back() {
+async fn a_duplicate_of_a_running_call_is_asked_to_retry() {
     let gate = Gate::new();
     let terms = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
-    let layer = Layer::new(engine().await, terms).expect("fit for use");
+    let layer = Layer::new(engine().await, terms).expect("valid");
     let world = Arc::new(World::new(layer, Some(gate.clone()), |_, _| Ok("charged")).await);
     let first = tokio::spawn({
         let world = Arc::clone(&world);
         async move { world.charge(Some(KEY), "x").await }
     });
-    gate.begun().await;
-    let twin = world.charge(Some(KEY), "x").await.expect_err("refused");
-    assert_eq!(code(&twin), (Code::Aborted, "IDEMPOTENCY_REQUEST_IN_PROGRESS"));
-    assert_eq!((said(&twin, "retry-after"), said(&twin, "retryable")), ("1", "true"));
+    gate.started().await;
+    let duplicate = world.charge(Some(KEY), "x").await.expect_err("refused");
+    assert_eq!(code(&duplicate), (Code::Aborted, "IDEMPOTENCY_REQUEST_IN_PROGRESS"));
+    assert_eq!((metadata(&duplicate, "retry-after"), metadata(&duplicate, "retryable")), ("1", "true"));
     gate.open();
     first.await.expect("no panic").expect("charged");
     assert_eq!(world.calls.count(), 1);
@@ -234,7 +234,7 @@ async fn a_store_that_is_down_is_unavailable() {
     let cut = Arc::clone(&is_cut);
     let plan = move |_: &Call| if cut.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::Pass };
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), plan));
-    let layer = Layer::new(engine_on(store).await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine_on(store).await, Terms::default()).expect("valid");
     let world = World::new(layer, None, |_, _| Ok("charged")).await;
     is_cut.store(true, Ordering::SeqCst);
     let down = world.charge(Some(KEY), "x").await.expect_err("refused");

@@ -1,4 +1,4 @@
-//! What only Semel may say is not said in trailers either, and not under a name that some servers read as the same.
+//! Trailers carry no control headers, not even under a name that some servers treat as equal.
 
 use super::world::{KEY, engine};
 use bytes::Bytes;
@@ -9,12 +9,14 @@ use semel_http::{Body, KeyRule, Layer, Terms};
 use std::convert::Infallible;
 use tower::{Layer as _, ServiceExt};
 
-const SAID: [&str; 3] = ["x-own", "operation-id", "idempotency-outcome"];
+const CONTROL_TRAILERS: [&str; 3] = ["x-own", "operation-id", "idempotency-outcome"];
 
-/// A body with trailers that say what only Semel may say.
+/// A body with control headers as trailers.
 fn forged(data: &'static str) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static {
-    let trailers: HeaderMap =
-        SAID.iter().map(|name| (name.parse().expect("a name"), "1".parse().expect("a value"))).collect();
+    let trailers: HeaderMap = CONTROL_TRAILERS
+        .iter()
+        .map(|name| (name.parse().expect("a name"), "1".parse().expect("a value")))
+        .collect();
     let frames = [Frame::data(Bytes::from_static(data.as_bytes())), Frame::trailers(trailers)];
     StreamBody::new(futures_util::stream::iter(frames.map(Ok)))
 }
@@ -24,22 +26,22 @@ fn names(trailers: Option<&HeaderMap>) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Sends a request whose trailers are forged to a service whose response's are. The trailers that the service got, and
-/// those that the client gets.
+/// Sends a request with forged trailers to a service that also forges them. Returns the trailers that the service got
+/// and those that the client gets.
 async fn sent(terms: Terms, key: Option<&str>, method: &str, kind: &'static str) -> (String, String) {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let tell = std::sync::Arc::new(std::sync::Mutex::new(Some(tell)));
+    let (report, received) = tokio::sync::oneshot::channel();
+    let report = std::sync::Arc::new(std::sync::Mutex::new(Some(report)));
     let inner = tower::service_fn(move |request: Request<Body>| {
-        let tell = std::sync::Arc::clone(&tell);
+        let report = std::sync::Arc::clone(&report);
         async move {
-            let body = request.into_body().collect().await.expect("a whole body");
-            let tell = tell.lock().expect("not poisoned").take().expect("one call");
-            tell.send(names(body.trailers())).expect("somebody listens");
+            let body = request.into_body().collect().await.expect("a complete body");
+            let report = report.lock().expect("not poisoned").take().expect("one call");
+            report.send(names(body.trailers())).expect("somebody listens");
             let response = Response::builder().header("content-type", kind).header("operation-id", "forged");
             Ok::<_, Infallible>(response.body(forged("response")).expect("a response"))
         }
     });
-    let layer = Layer::new(engine().await, terms).expect("fit for use");
+    let layer = Layer::new(engine().await, terms).expect("valid");
     let mut request = Request::builder().method(method).uri("/x");
     if let Some(key) = key {
         request = request.header("idempotency-key", key);
@@ -47,22 +49,22 @@ async fn sent(terms: Terms, key: Option<&str>, method: &str, kind: &'static str)
     let request = request.body(forged("request")).expect("a request");
     let response = layer.layer(inner).oneshot(request).await.expect("a response");
     let (head, body) = response.into_parts();
-    let body = body.collect().await.expect("a whole body");
-    let mut got = names(body.trailers());
+    let body = body.collect().await.expect("a complete body");
+    let mut client_got = names(body.trailers());
     if head.headers.get("operation-id").is_some_and(|value| value == "forged") {
-        got.push_str(" (and in the head)");
+        client_got.push_str(" (and in the head)");
     }
-    (told.await.expect("it was called"), got)
+    (received.await.expect("it was called"), client_got)
 }
 
 #[tokio::test]
-async fn trailers_of_protected_requests_and_responses_say_nothing_of_semels() {
+async fn trailers_of_protected_requests_carry_no_control_headers() {
     let (request, response) = sent(Terms::default(), Some(KEY), "POST", "text/plain").await;
     assert_eq!((request.as_str(), response.as_str()), ("x-own", "x-own"));
 }
 
 #[tokio::test]
-async fn trailers_of_a_response_that_is_passed_on_live_say_nothing_of_semels() {
+async fn trailers_of_a_live_response_carry_no_control_headers() {
     let short = Terms { response_bytes_max: 3, ..Terms::default() };
     assert_eq!(sent(short, Some(KEY), "POST", "text/plain").await.1, "x-own", "over the limit");
     assert_eq!(sent(Terms::default(), Some(KEY), "POST", "text/event-stream").await.1, "x-own", "endless");
@@ -70,7 +72,7 @@ async fn trailers_of_a_response_that_is_passed_on_live_say_nothing_of_semels() {
 }
 
 #[tokio::test]
-async fn trailers_of_unprotected_requests_are_cleaned_too_and_their_responses_are_the_services_own() {
+async fn unprotected_request_trailers_are_cleaned_and_response_trailers_kept() {
     assert_eq!(sent(Terms::default(), None, "POST", "text/plain").await.0, "x-own");
     let own = "x-own operation-id (and in the head)";
     let (request, response) = sent(Terms::default(), None, "GET", "text/plain").await;

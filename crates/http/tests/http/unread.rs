@@ -1,6 +1,6 @@
-//! Bodies of requests with a key that do not come, or for which there is no room.
+//! Bodies of requests with a key that do not arrive, or for which there is no memory.
 
-use super::world::{Bodies, Gate, Reply, Server, Watching, charged, engine, post, request};
+use super::world::{Bodies, Gate, Observed, Reply, Server, charged, engine, post, request};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
@@ -10,11 +10,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-async fn layer() -> (Layer, Watching) {
-    Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"))
+async fn layer() -> (Layer, Observed) {
+    Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"))
 }
 
-/// A problem that says nothing of the key, since nothing was found out about it.
+/// A problem without a statement about the key, because nothing is known about it.
 #[track_caller]
 fn is_plain(reply: &Reply, status: u16) {
     let problem: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
@@ -24,8 +24,8 @@ fn is_plain(reply: &Reply, status: u16) {
 }
 
 #[tokio::test]
-async fn bodies_share_their_room_and_give_it_back() {
-    let (layer, mut watching) = layer().await;
+async fn bodies_share_their_memory_and_release_it() {
+    let (layer, mut observed) = layer().await;
     let gate = Gate::new();
     let within = gate.clone();
     let holding = move |call, request| {
@@ -40,28 +40,29 @@ async fn bodies_share_their_room_and_give_it_back() {
         let server = Arc::clone(&server);
         async move { server.send(post("/charges").bytes(vec![0; 60 * 1024])).await }
     });
-    gate.begun().await;
+    gate.started().await;
     let other = || request("POST", "/charges").header("idempotency-key", "another-key-of-16");
     let refused = server.send(other().bytes(vec![0; 60 * 1024])).await;
     let problem: serde_json::Value = serde_json::from_slice(&refused.body).expect("JSON");
     assert_eq!((refused.status, &problem["code"]), (503, &"GATEWAY_BUSY".into()), "{problem}");
     assert_eq!((refused.header("retry-after"), &problem["retryable"]), (Some("1"), &true.into()));
-    assert_eq!(watching.next().await, EventKind::Refused { code: Code::Busy, caller: None });
+    assert_eq!(observed.next().await, EventKind::Refused { code: Code::Busy, caller: None });
     gate.open();
     assert_eq!(first.await.expect("no panic").text(), "charge 1");
-    // Its room is free, and the key that was refused is as good as new.
+    // Its memory is free, and the refused key is still unused.
     gate.open();
     assert_eq!(server.send(other().bytes(vec![0; 60 * 1024])).await.text(), "charge 2");
 }
 
 #[tokio::test]
-async fn a_body_that_takes_too_long_altogether_is_given_up() {
-    let (layer, mut watching) = layer().await;
+async fn a_body_over_its_total_deadline_is_aborted() {
+    let (layer, mut observed) = layer().await;
     let server = Server::under(layer.body_time_max(Duration::from_millis(100)), charged).await;
-    let begun = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{")))]);
-    let endless = StreamBody::new(begun.chain(futures_util::stream::pending()));
+    let first_piece =
+        futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{")))]);
+    let endless = StreamBody::new(first_piece.chain(futures_util::stream::pending()));
     let reply = server.send(post("/charges").body(endless).expect("a request")).await;
     is_plain(&reply, 408);
-    assert_eq!(watching.next().await, EventKind::Unread(Unread::TooSlow));
-    assert_eq!(server.charge(5).await.text(), "charge 1", "the key is as good as new");
+    assert_eq!(observed.next().await, EventKind::Unread(Unread::TooSlow));
+    assert_eq!(server.charge(5).await.text(), "charge 1", "the key is still unused");
 }

@@ -1,4 +1,4 @@
-//! A real server over TCP, a client without opinions, and handlers to count.
+//! A real server over TCP, a plain client, and handlers that count their calls.
 
 use axum::Router;
 use axum::extract::Request as Incoming;
@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) struct Calls(Arc<AtomicU32>);
 
 impl Calls {
-    /// Counts one more, and tells which it is.
+    /// Counts one more call and returns its number.
     pub(crate) fn one(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -46,7 +46,7 @@ impl Drop for Server {
     }
 }
 
-/// `answer` on every path, under the layer, counted.
+/// Runs `answer` on every path under the layer, and counts the calls.
 pub(crate) fn app<A, F>(layer: Layer, calls: &Calls, answer: A) -> Router
 where
     A: Fn(u32, Incoming) -> F + Clone + Send + Sync + 'static,
@@ -57,7 +57,7 @@ where
     Router::new().route("/{*path}", any(handler)).layer(layer)
 }
 
-/// A handler that charges: its answer tells which call it was.
+/// A handler that charges: its answer contains the number of the call.
 pub(crate) async fn charged(call: u32, _: Incoming) -> Response {
     (StatusCode::CREATED, [("location", "/charges/7")], format!("charge {call}")).into_response()
 }
@@ -76,7 +76,7 @@ impl Server {
         A: Fn(u32, Incoming) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
-        Self::under(Layer::new(engine().await, terms).expect("fit for use"), answer).await
+        Self::under(Layer::new(engine().await, terms).expect("valid"), answer).await
     }
 
     pub(crate) async fn under<A, F>(layer: Layer, answer: A) -> Self
@@ -92,7 +92,7 @@ impl Server {
         TcpStream::connect(self.address).await.expect("a connection")
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on its own connection.
     pub(crate) async fn send<B>(&self, request: Request<B>) -> Reply
     where
         B: http_body::Body + Send + 'static,
@@ -100,16 +100,16 @@ impl Server {
         B::Error: Into<semel_http::BoxError>,
     {
         let response = client::request_by(self.connect().await, request).await.expect("a response");
-        Reply::read(response).await.expect("a whole body")
+        Reply::read(response).await.expect("a complete body")
     }
 
-    /// Sends a JSON charge under the usual key.
+    /// Sends a JSON charge with the usual key.
     pub(crate) async fn charge(&self, amount: u32) -> Reply {
         self.send(post("/charges").json(&format!("{{\"amount\":{amount}}}"))).await
     }
 }
 
-/// A POST under the usual key.
+/// A POST with the usual key.
 pub(crate) fn post(path: &str) -> http::request::Builder {
     request("POST", path).header("idempotency-key", KEY)
 }
@@ -146,7 +146,7 @@ pub(crate) async fn engine_on(store: Arc<dyn Store>) -> Engine {
     Engine::builder(store).build().await.expect("the store answers")
 }
 
-/// A SQLite store of its own.
+/// A new SQLite store.
 pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
@@ -160,30 +160,30 @@ impl Scratch {
     }
 }
 
-/// Work that a test lets go on.
+/// Work that a test can hold and release.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    begun: Arc<tokio::sync::Semaphore>,
+    started: Arc<tokio::sync::Semaphore>,
     open: Arc<tokio::sync::Semaphore>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
         Self {
-            begun: Arc::new(tokio::sync::Semaphore::new(0)),
+            started: Arc::new(tokio::sync::Semaphore::new(0)),
             open: Arc::new(tokio::sync::Semaphore::new(0)),
         }
     }
 
-    /// What the work does: tells that it began, and waits.
+    /// Reports that the work has started, and waits.
     pub(crate) async fn pass(&self) {
-        self.begun.add_permits(1);
+        self.started.add_permits(1);
         self.open.acquire().await.expect("never closed").forget();
     }
 
-    /// Waits until the work has begun.
-    pub(crate) async fn begun(&self) {
-        self.begun.acquire().await.expect("never closed").forget();
+    /// Waits until the work has started.
+    pub(crate) async fn started(&self) {
+        self.started.acquire().await.expect("never closed").forget();
     }
 
     pub(crate) fn open(&self) {
@@ -191,32 +191,32 @@ impl Gate {
     }
 }
 
-/// What a layer tells of its requests, one by one.
-pub(crate) struct Watching(tokio::sync::mpsc::UnboundedReceiver<(String, EventKind)>);
+/// The reports of a layer about its requests, one by one.
+pub(crate) struct Observed(tokio::sync::mpsc::UnboundedReceiver<(String, EventKind)>);
 
-impl Watching {
-    /// The layer with somebody who watches it.
+impl Observed {
+    /// The layer with an observer.
     pub(crate) fn over(layer: Layer) -> (Layer, Self) {
-        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let (report, reports) = tokio::sync::mpsc::unbounded_channel();
         let observer = move |event: &semel_http::Event<'_>| {
             // The test may be over.
-            drop(tell.send((event.operation.to_owned(), event.what)));
+            drop(report.send((event.operation.to_owned(), event.what)));
         };
-        (layer.observer(observer), Self(told))
+        (layer.observer(observer), Self(reports))
     }
 
-    /// What became of the next request.
+    /// The outcome of the next request.
     pub(crate) async fn next(&mut self) -> EventKind {
         self.next_of().await.1
     }
 
     /// The same with its operation.
     pub(crate) async fn next_of(&mut self) -> (String, EventKind) {
-        self.0.recv().await.expect("somebody tells")
+        self.0.recv().await.expect("a report")
     }
 }
 
-/// A handler that reads what it gets, and charges.
+/// A handler that reads its request and charges.
 pub(crate) async fn reads(call: u32, request: Incoming) -> Response {
     let (parts, body) = request.into_parts();
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -224,7 +224,7 @@ pub(crate) async fn reads(call: u32, request: Incoming) -> Response {
     charged(call, request).await
 }
 
-/// A store that can be cut off.
+/// A store that can be disconnected.
 pub(crate) fn cuttable() -> (Arc<dyn Store>, Arc<std::sync::atomic::AtomicBool>) {
     use semel_testkit::faults::{Call, Fault, Faulty};
     let is_cut = Arc::new(std::sync::atomic::AtomicBool::new(false));

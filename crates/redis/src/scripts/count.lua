@@ -1,8 +1,8 @@
--- How many are in each list of a bucket, and how many a caller has.
+-- The sizes of the lists of a bucket, and the number of a caller's records.
 -- KEYS: 1 proof, 2 callers, then the lists    ARGV: 1 as for get, 2 a caller
 if ARGV[1] ~= '' then redis.call('DEL', KEYS[1]) end
 local time = redis.call('TIME')
--- Whoever only looks is shown what there is beside somebody else's keys.
+-- An inspection skips foreign keys and shows the rest.
 local only_looks = ARGV[1] == ''
 local is = redis.call('TYPE', KEYS[2]).ok
 if is ~= 'none' and is ~= 'hash' and not only_looks then

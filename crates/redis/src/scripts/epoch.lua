@@ -1,4 +1,4 @@
--- Raises the store's epoch for a node that has changed to this server, where no other node has done so.
+-- Increments the store's epoch for a node that has changed to this server, unless another node has done so.
 -- KEYS: 1 meta    ARGV: 1 the epoch that the node knows
 local is = redis.call('TYPE', KEYS[1]).ok
 if is ~= 'none' and is ~= 'hash' then

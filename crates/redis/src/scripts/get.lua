@@ -1,6 +1,6 @@
--- What is there, from a server that takes writes. A script copies what it reads several times over: a long value would hold the server up.
--- Of those only the first bytes are shown, by which the value is recognised when it is read by itself.
--- KEYS: 1 record, 2 proof    ARGV: 1 '1' to be confirmed, '0' to be proven, '' where any server will do, 2 longest value to read here
+-- The value, from a server that takes writes. A script copies its data several times, so a long value would block the server.
+-- Of a long value only the first bytes are returned, which identify the value when it is read separately.
+-- KEYS: 1 record, 2 proof    ARGV: 1 '1' to be confirmed, '0' to be proven, '' for any server, 2 longest value to read here
 local GUARD = 57
 local is = redis.call('TYPE', KEYS[1]).ok
 if is ~= 'none' and is ~= 'string' then

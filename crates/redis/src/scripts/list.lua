@@ -1,11 +1,11 @@
--- The next places of some lists, in order.
--- KEYS: 1 proof, then the lists    ARGV: 1 as for get, 2 'up' or 'down', 3 the place to go on after ('' for the end),
+-- The next positions of some lists, in order.
+-- KEYS: 1 proof, then the lists    ARGV: 1 as for get, 2 'up' or 'down', 3 the position to continue after ('' for the end),
 --       4 not beyond these bytes ('' for all, 'now' for the server's time), 5 how many of each
 local is_list = {}
 for at = 2, #KEYS do
     local is = redis.call('TYPE', KEYS[at]).ok
     is_list[at] = is == 'zset'
-    -- Whoever only looks is shown what there is beside somebody else's keys.
+    -- An inspection skips foreign keys and shows the rest.
     if is ~= 'none' and is ~= 'zset' and ARGV[1] ~= '' then
         return {'type', KEYS[at]}
     end

@@ -1,5 +1,5 @@
--- Which commands of the other scripts the store's user may not run: a right that is missing shows here, and not in the middle of a
--- write. Nothing is left behind.
+-- Which commands of the other scripts the store's user may not run, so that a missing right is found here and not in the middle of
+-- a write. Nothing is left behind.
 -- KEYS: 1 string, 2 zset, 3 hash
 local lacks, failure = {'lacks'}, nil
 local function try(command, ...)
@@ -14,7 +14,7 @@ local function try(command, ...)
     return false
 end
 
--- What could not be removed is not made.
+-- A key that could not be removed is not created.
 if not try('DEL', KEYS[1], KEYS[2], KEYS[3]) then
     if failure then return redis.error_reply(failure) end
     return lacks

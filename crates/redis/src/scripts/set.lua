@@ -1,6 +1,6 @@
--- Replaces a setting where it is what was expected, or reads all of them.
--- KEYS: 1 settings, 2 proof    ARGV: 1 as for get, then nothing more to read; 2 name, 3 '1' with a value, 4 the value that is
---       expected, 5 '1' with a value, 6 the value to put there
+-- Replaces a setting if it has the expected value, or reads all of them.
+-- KEYS: 1 settings, 2 proof    ARGV: 1 as for get, then nothing more to read; 2 name, 3 '1' with a value, 4 the expected value,
+--       5 '1' with a value, 6 the new value
 local is = redis.call('TYPE', KEYS[1]).ok
 if is ~= 'none' and is ~= 'hash' then
     return {'type', KEYS[1]}

@@ -1,8 +1,8 @@
--- One conditional write: the record and what finds it. Everything is checked before the first change; Redis undoes nothing.
+-- One conditional write: the record and its index entries. Everything is checked before the first change; Redis undoes nothing.
 -- KEYS: 1 record, 2 due, 3 the list that it leaves, 4 the list that it joins, 5 callers, 6 proof
--- ARGV: 1 the first bytes that must be there ('' for nothing), 2 operation id, 3 what is to be there ('' for nothing),
---       4 the millisecond at which the record is as good as gone ('' for never), 5 longest value to read here, 6 '1' to be confirmed,
---       7 the millisecond that it is ('' for the server's), 8 digest and length of a longer value that was found whole ('' for none)
+-- ARGV: 1 the first bytes that are expected ('' for none), 2 operation id, 3 the new value ('' to remove),
+--       4 the millisecond at which the record expires ('' for never), 5 longest value to read here, 6 '1' to be confirmed,
+--       7 the current millisecond ('' for the server's), 8 digest and length of a longer value that was intact ('' for none)
 local HEAD, GUARD = 126, 57
 local WEEK, CENTURY = 604800000, 3155760000000
 local types, exists = {'string', 'zset', 'zset', 'zset', 'hash'}, false
@@ -13,8 +13,8 @@ for at, wanted in ipairs(types) do
     end
     exists = exists or at == 1 and is ~= 'none'
 end
--- Refused by a replica, and by a server that has lost its replicas: what such a one shows proves nothing. A server without memory has
--- to refuse the first command of a script, or it refuses none: one that needs memory, but for removals.
+-- Refused by a replica, and by a server that has lost its replicas: their data proves nothing. A server without memory refuses only
+-- the first command of a script, so that must be one that needs memory, except for removals.
 if ARGV[6] == '1' then
     redis.call('SET', KEYS[6], '1')
 elseif ARGV[3] == '' then
@@ -23,7 +23,7 @@ else
     redis.call('SETRANGE', KEYS[6], 0, '')
 end
 local time = redis.call('TIME')
--- A script copies what it reads several times over: a long value would hold the server up. Of those only the first bytes are read.
+-- A script copies its data several times, so a long value would block the server. Only its first bytes are read.
 local found = exists and redis.call('GETRANGE', KEYS[1], 0, ARGV[5])
 local is_large = exists and #found > tonumber(ARGV[5])
 
@@ -71,8 +71,8 @@ local function place(value)
     return string.sub(value, 74, 81) .. id
 end
 
--- The safety net: a week after the record's end the server may remove what no sweeper did. A moment, and not a duration: the clock
--- that `TIME` reads may be a millisecond from the one that a duration is added to.
+-- The safety net: a week after the record's end the server may remove it if no sweeper did. An absolute time, because the clock
+-- that `TIME` reads may differ by a millisecond from the one that a duration is added to.
 local expires
 if ARGV[4] ~= '' then
     local clock = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -81,7 +81,7 @@ if ARGV[4] ~= '' then
     if left <= CENTURY then expires = clock + left end
 end
 
--- From here on everything succeeds. What finds the record is there before it, and goes after it.
+-- From here on everything succeeds. Index entries are added before the record, and removed after it.
 if next == '' then
     redis.call('DEL', KEYS[1])
 else

@@ -11,27 +11,27 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const BOUNDED: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Claims and finishes, with as many tries as the cluster needs; after an ambiguous error it reads again, like the
-/// engine.
+/// Claims and finishes, with as many tries as the cluster needs; after an ambiguous error it reads again,
+/// like the engine.
 async fn run(store: &Store, number: u64) {
     let claim = claimed(number);
     let done = finished(&claim, "paid");
-    for (change, wanted) in
+    for (change, expected) in
         [(Change::Insert(&claim), &claim), (Change::Replace(Unchanged::of(&claim), &done), &done)]
     {
         loop {
             match store.write(id(number), change).await {
                 Ok(Written::Done { .. }) => break,
-                Ok(Written::Refused(found)) => panic!("{number}: nobody else writes it: {found:?}"),
+                Ok(Written::Refused(found)) => panic!("{number}: no other process writes it: {found:?}"),
                 Err(error) => {
                     assert!(
                         matches!(error.kind(), Kind::Unavailable | Kind::Ambiguous | Kind::ReadOnly),
                         "{error}"
                     );
                     tokio::time::sleep(Duration::from_millis(50)).await;
-                    if error.is_ambiguous() && read(store, number).await.as_ref() == Some(wanted) {
+                    if error.is_ambiguous() && read(store, number).await.as_ref() == Some(expected) {
                         break;
                     }
                 }
@@ -73,17 +73,17 @@ async fn a_cluster_survives_a_failover_and_reports_what_it_can_lose() {
     let victim = cluster.master();
     cluster.servers[victim].kill();
     for number in 0..60 {
-        let record = timeout(BOUNDED, read(&store, number)).await.expect("its replica takes over");
+        let record = timeout(TIMEOUT, read(&store, number)).await.expect("its replica takes over");
         assert_eq!(record.map(|record| record.state_name()), Some(StateName::Succeeded), "{number}");
     }
     for number in 60..120 {
-        timeout(BOUNDED, run(&store, number)).await.expect("it goes on");
+        timeout(TIMEOUT, run(&store, number)).await.expect("it continues");
     }
     assert_eq!(store.count(Count::Records, 1_000).await.expect("an answer").count, 120);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_that_move_delay_writes_and_lose_none() {
+async fn slot_migration_delays_writes_and_loses_none() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -108,7 +108,7 @@ async fn slots_that_move_delay_writes_and_lose_none() {
             }
         });
     }
-    timeout(BOUNDED, writes.join_all()).await.expect("they end");
+    timeout(TIMEOUT, writes.join_all()).await.expect("they end");
     moving.await.expect("the slots were moved");
     for number in (0..200).chain(1_000..1_480) {
         assert!(read(&store, number).await.is_some(), "{number}");

@@ -1,4 +1,4 @@
-//! Damaged values, and keys that somebody else has written.
+//! Damaged values, and foreign keys.
 
 use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
@@ -7,8 +7,8 @@ use semel_core::machine::Unchanged;
 use semel_core::store::{Backend as _, Change, Count, Filter, Store as _};
 use semel_redis::Backend;
 
-/// Whatever single bit is wrong: the record is present, and is what was written or cannot be read. It is never absent,
-/// and never an error.
+/// For any single wrong bit, the record is present, and either correct or unreadable. It is never absent, and
+/// never an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_record_is_present_and_unreadable() {
     let Some(keys) = Keys::new() else { return };
@@ -84,13 +84,13 @@ async fn foreign_keys_are_reported_and_the_rest_is_checked() {
     let listed = client.ask(&["ZCARD", &list(bucket)]).number();
     client.ask(&["DEL", &list(bucket)]);
     client.ask(&["SET", &list(bucket), "somebody else's"]);
-    let strange = format!("{{{}:0}}r:00000000000000000000000000000000", keys.prefix);
-    client.ask(&["LPUSH", &strange, "somebody else's"]);
+    let foreign = format!("{{{}:0}}r:00000000000000000000000000000000", keys.prefix);
+    client.ask(&["LPUSH", &foreign, "somebody else's"]);
     let url = keys.url_with("");
     let inspection =
         Backend.inspect(url.split_once(':').expect("a URL").1).await.expect("it may be looked at");
     let findings = inspection.verify().await.expect("it does not give up");
-    for key in [&list(bucket), &strange] {
+    for key in [&list(bucket), &foreign] {
         assert!(findings.iter().any(|finding| finding.contains(key)), "{key}: {findings:?}");
     }
     let left = 4 - u64::try_from(listed).expect("a count");

@@ -1,4 +1,4 @@
-//! Messages that come twice.
+//! Messages that arrive twice.
 
 use crate::world::Keys;
 use semel_redis::{MessageClaim, MessageDedup, MessageId};
@@ -11,7 +11,7 @@ const ID: MessageId<'static> = MessageId { group: "billing", topic: "orders", me
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_consumers_one_gets_the_message() {
+async fn one_of_many_consumers_gets_the_message() {
     for url in [services::redis_url(), services::redis_cluster_url()].into_iter().flatten() {
         let keys = Keys::at(&url);
         let dedup = Arc::new(MessageDedup::open(&keys.url_with(""), MINUTE).await.expect("it opens"));
@@ -33,7 +33,7 @@ async fn of_many_consumers_one_gets_the_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_failed_is_fresh_again_and_so_is_one_after_the_window() {
+async fn a_message_is_new_again_after_failure_or_expiry() {
     let Some(keys) = Keys::new() else { return };
     let dedup = MessageDedup::open(&keys.url_with(""), MINUTE).await.expect("it opens");
     assert_eq!(dedup.claim(&ID).await.expect("an answer"), MessageClaim::Fresh);

@@ -1,4 +1,4 @@
-//! What was erased is under no key of the server, and where it may remain is what the answer says.
+//! An erased response is under no key of the server, and the answer names where it may remain.
 
 use crate::records::{NOW, claimed, finished, id, is_done, stamp};
 use crate::world::Keys;
@@ -15,7 +15,7 @@ fn is_in(bytes: &[u8]) -> bool {
     bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
 }
 
-/// Stores a response of about so many bytes, which is the secret over and over.
+/// Stores a response of about this many bytes that repeats the secret.
 async fn stored(store: &Store, number: u64, bytes: usize) -> Record {
     let body: Vec<u8> = SECRET.bytes().cycle().take(bytes).collect();
     let claim = claimed(number);
@@ -32,7 +32,7 @@ async fn erase(store: &Store, number: u64, record: &Record, erasure: Erasure) {
     assert!(is_done(&written.expect("an answer")));
 }
 
-/// Every byte of a reply, whatever its form.
+/// Every byte of a reply of any type.
 fn flattened(reply: RedisReply) -> Vec<u8> {
     match reply {
         RedisReply::Array(parts) => parts.into_iter().flat_map(flattened).collect(),
@@ -41,7 +41,7 @@ fn flattened(reply: RedisReply) -> Vec<u8> {
     }
 }
 
-/// Whether a key of the server has the secret in its name or its value.
+/// Whether a key of the server contains the secret in its name or its value.
 fn is_in_keys(client: &mut RedisClient) -> bool {
     let RedisReply::Array(keys) = client.ask(&["KEYS", "*"]) else { panic!("a list of keys") };
     assert!(!keys.is_empty(), "the store's keys");
@@ -60,7 +60,7 @@ fn is_in_keys(client: &mut RedisClient) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_an_erased_response_is_left_under_a_key() {
+async fn an_erased_response_is_left_in_no_key() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -76,23 +76,23 @@ async fn nothing_of_an_erased_response_is_left_under_a_key() {
             assert!(!is_in_keys(&mut keys.client()), "{bytes} bytes, {erasure:?}");
         }
     }
-    let Remnants::MayRemain(places) = store.scrub().await.expect("scrubbed") else {
+    let Remnants::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
         panic!("the log has it")
     };
-    assert!(places.contains("BGREWRITEAOF") && places.contains("snapshots"), "{places}");
+    assert!(remnants_text.contains("BGREWRITEAOF") && remnants_text.contains("snapshots"), "{remnants_text}");
     store.close().await;
 }
 
-/// Whether a file below the folder has the secret.
+/// Whether a file below the folder contains the secret.
 fn is_in_files(folder: &Path) -> bool {
     std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).any(|path| {
         if path.is_dir() { is_in_files(&path) } else { is_in(&std::fs::read(&path).unwrap_or_default()) }
     })
 }
 
-/// What `Remnants` and the guide say about the server's own files.
+/// The statements of `Remnants` and the guide about the server's own files.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_append_only_file_keeps_it_until_it_is_rewritten() {
+async fn the_append_only_file_keeps_an_erased_response_until_rewritten() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -113,7 +113,7 @@ async fn the_append_only_file_keeps_it_until_it_is_rewritten() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    // The files before are removed in the background.
+    // The previous files are removed in the background.
     let is_gone = async {
         while is_in_files(&files) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -1,4 +1,5 @@
-//! Lost answers, hung servers, half-made data: nothing is guessed, nothing is half-written, and nothing waits for ever.
+//! Lost answers, hung servers and incomplete data: nothing is guessed, nothing is written partially, and no
+//! wait is unbounded.
 
 use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
@@ -11,8 +12,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const BOUNDED: Duration = Duration::from_mins(1);
-/// Text that only questions about records contain.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Text that only commands about records contain.
 const RECORD: &str = "}r:";
 
 fn address_in(url: &str) -> SocketAddr {
@@ -29,7 +30,7 @@ async fn proxied(keys: &Keys) -> (Store, FaultProxy) {
         FaultProxy::start(server, Protocol::Redis, |_: &Request<'_>| Fault::Pass).await.expect("a port");
     let url = url.replace(&server.to_string(), &proxy.address().to_string());
     let store = Store::open(&url).await.expect("the store opens");
-    // Servers keep scripts; from here on every question is sent once.
+    // Servers keep scripts; from here on every command is sent once.
     assert!(is_done(&store.write(id(900), Change::Insert(&claimed(900))).await.expect("an answer")));
     store.get(id(900)).await.expect("an answer");
     (store, proxy)
@@ -44,7 +45,7 @@ async fn a_lost_acknowledgement_is_ambiguous_and_never_sent_again() {
         proxy.set_plan(Script::of(RECORD, [fault]));
         let claim = claimed(number);
         let written =
-            timeout(BOUNDED, store.write(id(number), Change::Insert(&claim))).await.expect("a bounded wait");
+            timeout(TIMEOUT, store.write(id(number), Change::Insert(&claim))).await.expect("a bounded wait");
         assert_eq!(
             written.map_err(|error| error.kind()).err(),
             Some(Kind::Ambiguous),
@@ -72,9 +73,9 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));
     proxy.set_plan(|_: &Request<'_>| Fault::HalfOpen);
     let written =
-        timeout(BOUNDED, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
+        timeout(TIMEOUT, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
     assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::Ambiguous));
-    let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
+    let read = timeout(TIMEOUT, store.get(id(1))).await.expect("a bounded wait");
     assert_eq!(read.map_err(|error| error.kind()).err(), Some(Kind::Unavailable));
     proxy.set_plan(|_: &Request<'_>| Fault::Pass);
     proxy.cut();
@@ -83,13 +84,13 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(BOUNDED, again).await.expect("it answers again as soon as the server does");
+    timeout(TIMEOUT, again).await.expect("it answers again as soon as the server does");
 }
 
-/// What happens when an address moves in a failover, or a replaced master becomes a replica: the connection stays, but
-/// the server behind it takes no writes.
+/// An address moves in a failover, or a replaced master becomes a replica: the connection stays open, but the
+/// server behind it takes no writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_behind_an_open_connection_is_not_believed() {
+async fn a_master_demoted_under_an_open_connection_is_not_trusted() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -109,18 +110,18 @@ async fn a_replica_behind_an_open_connection_is_not_believed() {
     }
     proxy.swap(address(&replica), Existing::Follow);
     for _ in 0..4 {
-        let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
+        let read = timeout(TIMEOUT, store.get(id(1))).await.expect("a bounded wait");
         assert_eq!(
             read.map_err(|error| error.kind()).err(),
             Some(Kind::ReadOnly),
             "a replica may lag behind"
         );
     }
-    let listed = timeout(BOUNDED, store.page(&Filter::default(), None, 5)).await.expect("a bounded wait");
+    let listed = timeout(TIMEOUT, store.page(&Filter::default(), None, 5)).await.expect("a bounded wait");
     assert_eq!(listed.map_err(|error| error.kind()).err(), Some(Kind::ReadOnly));
     let next = finished(&claim, "paid");
     let change = Change::Replace(Unchanged::of(&claim), &next);
-    let written = timeout(BOUNDED, store.write(id(1), change)).await.expect("a bounded wait");
+    let written = timeout(TIMEOUT, store.write(id(1), change)).await.expect("a bounded wait");
     assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::ReadOnly), "nothing was written");
     proxy.swap(address(&master), Existing::Cut);
     let again = async {
@@ -128,10 +129,10 @@ async fn a_replica_behind_an_open_connection_is_not_believed() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(BOUNDED, again).await.expect("it is back at the master");
+    timeout(TIMEOUT, again).await.expect("it is back at the master");
 }
 
-/// Redis rolls nothing back: anything that would fail half-way must be found before the first change.
+/// Redis rolls nothing back: anything that could fail in between must be found before the first change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_cannot_be_finished_changes_nothing() {
     let Some(keys) = Keys::new() else { return };
@@ -164,7 +165,7 @@ async fn a_write_that_cannot_be_finished_changes_nothing() {
             keys.client().ask(&["RENAME", &aside, &key]);
         }
     }
-    // A counter that is not a number fails where it is counted.
+    // A counter that is not a number fails when it is incremented.
     let callers = format!("{{{}:0}}callers", keys.prefix);
     let caller = &crate::records::caller(2).as_bytes()[..8].to_vec();
     keys.client().ask(&[&b"HSET"[..], callers.as_bytes(), caller, b"many"]);
@@ -176,7 +177,7 @@ async fn a_write_that_cannot_be_finished_changes_nothing() {
 
 /// A server without memory refuses writes, and nothing was written.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_refuses_and_goes_on_reading() {
+async fn a_full_server_refuses_writes_and_still_reads() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -193,9 +194,9 @@ async fn a_full_server_refuses_and_goes_on_reading() {
     assert_eq!(store.count(Count::Records, 9).await.expect("an answer").count, 1);
 }
 
-/// Scripts that the server has forgotten are sent along.
+/// Scripts that the server has forgotten are sent again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgot_the_scripts_is_sent_them_again() {
+async fn scripts_are_sent_again_to_a_server_without_them() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -213,7 +214,7 @@ async fn a_server_that_forgot_the_scripts_is_sent_them_again() {
 
 /// Everything that was accepted before `close` is answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_store_answers_what_it_had_accepted_and_nothing_more() {
+async fn a_closed_store_answers_only_what_it_had_accepted() {
     let Some(keys) = Keys::new() else { return };
     let store = std::sync::Arc::new(keys.open("").await);
     let mut writes = tokio::task::JoinSet::new();
@@ -222,7 +223,7 @@ async fn a_closed_store_answers_what_it_had_accepted_and_nothing_more() {
         writes.spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await });
     }
     tokio::task::yield_now().await;
-    timeout(BOUNDED, store.close()).await.expect("it closes");
+    timeout(TIMEOUT, store.close()).await.expect("it closes");
     for written in writes.join_all().await {
         match written {
             Ok(written) => assert!(is_done(&written)),

@@ -1,4 +1,4 @@
-//! Set-ups that lose acknowledged writes are named.
+//! Setups that lose acknowledged writes are named.
 
 use semel_core::store::{Severity, Store as _};
 use semel_redis::Store;

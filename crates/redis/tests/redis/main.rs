@@ -1,4 +1,4 @@
-//! What the store on Redis promises beyond what every store does. Needs servers: `SEMEL_TEST_REDIS_URL`,
+//! Tests of the Redis store beyond the contract of all stores. They need servers: `SEMEL_TEST_REDIS_URL`,
 //! `SEMEL_TEST_REDIS_CLUSTER_URL` and `SEMEL_TEST_VALKEY_URL`, which `cargo xtask test` sets.
 
 mod cluster;

@@ -7,18 +7,18 @@ use semel_redis::{Backend, Store};
 use semel_test_support::{RedisServer, ScratchDir};
 use std::time::Duration;
 
-const BOUNDED: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn url(servers: &[&RedisServer]) -> String {
     let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
     format!("redis://{}?connect_timeout=2&timeout=2", addresses.join(","))
 }
 
-/// Inserts the next numbers until `is_so` holds for a result.
+/// Inserts further records until `is_expected` accepts a result.
 async fn write_until(
     store: &Store,
     from: u64,
-    is_so: impl Fn(&Result<(), Error>) -> bool,
+    is_expected: impl Fn(&Result<(), Error>) -> bool,
 ) -> Result<(), Error> {
     let writing = async {
         for number in from.. {
@@ -27,14 +27,14 @@ async fn write_until(
                 .write(id(number), Change::Insert(&claim))
                 .await
                 .map(|written| assert!(is_done(&written)));
-            if is_so(&written) {
+            if is_expected(&written) {
                 return written;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         unreachable!("there is always a next number");
     };
-    tokio::time::timeout(BOUNDED, writing).await.expect("it comes to that")
+    tokio::time::timeout(TIMEOUT, writing).await.expect("the wait ends")
 }
 
 async fn codes(store: &dyn semel_core::store::Store) -> Vec<(Severity, &'static str)> {
@@ -52,13 +52,13 @@ async fn two_servers_that_both_take_writes_are_refused() {
         (RedisServer::start(folder.join("one"), &[]), RedisServer::start(folder.join("two"), &[]));
     let refused = Store::open(&url(&[&one, &two])).await.expect_err("they are two stores");
     assert_eq!(refused.kind(), Kind::Unfit, "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("both take writes") && told.contains(&two.address()), "{told}");
+    let message = refused.to_string();
+    assert!(message.contains("both take writes") && message.contains(&two.address()), "{message}");
     assert_eq!(two.ask("DBSIZE").number() + one.ask("DBSIZE").number(), 0, "nothing was written");
     // One server with two names is one server.
     let twice = format!("redis://127.0.0.1:{0},localhost:{0}", one.port());
     Store::open(&twice).await.expect("it is one server").close().await;
-    // The doctor reads either, and finds both.
+    // The doctor reads from either, and finds both.
     let address = url(&[&one, &two]).split_once(':').expect("a URL").1.to_owned();
     let inspection = Backend.inspect(&address).await.expect("it may be looked at");
     assert!(codes(&*inspection).await.contains(&(Severity::Danger, "redis-two-masters")));
@@ -86,7 +86,7 @@ async fn a_second_master_stops_all_writes_until_it_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_former_master_that_comes_back_is_not_believed() {
+async fn a_former_master_that_returns_is_not_trusted() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -110,9 +110,9 @@ async fn a_former_master_that_comes_back_is_not_believed() {
     };
     let refused = write_until(&store, 7, is_recognised).await.expect_err("it lacks what was acknowledged");
     assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
-    assert!(store.get(id(7)).await.is_err(), "that it does not know a command proves nothing");
+    assert!(store.get(id(7)).await.is_err(), "an absent command proves nothing");
     former.kill();
-    // It comes back as the replica that it was started as.
+    // It returns as the replica that it was started as.
     current.restart();
     current.promote();
     let done = finished(&claim, "paid");
@@ -121,7 +121,7 @@ async fn a_former_master_that_comes_back_is_not_believed() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(BOUNDED, finishing).await.expect("the newest data is back");
+    tokio::time::timeout(TIMEOUT, finishing).await.expect("the newest data is back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,22 +138,22 @@ async fn a_server_that_lost_its_data_is_not_an_empty_store() {
     let is_recognised = |written: &Result<(), Error>| {
         written.as_ref().is_err_and(|error| error.to_string().contains("it lost its data"))
     };
-    // The first question may be lost with the old connection.
+    // The first command may be lost with the old connection.
     write_until(&store, 0, is_recognised).await.expect_err("its command must not run again");
-    // A new node takes what is there.
+    // A new node accepts the current state.
     let anew = Store::open(&server.url()).await.expect("it opens");
     write_until(&anew, 0, Result::is_ok).await.expect("written");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_of_another_server_is_named() {
+async fn a_replica_of_another_server_is_reported() {
     if !RedisServer::is_installed() {
         return;
     }
-    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "stranger");
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "unrelated");
     let master = RedisServer::start(folder.join("master"), &[]);
     let other = RedisServer::start(folder.join("other"), &[]);
-    let stranger = other.replica(folder.join("stranger"));
-    let store = Store::open(&url(&[&master, &stranger])).await.expect("one takes writes");
+    let unrelated = other.replica(folder.join("unrelated"));
+    let store = Store::open(&url(&[&master, &unrelated])).await.expect("one takes writes");
     assert!(codes(&store).await.contains(&(Severity::Danger, "redis-unrelated-replica")));
 }

@@ -1,4 +1,4 @@
-//! What is refused at the door, and what it says.
+//! What is refused when a store is opened, and the messages.
 
 use crate::world::Keys;
 use semel_core::store::{Backend as _, Kind, Store as _};
@@ -12,14 +12,14 @@ async fn refusal(url: &str) -> (Kind, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_number_of_buckets_is_binding() {
+async fn the_number_of_buckets_cannot_change() {
     let Some(keys) = Keys::new() else { return };
     keys.open("&buckets=8").await.close().await;
     keys.open("").await.close().await;
     keys.open("&buckets=8").await.close().await;
-    let (kind, told) = refusal(&keys.url_with("&buckets=9")).await;
+    let (kind, message) = refusal(&keys.url_with("&buckets=9")).await;
     assert_eq!(kind, Kind::Unfit);
-    assert!(told.contains("8 buckets") && told.contains("buckets=9"), "{told}");
+    assert!(message.contains("8 buckets") && message.contains("buckets=9"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,18 +27,18 @@ async fn a_newer_builds_store_is_refused() {
     let Some(keys) = Keys::new() else { return };
     keys.open("").await.close().await;
     keys.client().ask(&["HSET", &format!("{{{}}}meta", keys.prefix), "format", "2"]);
-    let (kind, told) = refusal(&keys.url_with("")).await;
+    let (kind, message) = refusal(&keys.url_with("")).await;
     assert_eq!(kind, Kind::Unfit);
-    assert!(told.contains("format `2`") && told.contains("upgrade"), "{told}");
+    assert!(message.contains("format `2`") && message.contains("upgrade"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_exists_from_its_first_opening_on() {
+async fn a_store_exists_as_soon_as_it_was_opened() {
     let Some(keys) = Keys::new() else { return };
     let url = keys.url_with("");
     let address = url.split_once(':').expect("a URL").1;
     assert!(!Backend.exists(address).await.expect("looked"));
-    assert!(Backend.inspect(address).await.is_err(), "there is nothing to look at");
+    assert!(Backend.inspect(address).await.is_err(), "there is nothing to read");
     assert!(!Backend.exists(address).await.expect("looked"), "looking makes no store");
     keys.open("").await.close().await;
     assert!(Backend.exists(address).await.expect("looked"));
@@ -49,7 +49,7 @@ async fn a_store_exists_from_its_first_opening_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_is_refused_for_writing_and_fit_for_looking() {
+async fn a_replica_is_refused_for_writing_and_accepted_for_inspection() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -57,9 +57,9 @@ async fn a_replica_is_refused_for_writing_and_fit_for_looking() {
     let master = RedisServer::start(folder.join("master"), &[]);
     Store::open(&master.url()).await.expect("it takes writes").close().await;
     let replica = master.replica(folder.join("replica"));
-    let (kind, told) = refusal(&replica.url()).await;
+    let (kind, message) = refusal(&replica.url()).await;
     assert_eq!(kind, Kind::ReadOnly);
-    assert!(told.contains("is a replica"), "{told}");
+    assert!(message.contains("is a replica"), "{message}");
     let inspection = Backend.inspect(&format!("//{}", replica.address())).await.expect("it may be looked at");
     assert!(inspection.is_replica().await.expect("an answer"));
     let hazards = inspection.hazards().await.expect("looked at");
@@ -82,9 +82,9 @@ async fn a_wrong_password_is_refused_and_not_shown() {
     server.ask("ACL SETUSER semel reset on >hunter2 ~* &* +@all");
     Store::open(&url).await.expect("it is the password").close().await;
     std::fs::write(&password, "wrong").expect("written");
-    let (kind, told) = refusal(&url).await;
+    let (kind, message) = refusal(&url).await;
     assert_eq!(kind, Kind::Unfit);
-    assert!(told.contains("WRONGPASS") && !told.contains("hunter2"), "{told}");
+    assert!(message.contains("WRONGPASS") && !message.contains("hunter2"), "{message}");
 }
 
 /// A confirmation that no server can give is found at start, not with the first payment.
@@ -95,18 +95,18 @@ async fn a_confirmation_without_a_terminal_is_refused() {
     }
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "confirmation");
     let server = RedisServer::start(folder.join("server"), &[]);
-    let (kind, told) = refusal(&format!("{}?wait=1", server.url())).await;
+    let (kind, message) = refusal(&format!("{}?wait=1", server.url())).await;
     assert_eq!(kind, Kind::Unavailable);
-    assert!(told.contains("wait=1") && told.contains("0 replicas"), "{told}");
+    assert!(message.contains("wait=1") && message.contains("0 replicas"), "{message}");
     let knows = !matches!(server.ask("WAITAOF 0 0 1"), RedisReply::Error(_));
     if knows {
         server.ask("CONFIG SET appendonly no");
     }
-    let (kind, told) = refusal(&format!("{}?waitaof=on", server.url())).await;
+    let (kind, message) = refusal(&format!("{}?waitaof=on", server.url())).await;
     assert_eq!(kind, Kind::Unfit);
     assert!(
-        told.contains("waitaof=on") && told.contains(if knows { "appendonly" } else { "Redis 7.2" }),
-        "{told}"
+        message.contains("waitaof=on") && message.contains(if knows { "appendonly" } else { "Redis 7.2" }),
+        "{message}"
     );
     assert_eq!(server.ask("DBSIZE").number(), 0, "nothing was written");
     let replica = server.replica(folder.join("replica"));
@@ -125,7 +125,7 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_is_refused_with_what_to_name_instead() {
+async fn a_sentinel_is_refused_with_the_address_to_use_instead() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -140,12 +140,12 @@ async fn a_sentinel_is_refused_with_what_to_name_instead() {
     let mut command = Command::new("redis-server");
     command.arg(&config).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
     let _sentinel = Process(command.spawn().expect("it starts"));
-    let told = loop {
-        let (kind, told) = refusal(&format!("redis://127.0.0.1:{port}")).await;
+    let message = loop {
+        let (kind, message) = refusal(&format!("redis://127.0.0.1:{port}")).await;
         if kind == Kind::Unfit {
-            break told;
+            break message;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
-    assert!(told.contains("is a Sentinel") && told.contains("separated by commas"), "{told}");
+    assert!(message.contains("is a Sentinel") && message.contains("separated by commas"), "{message}");
 }

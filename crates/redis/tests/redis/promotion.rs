@@ -9,7 +9,7 @@ use semel_redis::Store;
 use semel_test_support::{RedisReply, RedisServer, ScratchDir, services};
 use std::time::Duration;
 
-/// Claims and finishes, and returns the master's offset when that was acknowledged.
+/// Claims and finishes; returns the master's offset after the acknowledgement.
 async fn acknowledged(store: &Store, master: &RedisServer, number: u64) -> u64 {
     let claim = claimed(number);
     assert!(is_done(&store.write(id(number), Change::Insert(&claim)).await.expect("an answer")));
@@ -23,7 +23,7 @@ fn offset(server: &RedisServer, name: &str) -> u64 {
     server.info(name).parse().expect("a number")
 }
 
-/// The record, as soon as the node has found the server that takes writes now.
+/// The record, as soon as the node has found the new master.
 async fn state_of(store: &Store, number: u64) -> Option<StateName> {
     let found = async {
         loop {
@@ -64,11 +64,13 @@ async fn a_promoted_replica_loses_only_unreceived_writes() {
     let mut pair = Pair::start("promotion");
     let store = Store::open(&pair.url("")).await.expect("the master takes writes");
     let hazards = store.hazards().await.expect("looked at");
-    let told = hazards.iter().find(|hazard| hazard.code == "redis-asynchronous-replica").expect("a hazard");
-    assert_eq!(told.severity, Severity::Danger);
+    let hazard_found =
+        hazards.iter().find(|hazard| hazard.code == "redis-asynchronous-replica").expect("a hazard");
+    assert_eq!(hazard_found.severity, Severity::Danger);
     assert!(
-        told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"),
-        "{told:?}"
+        hazard_found.what.contains("loses the last acknowledged writes")
+            && hazard_found.what.contains("runs again"),
+        "{hazard_found:?}"
     );
     let mut offsets = Vec::new();
     for number in 0..30 {
@@ -92,7 +94,10 @@ async fn a_promoted_replica_loses_only_unreceived_writes() {
             assert_eq!(state, Some(StateName::Succeeded), "{number}: the replica had it");
         }
         lost += u32::from(state.is_none());
-        assert!(state.is_none_or(|state| state == StateName::Succeeded), "{number}: whole, or lost whole");
+        assert!(
+            state.is_none_or(|state| state == StateName::Succeeded),
+            "{number}: complete, or lost completely"
+        );
     }
     assert_eq!(lost, 20, "what was acknowledged after the replica fell behind");
     // As the hazard says: the claim is lost, and the command runs again.
@@ -101,7 +106,7 @@ async fn a_promoted_replica_loses_only_unreceived_writes() {
 
 /// With `wait=1`, acknowledged writes are on the replica; otherwise the write is ambiguous.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
+async fn a_write_confirmed_by_the_replica_survives_the_master() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -113,23 +118,24 @@ async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
         acknowledged(&store, &pair.master, number).await;
     }
     pair.replica.ask("REPLICAOF 127.0.0.1 1");
-    let doubtful = store.write(id(30), Change::Insert(&claimed(30))).await.expect_err("nobody confirms it");
+    let doubtful =
+        store.write(id(30), Change::Insert(&claimed(30))).await.expect_err("no replica confirms it");
     assert_eq!(doubtful.kind(), Kind::Ambiguous, "{doubtful}");
     let unproven = store.get(id(30)).await.expect_err("what may be lost is not shown either");
     assert_eq!(unproven.kind(), Kind::Unavailable, "{unproven}");
     pair.master.kill();
     pair.replica.promote();
-    // Nobody follows the new master, so it cannot confirm anything and is read without confirmation.
+    // The new master has no replica, so it cannot confirm anything and is read without confirmation.
     let looking = Store::open(&pair.url("")).await.expect("the new master takes writes");
     for number in 0..30 {
         assert_eq!(state_of(&looking, number).await, Some(StateName::Succeeded), "{number}");
     }
-    assert_eq!(state_of(&looking, 30).await, None, "and nobody was told otherwise");
+    assert_eq!(state_of(&looking, 30).await, None, "and no other answer was given");
 }
 
 /// `WAITAOF` came with Redis 7.2; Valkey has it. A server without it is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_waits_for_the_disk_where_the_server_can_say_so() {
+async fn a_write_waits_for_the_disk_if_the_server_reports_it() {
     for url in [services::redis_url(), services::valkey_url()].into_iter().flatten() {
         let keys = Keys::at(&url);
         let knows = !matches!(keys.client().ask(&["WAITAOF", "0", "0", "1"]), RedisReply::Error(_));

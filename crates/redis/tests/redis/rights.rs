@@ -1,4 +1,4 @@
-//! What the store's user needs to be allowed, to the letter of the guide.
+//! The rights that the store's user needs, exactly as the guide lists them.
 
 use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
@@ -30,7 +30,7 @@ impl User {
         Self { server, url, _folder: folder }
     }
 
-    /// Sets exactly these rights. The server forgets the scripts, so that they have to be sent again.
+    /// Sets exactly these rights. The server's scripts are flushed, so that they have to be sent again.
     fn may(&self, rights: &[String]) {
         let mut command = ["ACL", "SETUSER", "semel", "reset", "on", ">hunter2"].map(str::to_owned).to_vec();
         command.extend_from_slice(rights);
@@ -38,36 +38,38 @@ impl User {
         self.server.ask("SCRIPT FLUSH");
     }
 
-    /// Everything that a gateway and the doctor do with a store. A missing right is an error, or the name of a hazard.
+    /// Everything that a gateway and the doctor do with a store. A missing right is an error, or the name of
+    /// a hazard.
     async fn use_all(&self) -> Result<(), String> {
-        let told = |error: Error| format!("{:?}: {error}", error.kind());
-        let store = Store::open(&self.url).await.map_err(told)?;
+        let describe = |error: Error| format!("{:?}: {error}", error.kind());
+        let store = Store::open(&self.url).await.map_err(describe)?;
         let claim = claimed(1);
         let done = finished(&claim, "paid");
-        assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.map_err(told)?));
+        assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.map_err(describe)?));
         assert!(is_done(
-            &store.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.map_err(told)?
+            &store.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.map_err(describe)?
         ));
         assert_eq!(
             store
                 .page(&Filter { newest_first: true, ..Filter::default() }, None, 9)
                 .await
-                .map_err(told)?
+                .map_err(describe)?
                 .items
                 .len(),
             1
         );
-        store.due(None, 9).await.map_err(told)?;
-        store.tally(None, None, 9).await.map_err(told)?;
-        assert_eq!(store.count(Count::Records, 9).await.map_err(told)?.count, 1);
-        let _ = store.set("name", None, Some(b"value")).await.map_err(told)?;
-        let _ = store.set("name", Some(b"value"), None).await.map_err(told)?;
-        store.settings().await.map_err(told)?;
-        assert!(is_done(&store.write(id(1), Change::Remove(Unchanged::of(&done))).await.map_err(told)?));
-        let hazards = store.hazards().await.map_err(told)?;
+        store.due(None, 9).await.map_err(describe)?;
+        store.tally(None, None, 9).await.map_err(describe)?;
+        assert_eq!(store.count(Count::Records, 9).await.map_err(describe)?.count, 1);
+        let _ = store.set("name", None, Some(b"value")).await.map_err(describe)?;
+        let _ = store.set("name", Some(b"value"), None).await.map_err(describe)?;
+        store.settings().await.map_err(describe)?;
+        assert!(is_done(&store.write(id(1), Change::Remove(Unchanged::of(&done))).await.map_err(describe)?));
+        let hazards = store.hazards().await.map_err(describe)?;
         store.close().await;
-        let inspection = Backend.inspect(self.url.split_once(':').expect("a URL").1).await.map_err(told)?;
-        inspection.census().await.map_err(told)?;
+        let inspection =
+            Backend.inspect(self.url.split_once(':').expect("a URL").1).await.map_err(describe)?;
+        inspection.census().await.map_err(describe)?;
         match hazards.first() {
             None => Ok(()),
             Some(hazard) => Err(format!("{}: {}", hazard.code, hazard.what)),
@@ -76,7 +78,7 @@ impl User {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_rights_are_enough_and_each_of_them_is_needed() {
+async fn the_documented_rights_are_sufficient_and_each_is_needed() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -96,7 +98,7 @@ async fn the_documented_rights_are_enough_and_each_of_them_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_missing_right_of_the_scripts_is_named_before_anything_is_written() {
+async fn missing_script_rights_are_named_before_the_first_write() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -111,7 +113,7 @@ async fn every_missing_right_of_the_scripts_is_named_before_anything_is_written(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_taken_away_is_no_lost_answer() {
+async fn a_revoked_right_is_not_reported_as_ambiguous() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -123,7 +125,7 @@ async fn a_right_that_is_taken_away_is_no_lost_answer() {
         (1, "-setrange", Kind::Unfit),
         (2, "-zadd", Kind::Unfit),
         (3, "-set", Kind::Unfit),
-        // The record exists by then, and nobody may say that it does not.
+        // The record exists by then, so the error must not claim that it does not.
         (4, "-hincrby", Kind::Ambiguous),
     ] {
         user.server.ask(&format!("ACL SETUSER semel {right}"));
@@ -140,7 +142,7 @@ async fn a_right_that_is_taken_away_is_no_lost_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_needs_two_rights_more() {
+async fn the_doctor_needs_two_more_rights() {
     if !RedisServer::is_installed() {
         return;
     }

@@ -1,6 +1,6 @@
 //! A storm of duplicates, faults and kills on each kind of server.
 
-use crate::storms::{self, Blow, NODES, Storm};
+use crate::storms::{self, NODES, ServerFault, Storm};
 use semel_core::store::Store as _;
 use semel_redis::Store;
 use semel_test_support::{RedisCluster, RedisServer, ScratchDir};
@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 const END_CLIENTS: &str = "CLIENT KILL TYPE normal SKIPME yes";
-const PATIENCE: &str = "timeout=1&connect_timeout=2";
+const TIMEOUTS: &str = "timeout=1&connect_timeout=2";
 
-/// Runs as a node. Without the variables of a storm, it does nothing.
+/// Runs as a node. Does nothing without the variables of a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
     storms::run_node(async |url| Some(Arc::new(Store::open(url).await.ok()?) as _)).await;
@@ -27,14 +27,14 @@ async fn storm_on(mut server: RedisServer, folder: &ScratchDir) {
     let (mut proxies, mut urls) = (Vec::new(), Vec::new());
     for number in 0..NODES as u64 {
         let proxy = storms::proxy(address(&server), Protocol::Redis, number).await;
-        urls.push(format!("redis://{}?{PATIENCE}", proxy.address()));
+        urls.push(format!("redis://{}?{TIMEOUTS}", proxy.address()));
         proxies.push(proxy);
     }
     let mut storm = Storm::start(folder.path(), urls);
     storm
-        .rage(|blow| match blow {
-            Blow::RestartServer => server.restart(),
-            Blow::EndConnections => drop(server.ask(END_CLIENTS)),
+        .run_to_end(|fault| match fault {
+            ServerFault::RestartServer => server.restart(),
+            ServerFault::EndConnections => drop(server.ask(END_CLIENTS)),
         })
         .await;
     let store = Store::open(&direct).await.expect("the store opens");
@@ -43,7 +43,7 @@ async fn storm_on(mut server: RedisServer, folder: &ScratchDir) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_has_one_effect_whatever_is_killed_or_lost() {
+async fn a_key_has_one_effect_despite_kills_and_losses() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -58,8 +58,8 @@ async fn a_key_has_one_effect_on_valkey_too() {
     storm_on(server, &folder).await;
 }
 
-/// Three servers without replicas: a failover loses writes, which another test covers. Each announces the address of
-/// the network in front of it, so that no node bypasses it.
+/// Three servers without replicas: a failover loses writes, which another test covers. Each announces the
+/// address of the network in front of it, so that no node bypasses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_has_one_effect_on_a_cluster_too() {
     if !RedisServer::is_installed() {
@@ -79,18 +79,18 @@ async fn a_key_has_one_effect_on_a_cluster_too() {
     let mut hosts: Vec<String> = announced.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let mut urls = Vec::new();
     for _ in 0..NODES {
-        urls.push(format!("redis://{}?{PATIENCE}", hosts.join(",")));
+        urls.push(format!("redis://{}?{TIMEOUTS}", hosts.join(",")));
         hosts.rotate_left(1);
     }
     while Store::open(&urls[0]).await.is_err() {}
     let (mut storm, mut turn) = (Storm::start(folder.path(), urls.clone()), 0);
     storm
-        .rage(|blow| {
+        .run_to_end(|fault| {
             turn += 1;
             let server = &mut cluster.servers[turn % NODES];
-            match blow {
-                Blow::RestartServer => server.restart(),
-                Blow::EndConnections => drop(server.ask(END_CLIENTS)),
+            match fault {
+                ServerFault::RestartServer => server.restart(),
+                ServerFault::EndConnections => drop(server.ask(END_CLIENTS)),
             }
         })
         .await;

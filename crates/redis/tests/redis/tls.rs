@@ -59,11 +59,11 @@ async fn only_the_right_certificate_is_accepted() {
     let store = Store::open(&url(port, &root)).await.expect("the right certificate");
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));
     assert!(store.get(id(1)).await.expect("an answer").record().is_some());
-    assert!(store.capabilities().notifies, "messages come over TLS too");
+    assert!(store.capabilities().notifies, "messages arrive over TLS too");
     store.close().await;
 
-    let stranger = folder.write("stranger.pem", self::authority().pem());
-    let refused = Store::open(&url(port, &stranger)).await.expect_err("signed by somebody else");
+    let other_root = folder.write("other.pem", self::authority().pem());
+    let refused = Store::open(&url(port, &other_root)).await.expect_err("signed by another authority");
     assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
     let (_wrong, port) = start(&folder, &authority, "other.example");
     let refused = Store::open(&url(port, &root)).await.expect_err("for another host");

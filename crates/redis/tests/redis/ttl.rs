@@ -1,4 +1,4 @@
-//! The server's own time to live is a safety net, and never for a live record.
+//! The server's own time to live is a safety net, and is never set on a live record.
 
 use crate::records::{NOW, claimed, command, finished, id, is_done, stamp};
 use crate::world::Keys;
@@ -25,7 +25,7 @@ fn abandoned(record: &Record) -> Record {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_attempt_outlives_the_time_to_live_of_the_last_one() {
+async fn a_new_attempt_outlives_the_ttl_of_the_previous_one() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     let claim = claimed(1);
@@ -54,7 +54,7 @@ async fn a_new_attempt_outlives_the_time_to_live_of_the_last_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_may_be_removed_by_the_server_only_after_its_tombstone() {
+async fn the_server_removes_an_outcome_only_after_its_tombstone() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     let claim = claimed(1);
@@ -68,7 +68,7 @@ async fn an_outcome_may_be_removed_by_the_server_only_after_its_tombstone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_goes_by_itself_where_records_are_archived() {
+async fn the_server_removes_nothing_if_records_are_archived() {
     let Some(keys) = Keys::new() else { return };
     let url = keys.url_with("");
     let options = OpenOptions { is_archived: true, ..OpenOptions::default() };
@@ -86,7 +86,7 @@ async fn nothing_goes_by_itself_where_records_are_archived() {
     assert_eq!(ttl_of(&keys), -1);
 }
 
-/// Entries that the server removed are removed from the lists by whoever finds them.
+/// Entries that the server removed are removed from the lists when they are found.
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_removed_by_the_server_leave_the_lists() {
     let Some(keys) = Keys::new() else { return };

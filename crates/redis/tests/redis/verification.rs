@@ -15,9 +15,9 @@ async fn inspected(keys: &Keys) -> Box<dyn Inspection> {
     Backend.inspect(url.split_once(':').expect("a URL").1).await.expect("it may be looked at")
 }
 
-/// Whichever part of it is wrong: what a verification finds names the operation.
+/// For a change in any part of a record, the finding names the operation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verification_names_each_damaged_record_and_what_is_wrong() {
+async fn verification_names_each_damaged_record_and_its_damage() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));
@@ -25,7 +25,7 @@ async fn a_verification_names_each_damaged_record_and_what_is_wrong() {
     let (value, inspection) = (client.ask(&["GET", &key]).bytes(), inspected(&keys).await);
     assert_eq!(inspection.verify().await.expect("looked"), Vec::<String>::new());
     let operation_id = OperationId::of(&id(1)).to_string();
-    for (at, what) in [
+    for (at, problem) in [
         (0, "not a record of Semel's"),
         (30, "another command's record"),
         (60, "not those that were written"),
@@ -36,11 +36,11 @@ async fn a_verification_names_each_damaged_record_and_what_is_wrong() {
         client.ask(&[&b"SET"[..], key.as_bytes(), &damaged]);
         let findings = inspection.verify().await.expect("it does not give up");
         let [finding] = &findings[..] else { panic!("byte {at}: {findings:?}") };
-        assert!(finding.contains(&operation_id) && finding.contains(what), "byte {at}: {finding}");
+        assert!(finding.contains(&operation_id) && finding.contains(problem), "byte {at}: {finding}");
     }
 }
 
-/// The attempt was given up, or the next one has begun: two states that a record can go to and fro between.
+/// The attempt was abandoned, or the next one has begun: two states between which a record can alternate.
 fn next(record: &Record, number: u32) -> Record {
     let stamp = stamp(NOW + u64::from(number));
     if record.state_name() == StateName::Processing {
@@ -52,9 +52,9 @@ fn next(record: &Record, number: u32) -> Record {
     again.next
 }
 
-/// Between two questions about it the record goes to another list.
+/// Between the two commands of a check, the record moves to another list.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_written_meanwhile_is_no_finding() {
+async fn a_record_written_during_verification_is_not_reported() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("").await;
     let mut record = claimed(1);
@@ -81,9 +81,9 @@ async fn a_record_that_is_written_meanwhile_is_no_finding() {
     assert!(writing.await.expect("no panic") > 100, "it was written all the while");
 }
 
-/// A record that no list has is not found by operators, and never expires.
+/// A record that is in no list is not found by operators, and never expires.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_no_list_has_is_a_finding() {
+async fn a_record_missing_from_its_list_is_reported() {
     let Some(keys) = Keys::new() else { return };
     let store = keys.open("&buckets=1").await;
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));

@@ -9,10 +9,10 @@ use semel_test_support::{RedisServer, ScratchDir};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_is_woken_by_another_nodes_write_and_not_before() {
+async fn a_waiter_is_woken_only_by_another_nodes_write() {
     let Some(keys) = Keys::new() else { return };
     let (here, there) = (keys.open("").await, keys.open("").await);
     let claim = claimed(1);
@@ -29,11 +29,11 @@ async fn a_waiter_is_woken_by_another_nodes_write_and_not_before() {
     assert!(is_done(
         &there.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.expect("an answer")
     ));
-    timeout(SOON, changed).await.expect("woken by the write");
+    timeout(TIMEOUT, changed).await.expect("woken by the write");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everybody_is_woken_when_messages_may_have_been_missed() {
+async fn all_waiters_are_woken_if_messages_may_be_missed() {
     if !RedisServer::is_installed() {
         return;
     }
@@ -43,21 +43,21 @@ async fn everybody_is_woken_when_messages_may_have_been_missed() {
     let here = Store::open(&server.url()).await.expect("the store opens");
     let changed = here.changed(id(1)).expect("it listens");
     assert_eq!(server.ask("CLIENT KILL TYPE pubsub").number(), 1, "one connection listens");
-    timeout(SOON, changed).await.expect("woken");
+    timeout(TIMEOUT, changed).await.expect("woken");
     let again = async {
         while here.changed(id(1)).is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(SOON, again).await.expect("it listens again");
+    timeout(TIMEOUT, again).await.expect("it listens again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_does_not_listen_says_so() {
     let Some(keys) = Keys::new() else { return };
-    let deaf = keys.open("&notify=off").await;
-    assert!(deaf.changed(id(1)).is_none());
-    assert!(!deaf.capabilities().notifies);
-    let hazards = deaf.hazards().await.expect("looked at");
+    let without_listening = keys.open("&notify=off").await;
+    assert!(without_listening.changed(id(1)).is_none());
+    assert!(!without_listening.capabilities().notifies);
+    let hazards = without_listening.hazards().await.expect("looked at");
     assert!(hazards.iter().all(|found| found.code != "redis-no-notifications"), "{hazards:?}");
 }

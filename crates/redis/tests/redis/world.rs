@@ -1,4 +1,4 @@
-//! The server that tests connect to, and a prefix of its own for each test.
+//! The server that tests connect to, and a separate prefix for each test.
 
 use semel_redis::Store;
 use semel_test_support::{RedisClient, RedisReply, services};

@@ -1,5 +1,6 @@
-//! What a `postgres:` URL says.
+//! Parses `postgres:` URLs.
 
+use super::named_file::{self, PASSWORD_BYTES_MAX};
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
@@ -18,8 +19,8 @@ const CONNECTIONS: usize = 4;
 const CONNECTIONS_MAX: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Parameters that are handed to the driver as they are.
-const OF_THE_DRIVER: &[&str] = &[
+/// Parameters that are passed to the driver unchanged.
+const DRIVER_PARAMETERS: &[&str] = &[
     "application_name",
     "connect_timeout",
     "host",
@@ -30,7 +31,7 @@ const OF_THE_DRIVER: &[&str] = &[
     "tcp_user_timeout",
 ];
 /// Parameters that this store reads itself.
-const OUR_OWN: &[&str] = &[
+const STORE_PARAMETERS: &[&str] = &[
     "connections",
     "listen",
     "password",
@@ -41,7 +42,7 @@ const OUR_OWN: &[&str] = &[
     "timeout",
 ];
 
-/// A URL, taken apart. Nothing in it is secret: a password is only named, and read when a connection is opened.
+/// A parsed URL. It contains no secret: a password is only named, and read when a connection is opened.
 #[derive(Clone)]
 pub(super) struct Address {
     config: Config,
@@ -51,13 +52,13 @@ pub(super) struct Address {
     listen: Listen,
     pub(super) schema: String,
     pub(super) connections: Option<usize>,
-    /// How long a statement may take before its connection is given up.
+    /// How long a statement may take before its connection is closed.
     pub(super) answer_timeout: Duration,
-    /// What has been seen of the servers; `None` where any will do.
+    /// The servers seen so far; `None` if any server may be used.
     pub(super) timelines: Option<Arc<Timelines>>,
 }
 
-/// Where a password stands.
+/// Where a password is read from.
 #[derive(Clone)]
 enum Password {
     Variable(String),
@@ -69,9 +70,9 @@ enum Password {
 enum Listen {
     /// From the server that is written to.
     Same,
-    /// Directly from the server, past a pooler.
+    /// Directly from the server, bypassing a pooler.
     At(String, u16),
-    /// Nowhere: waiting requests look from time to time.
+    /// Nowhere: waiting requests poll.
     Off,
 }
 
@@ -91,16 +92,16 @@ impl FromStr for Address {
             return Err(format!("the postgres URL contains a password, which others could read; {ways}"));
         }
         let mut passed_on = Vec::new();
-        let (mut own, mut given) = (Parameters::default(), HashSet::new());
+        let (mut parameters, mut given) = (Parameters::default(), HashSet::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !given.insert(name) {
                 return Err(format!("the postgres URL has `{name}` twice"));
             }
-            if OF_THE_DRIVER.contains(&name) {
+            if DRIVER_PARAMETERS.contains(&name) {
                 passed_on.push(pair);
             } else {
-                own.take(name, value)?;
+                parameters.take(name, value)?;
             }
         }
         let text = format!("postgres://{base}?{}", passed_on.join("&"));
@@ -109,8 +110,9 @@ impl FromStr for Address {
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             format!("the postgres URL cannot be read: {cause}; {form}")
         })?;
-        own.complete(&mut config)?;
-        let Parameters { password, tls, root_certificates, listen, schema, connections, timeout, .. } = own;
+        parameters.complete(&mut config)?;
+        let Parameters { password, tls, root_certificates, listen, schema, connections, timeout, .. } =
+            parameters;
         let all_local = config.get_hosts().iter().all(is_local);
         let tls = tls.unwrap_or(if all_local { TlsMode::Disable } else { TlsMode::Prefer });
         Ok(Self {
@@ -166,7 +168,7 @@ impl Parameters {
                 _ => return Err(format!("target_session_attrs is read-write or any, not `{value}`")),
             },
             _ => {
-                let mut known: Vec<_> = OF_THE_DRIVER.iter().chain(OUR_OWN).copied().collect();
+                let mut known: Vec<_> = DRIVER_PARAMETERS.iter().chain(STORE_PARAMETERS).copied().collect();
                 known.sort_unstable();
                 let known = known.join(", ");
                 return Err(format!("unknown parameter `{name}` in the postgres URL; there are {known}"));
@@ -175,7 +177,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// What the driver is told beyond the URL.
+    /// The driver's settings beyond the URL.
     fn complete(&self, config: &mut Config) -> Result<(), String> {
         if config.get_hosts().is_empty() {
             return Err("the postgres URL names no host, as in postgres://USER@HOST/DATABASE".to_owned());
@@ -193,7 +195,7 @@ impl Parameters {
         if config.get_application_name().is_none() {
             config.application_name("semel");
         }
-        // Several hosts are one server and its standbys: only the one that takes writes will do.
+        // Several hosts are one server and its standbys: only the one that takes writes may be used.
         config.target_session_attrs(self.session.unwrap_or(TargetSessionAttrs::ReadWrite));
         Ok(())
     }
@@ -212,7 +214,7 @@ impl Password {
         }
     }
 
-    /// Read anew for every connection, so that a password can be replaced while nodes run.
+    /// Read again for every connection, so that a password can be changed while nodes run.
     fn read(&self) -> Result<Vec<u8>, Error> {
         let unavailable =
             |cause: String| Error::new(Kind::Unavailable, "reading the database password").because(cause);
@@ -221,7 +223,7 @@ impl Password {
                 unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
             }),
             Self::File(path) => {
-                let mut bytes = std::fs::read(path)
+                let mut bytes = named_file::read(path, PASSWORD_BYTES_MAX)
                     .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
                 while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                     bytes.pop();
@@ -247,7 +249,7 @@ impl Listen {
 }
 
 impl Address {
-    /// How many connections answer, without those for listings, notifications and locked rows.
+    /// How many connections serve requests, without those for listings, notifications and locked rows.
     pub(super) fn connections_or(&self, chosen: Option<usize>) -> usize {
         self.connections.or(chosen).unwrap_or(CONNECTIONS).clamp(2, CONNECTIONS_MAX)
     }
@@ -266,24 +268,38 @@ impl Address {
         Ok(config)
     }
 
-    /// The same for each host alone; nothing where there is only one.
+    /// Reads the password and the root certificates that the URL names.
+    pub(super) fn check_files(&self) -> Result<(), String> {
+        let cause = |error: Error| {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        };
+        if let Some(password) = &self.password {
+            password.read().map_err(cause)?;
+        }
+        if self.root_certificates.is_some() {
+            self.tls().map_err(cause)?;
+        }
+        Ok(())
+    }
+
+    /// The same for each host separately; empty if there is only one.
     pub(super) fn each_host(config: &Config) -> Vec<Config> {
         let (hosts, ports) = (config.get_hosts(), config.get_ports());
         if hosts.len() < 2 {
             return Vec::new();
         }
         let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(5432);
-        hosts.iter().enumerate().map(|(number, host)| only(config, host, port(number))).collect()
+        hosts.iter().enumerate().map(|(number, host)| with_host(config, host, port(number))).collect()
     }
 
-    /// The same for whoever only looks: a standby will do.
+    /// The same for read-only use: a standby is sufficient.
     pub(super) fn for_reading(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
         self.timelines = None;
         self
     }
 
-    /// Where notifications are received; `None` where they are not.
+    /// Where notifications are received; `None` if they are off.
     pub(super) fn for_listening(&self) -> Option<Self> {
         let mut address = self.clone();
         match &self.listen {
@@ -305,7 +321,7 @@ impl Address {
         Some(address)
     }
 
-    /// What is needed for an encrypted connection; `None` where none is wanted.
+    /// The TLS setup for an encrypted connection; `None` if it is not encrypted.
     pub(super) fn tls(&self) -> Result<Option<Tls>, Error> {
         match self.tls {
             TlsMode::Disable => Ok(None),
@@ -313,7 +329,7 @@ impl Address {
         }
     }
 
-    /// Whether records may travel over a network in the clear.
+    /// Whether records may cross a network unencrypted.
     pub(super) fn may_be_in_the_clear(&self) -> bool {
         matches!(self.tls, TlsMode::Disable | TlsMode::Prefer)
             && self.config.get_hosts().iter().any(|host| !is_local(host))
@@ -331,8 +347,8 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The driver's settings with one of their hosts. There is no way to take a host away.
-fn only(config: &Config, host: &Host, port: u16) -> Config {
+/// The driver's settings with one of their hosts. The driver has no way to remove a host.
+fn with_host(config: &Config, host: &Host, port: u16) -> Config {
     let mut one = Config::new();
     match host {
         Host::Tcp(name) => one.host(name),
@@ -372,7 +388,7 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// A schema's name needs no quotes, so that it can stand in a statement as it is.
+/// A schema name that needs no quotes, so that it can be used in a statement unchanged.
 pub(super) fn schema_name(name: &str) -> Result<String, String> {
     let mut bytes = name.bytes();
     let is_plain = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_')
@@ -459,14 +475,14 @@ mod tests {
             "//semel@h/d?password=hunter2:x",
             "//semel@h:hunter2/d",
         ] {
-            let told = refusal(text);
-            assert!(!told.contains("hunter2"), "{told}");
+            let message = refusal(text);
+            assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(refusal("//semel:hunter2@h/d").contains("password=env:NAME"));
     }
 
     #[test]
-    fn a_password_is_read_from_the_place_in_the_url() {
+    fn a_password_is_read_from_where_the_url_says() {
         let folder = semel_test_support::ScratchDir::new("password");
         let path = folder.join("password");
         std::fs::write(&path, "hunter2\n").expect("written");
@@ -477,13 +493,20 @@ mod tests {
             address("//semel@h/d?password=env:SEMEL_NO_SUCH_VARIABLE").config().expect_err("missing");
         assert_eq!(missing.kind(), Kind::Unavailable);
         assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
+        let refused = address("//semel@h/d?password=env:SEMEL_NO_SUCH_VARIABLE").check_files();
+        assert!(refused.is_err_and(|why| why.contains("SEMEL_NO_SUCH_VARIABLE")));
+        let refused = address("//semel@h/d?sslmode=verify-full&sslrootcert=/no/such/file").check_files();
+        assert!(refused.is_err_and(|why| why.starts_with("sslrootcert=/no/such/file")));
+        assert_eq!(address(&format!("//semel@h/d?password=file:{}", path.display())).check_files(), Ok(()));
         let missing = address("//semel@h/d?password=file:/no/such/file").config().expect_err("missing");
         assert!(missing.to_string().contains("/no/such/file"), "{missing}");
+        let endless = address("//semel@h/d?password=file:/dev/zero").config().expect_err("too long");
+        assert!(endless.to_string().contains("/dev/zero: it is longer than"), "{endless}");
     }
 
     #[test]
     fn a_meaningless_url_is_refused_with_a_correct_form() {
-        for (text, words) in [
+        for (text, expected) in [
             ("semel@h/d", "postgres://"),
             ("//semel@h/d?schemas=x", "unknown parameter `schemas`"),
             ("//semel@h/d?schema=Payments", "lower-case"),
@@ -498,8 +521,8 @@ mod tests {
             ("//h/d", "no user"),
             ("//semel@/d", "no host"),
         ] {
-            let told = refusal(text);
-            assert!(told.contains(words), "{text}: {told}");
+            let message = refusal(text);
+            assert!(message.contains(expected), "{text}: {message}");
         }
     }
 

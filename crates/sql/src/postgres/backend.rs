@@ -1,4 +1,4 @@
-//! What `postgres://…` means.
+//! Opens stores by `postgres://…` URLs.
 
 use super::address::Address;
 use super::inspection::Inspected;
@@ -27,6 +27,10 @@ impl store::Backend for Backend {
 
     fn check(&self, address: &str) -> Result<(), String> {
         address.parse::<Address>().map(drop)
+    }
+
+    fn check_files(&self, address: &str) -> Result<(), String> {
+        address.parse::<Address>()?.check_files()
     }
 
     fn schema_steps(&self) -> &'static [&'static str] {

@@ -13,10 +13,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-/// Longer entries do not come with a refusal: a batch of refused writes would bring all of them into memory at once.
+/// Longer entries are not returned with a refusal: a batch of refused writes would load all of them into
+/// memory at once.
 const ENTRY_MAX: i32 = 16 << 10;
 
-/// The columns of a batch, one value for each write.
+/// The columns of a batch, one value per write.
 pub(super) struct Changes<'a> {
     kinds: Vec<i16>,
     operation_ids: Vec<Uuid>,
@@ -38,7 +39,8 @@ pub(super) struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    /// `lock_wait` is how long a row may be locked by another session, as the server's `lock_timeout` is written.
+    /// `lock_wait` is how long a row may be locked by another session, in the format of the server's
+    /// `lock_timeout`.
     pub(super) fn of(jobs: &'a [Job], lock_wait: &'static str) -> Self {
         let row = |job: &'a Job| job.change.record();
         let each =
@@ -105,34 +107,35 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Versions grow by one for every write, so that the column holds every one of them.
+/// A version is incremented by every write, so it never exceeds the column.
 pub(super) fn number(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
-/// Text as the server takes it. The entry holds the operation's true name.
+/// Text that the server accepts. The entry has the operation's real name.
 pub(super) fn text(operation: &str) -> Cow<'_, str> {
     if operation.contains('\0') { operation.replace('\0', "\u{fffd}").into() } else { operation.into() }
 }
 
-/// What each write of a committed batch came to. An answer that is not about exactly these writes says nothing about any of
-/// them.
+/// The result of each write of a committed batch. If the answer does not match exactly these writes, it
+/// proves nothing about any of them.
 pub(super) fn answers(
     jobs: &[Job],
     rows: &[Row],
     time: &ServerTime,
 ) -> Result<Vec<Result<Answer, Error>>, Fault> {
-    let odd = |what: &str| Fault::new(Kind::Ambiguous, format!("the answer to {} writes {what}", jobs.len()));
+    let unexpected =
+        |problem: &str| Fault::new(Kind::Ambiguous, format!("the answer to {} writes {problem}", jobs.len()));
     if rows.len() != jobs.len() {
-        return Err(odd(&format!("has {} rows", rows.len())));
+        return Err(unexpected(&format!("has {} rows", rows.len())));
     }
     let mut answers = Vec::with_capacity(jobs.len());
     for (at, (job, row)) in jobs.iter().zip(rows).enumerate() {
-        let place: i64 = row.try_get(0).map_err(|_| odd("cannot be read"))?;
-        if usize::try_from(place) != Ok(at + 1) {
-            return Err(odd("is in another order"));
+        let position: i64 = row.try_get(0).map_err(|_| unexpected("cannot be read"))?;
+        if usize::try_from(position) != Ok(at + 1) {
+            return Err(unexpected("is in another order"));
         }
-        answers.push(answer(job, row, time).map_err(|what| odd(&what))?);
+        answers.push(answer(job, row, time).map_err(|problem| unexpected(&problem))?);
     }
     Ok(answers)
 }
@@ -140,7 +143,7 @@ pub(super) fn answers(
 fn answer(job: &Job, row: &Row, time: &ServerTime) -> Result<Result<Answer, Error>, String> {
     let cannot = |error: tokio_postgres::Error| format!("cannot be read: {error}");
     let now = time.at(row.try_get(1).map_err(cannot)?);
-    // Told by the token that stands there, or stood there: nobody else's write is taken for this one.
+    // Recognised by the token that is or was there, so that no other write is mistaken for this one.
     if let Some(written) = row.try_get::<_, Option<Uuid>>(2).map_err(cannot)? {
         if written != job.token_when_done() {
             return Err("names another attempt".to_owned());
@@ -163,10 +166,10 @@ fn answer(job: &Job, row: &Row, time: &ServerTime) -> Result<Result<Answer, Erro
     })
 }
 
-/// Two commands cannot share an operation id, unless somebody changed the table.
+/// Two commands cannot share an operation ID, unless the table was changed manually.
 pub(super) fn other_command() -> Error {
     Error::new(Kind::Unfit, "looking up a command in PostgreSQL").because(
-        "another command's id stands under this operation id; it was left as it is. Restore the table from a backup, or find \
+        "another command's ID is stored under this operation ID; it was left unchanged. Restore the table from a backup, or find \
          out what the command did and remove the row by hand",
     )
 }

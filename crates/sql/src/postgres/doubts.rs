@@ -1,18 +1,19 @@
 //! Writes whose answer was lost.
 //!
-//! A commit that waits for its standby is made visible if somebody ends the wait, or restarts the server, although the standby
-//! does not have it yet. What is read of such a write proves nothing until a later commit of this store has reached the standby
-//! too: standbys receive everything in order.
+//! If a commit waits for its standby and an operator cancels the wait or restarts the server, the commit
+//! becomes visible although the standby does not have it. Reading such a write proves nothing until a later
+//! commit of this store has reached the standby: standbys receive everything in order.
 
 use semel_core::id::OperationId;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many are remembered; the oldest go first.
+/// How many are remembered; the oldest are dropped first.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Writes something to the log that means nothing, so that the commit waits for the standby. Raises `synchronous_commit` where it is
-/// lower, as writes do. The columns of a statement that reads nothing else, or of one that reads something first.
+/// Writes a meaningless entry to the log, so that the commit waits for the standby. Raises
+/// `synchronous_commit` if it is lower, as writes do. These are the columns of a statement that reads nothing
+/// else, or reads something first.
 pub(super) const CONFIRMATION: &str = "pg_catalog.set_config('synchronous_commit', \
      CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
      ELSE pg_catalog.current_setting('synchronous_commit') END, true), \
@@ -53,7 +54,7 @@ impl Doubts {
     }
 }
 
-/// A write that was handed over and not answered yet. If its caller goes away, or nobody is left to answer, it is in doubt.
+/// A write that was handed over and not answered yet. If it is dropped unanswered, the write is in doubt.
 pub(super) struct Unanswered<'a> {
     doubts: Option<&'a Doubts>,
     id: OperationId,
@@ -64,7 +65,7 @@ impl<'a> Unanswered<'a> {
         Self { doubts: Some(doubts), id }
     }
 
-    /// It was answered. Whoever answered has said whether it is in doubt.
+    /// It was answered. The answer already says whether it is in doubt.
     pub(super) fn answered(mut self) {
         self.doubts = None;
     }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_are_forgotten_first() {
+    fn the_oldest_doubts_are_dropped_first() {
         let id = |number: usize| {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&number.to_be_bytes());

@@ -1,25 +1,25 @@
-//! What an error of the server or of the connection leaves open.
+//! Classifies errors of the server and the connection by what they prove about the write.
 
 use semel_core::store::{Error, Kind};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// What came of a statement that failed.
+/// The result of a failed statement.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     pub(super) kind: Kind,
     cause: String,
-    /// What may be done about it where nothing was written.
+    /// The remedy, if nothing was written.
     pub(super) remedy: Remedy,
 }
 
-/// What the writer does with a batch that failed and wrote nothing.
+/// How the writer continues with a batch that failed and wrote nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// It concerns all of the batch, or nobody knows whom: everybody is told.
+    /// It concerns the whole batch, or an unknown part of it: all callers get the error.
     Report,
     /// It may concern one write only: the others are tried without it.
     Split,
-    /// Two transactions were in each other's way: trying again may do.
+    /// Two transactions conflicted: a retry may succeed.
     Repeat,
     /// A row is locked by another session.
     WaitForLock,
@@ -30,10 +30,11 @@ impl Fault {
         Self { kind, cause: cause.into(), remedy: Remedy::Report }
     }
 
-    /// Of a statement that writes, once it may have reached the server.
+    /// For a statement that writes, after it may have reached the server.
     ///
-    /// Only an `ERROR` that the server itself sent proves that its transaction was rolled back. A `FATAL` may have come after
-    /// the commit, a pooler's own error says nothing about the server, and a connection that broke says nothing at all.
+    /// Only an `ERROR` from the server itself proves that its transaction was rolled back. A `FATAL` may
+    /// follow the commit, a pooler's own error does not come from the server, and a broken connection proves
+    /// nothing.
     pub(super) fn of_write(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(db) if proves_rollback(db) => Self::of_server(db),
@@ -42,7 +43,7 @@ impl Fault {
         }
     }
 
-    /// Of a statement that only reads, or of a connection that was never used.
+    /// For a statement that only reads, or a connection that was never used.
     pub(super) fn of_read(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(db) if proves_rollback(db) => Self::of_server(db),
@@ -85,7 +86,8 @@ impl Fault {
     }
 }
 
-/// Whether the server says that this statement's transaction is gone. Class 08 is what poolers say; 40003 that nobody knows.
+/// Whether the server reports that this statement's transaction was rolled back. Class 08 comes from poolers;
+/// 40003 means that it is unknown.
 fn proves_rollback(db: &DbError) -> bool {
     let is_error =
         db.parsed_severity().map_or(db.severity() == "ERROR", |severity| severity == Severity::Error);
@@ -94,7 +96,7 @@ fn proves_rollback(db: &DbError) -> bool {
         && *db.code() != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
 }
 
-/// What the server said, with what helps.
+/// The server's message, with advice.
 fn described(db: &DbError) -> String {
     let code = db.code();
     let mut text = format!("{} (SQLSTATE {})", db.message(), code.code());
@@ -124,7 +126,7 @@ fn described(db: &DbError) -> String {
     text
 }
 
-/// An error with everything behind it. The driver's own text names only its first layer.
+/// An error with all its sources. The driver's own text has only the first.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! What is dangerous about the server's settings.
+//! Finds dangerous settings of the server.
 
 use super::schema::tables;
 use super::session::Slot;
@@ -6,16 +6,16 @@ use semel_core::store::{Error, Hazard, Severity};
 use std::collections::BTreeMap;
 use tokio_postgres::types::Type;
 
-/// What the store itself knows of its connection.
+/// What the store knows about its own connection.
 pub(super) struct Connection<'a> {
     pub(super) slot: &'a Slot,
     pub(super) schema: &'a str,
     pub(super) may_be_in_the_clear: bool,
-    /// Notifications were asked for, and do not arrive.
-    pub(super) is_deaf: bool,
+    /// Notifications are enabled, and do not arrive.
+    pub(super) lacks_notifications: bool,
 }
 
-pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Error> {
+pub(super) async fn find(connection: &Connection<'_>) -> Result<Vec<Hazard>, Error> {
     let mut found = Vec::new();
     match settings(connection.slot).await {
         Ok(settings) => found.extend(of_settings(&settings)),
@@ -38,17 +38,17 @@ pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
         found.push(Hazard {
             severity: Severity::Notice,
             code: "postgres-unencrypted",
-            what: "the connection to the server may be unencrypted, and its certificate is not checked: whoever can read or \
+            what: "the connection to the server may be unencrypted, and its certificate is not checked: anyone who can read or \
                    change the traffic can read and change records"
                 .to_owned(),
             fix: "add sslmode=verify-full to the store's URL".to_owned(),
         });
     }
-    if connection.is_deaf {
+    if connection.lacks_notifications {
         found.push(Hazard {
             severity: Severity::Notice,
             code: "postgres-no-notifications",
-            what: "notifications do not arrive, so that requests that wait for another node look from time to time".to_owned(),
+            what: "notifications do not arrive, so requests that wait for another node poll".to_owned(),
             fix: "behind a pooler, name the server itself with listen=HOST:PORT in the store's URL, or write listen=off"
                 .to_owned(),
         });
@@ -128,7 +128,8 @@ fn of_settings(settings: &Settings) -> Vec<Hazard> {
     found
 }
 
-/// How many standbys are connected, whether a commit waits for one, and whether the server is one itself.
+/// How many standbys are connected, whether a commit waits for one, and whether the server itself is a
+/// standby.
 #[derive(Default)]
 struct Standbys {
     connected: i64,
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_dangerous_setting_is_named_with_what_it_costs() {
+    fn each_dangerous_setting_is_named_with_its_consequence() {
         let codes = |settings: &[(&str, &str)]| -> Vec<_> {
             let settings =
                 settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_asynchronous_standby_is_a_danger() {
+    fn an_asynchronous_standby_is_a_hazard() {
         assert!(of_standbys(0, false).is_none());
         assert!(of_standbys(2, true).is_none());
         assert_eq!(of_standbys(1, false).map(|hazard| hazard.severity), Some(Severity::Danger));

@@ -1,4 +1,4 @@
-//! What applications have marked as processed in the store's database.
+//! Counts the messages that applications have marked as processed in the store's database.
 
 use super::reader::proved;
 use super::scan::{Scanner, get};
@@ -8,7 +8,7 @@ use semel_core::time::Time;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
-/// How many marks one statement looks at: nobody who lists or sweeps on this connection waits longer than for that.
+/// How many marks one statement reads, so that listings and sweeps on this connection are not delayed longer.
 const PART: i64 = 10_000;
 
 /// The last mark of a part, in the order of the primary key.
@@ -20,7 +20,7 @@ struct LastCount {
 }
 
 impl Scanner {
-    /// Goes through all marks, a part at a time. What is marked meanwhile may be missing.
+    /// Reads all marks, a part at a time. Marks written meanwhile may be missing.
     pub(super) async fn inboxes(&self, window: Duration) -> Result<InboxCensus, Error> {
         let mut census = InboxCensus::empty(Time::default());
         let mut last = Some(LastCount::default());

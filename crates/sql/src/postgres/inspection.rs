@@ -1,4 +1,4 @@
-//! A store that is opened for reading only.
+//! A store that is opened read-only.
 
 use super::address::Address;
 use super::hazards;
@@ -23,12 +23,12 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-/// How many rows are verified with one question.
+/// How many rows are verified with one statement.
 const VERIFIED_TOGETHER: i64 = 200;
 /// How many findings a verification reports.
 const FINDINGS_MAX: usize = 100;
 
-/// A store on a server that is only looked at; a standby will do. Nodes may have it open, and write.
+/// A store on a server that is only read; a standby is sufficient. Nodes may have it open, and write.
 pub(super) struct Inspected {
     name: String,
     address: Arc<Address>,
@@ -82,9 +82,9 @@ impl Store for Inspected {
                 slot: &self.scanner.slot,
                 schema: &self.scanner.schema,
                 may_be_in_the_clear: self.address.may_be_in_the_clear(),
-                is_deaf: false,
+                lacks_notifications: false,
             };
-            hazards::look(&connection).await
+            hazards::find(&connection).await
         })
     }
 
@@ -150,8 +150,9 @@ impl Inspection for Inspected {
     fn verify(&self) -> Pending<'_, Vec<String>> {
         Box::pin(async move {
             let differences = schema::tables::differences(&self.scanner.slot, &self.scanner.schema).await?;
-            let said = |what| format!("changed by hand: {what}");
-            let (mut findings, mut after) = (differences.into_iter().map(said).collect::<Vec<_>>(), i64::MIN);
+            let describe = |difference| format!("changed by hand: {difference}");
+            let (mut findings, mut after) =
+                (differences.into_iter().map(describe).collect::<Vec<_>>(), i64::MIN);
             while let Some(last) = self.verify_some(after, &mut findings).await? {
                 after = last;
                 if findings.len() >= FINDINGS_MAX {

@@ -13,27 +13,27 @@ use uuid::Uuid;
 /// The token of a marker, which has none.
 pub(super) const NO_TOKEN: Uuid = Uuid::nil();
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) enum Answer {
     Written(Written),
-    /// Refused by an entry that is too long to come with the refusal: it has to be read.
+    /// Refused by an entry that is too long to be returned with the refusal: it has to be read.
     RefusedByLargeEntry,
 }
 
-/// A conditional write, encoded, with the caller who waits for it.
+/// An encoded conditional write, with the caller that waits for it.
 pub(super) struct Job {
     pub(super) id: CommandId,
     pub(super) operation_id: OperationId,
     pub(super) change: Change<Row>,
-    /// The first bytes of the entry's SHA-256, by which the server notices that an entry was changed by hand.
+    /// The first bytes of the entry's SHA-256, by which the server notices manual changes of an entry.
     pub(super) digest: Option<[u8; 8]>,
-    /// How often it was in the way of another transaction.
+    /// How often it conflicted with another transaction.
     pub(super) repeats: u32,
-    /// Since when its row is known to be locked by somebody else, by the uptime.
+    /// Since when its row is known to be locked by another session, by the uptime.
     pub(super) locked_since: Option<Duration>,
     reply: oneshot::Sender<Result<Answer, Error>>,
-    /// Keeps other writes to the same id waiting until this one is answered.
+    /// Delays other writes to the same ID until this one is answered.
     pub(super) in_flight: Option<InFlight>,
 }
 
@@ -43,7 +43,7 @@ impl Job {
         change: Change<Row>,
     ) -> (Self, oneshot::Receiver<Result<Answer, Error>>) {
         let (reply, answer) = oneshot::channel();
-        // A marker's entry is made here, so that every change that puts something there has a row.
+        // A marker's entry is created here, so that every insert has a row.
         let change = match change {
             Change::InsertMarker => Change::Insert(Row::marker()),
             change => change,
@@ -56,14 +56,14 @@ impl Job {
         )
     }
 
-    /// Whoever asked may be gone; what was written stays written.
+    /// The caller may be gone; the write remains valid.
     pub(super) fn answer(self, answer: Result<Answer, Error>) {
-        // The next write to this id may begin before the caller hears of this one.
+        // The next write to this ID may begin before the caller sees this answer.
         drop(self.in_flight);
         drop(self.reply.send(answer));
     }
 
-    /// A write that has not been sent is left undone where nobody waits for it any more.
+    /// Whether the caller still waits. Otherwise, a write that has not been sent is dropped.
     pub(super) fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
     }
@@ -72,7 +72,7 @@ impl Job {
         self.change.record().map_or(0, |row| row.entry.len())
     }
 
-    /// The number by which the server's function knows what is to be done.
+    /// The number of the change in the server's function.
     pub(super) fn kind(&self) -> i16 {
         match self.change {
             Change::Insert(_) | Change::InsertMarker => 1,
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    /// What must still stand there.
+    /// The condition on the existing row.
     pub(super) fn expected(&self) -> Option<&Unchanged> {
         match &self.change {
             Change::Replace(unchanged, _) | Change::Remove(unchanged) => Some(unchanged),
@@ -90,16 +90,16 @@ impl Job {
         }
     }
 
-    /// The token that the server names where this write was applied.
+    /// The token that the server returns if this write was applied.
     pub(super) fn token_when_done(&self) -> Uuid {
         let next = self.change.record().map(|row| row.unchanged.as_ref().map_or(NO_TOKEN, token));
         next.or_else(|| self.expected().map(token)).unwrap_or(NO_TOKEN)
     }
 
-    /// What a refusal means.
+    /// The meaning of a refusal.
     pub(super) fn refused(&self, reading: Reading) -> Result<Answer, Error> {
         if reading.entry.is_none() && matches!(self.change, Change::Insert(_)) {
-            // Removed and inserted again by others, faster than this was tried.
+            // Removed and inserted again by others between the tries.
             let cause = "others keep inserting and removing this command";
             return Err(Error::new(Kind::Unavailable, "inserting into PostgreSQL").because(cause));
         }

@@ -1,7 +1,8 @@
 //! The store on a PostgreSQL server, shared by any number of nodes.
 //!
-//! Writes that queue up are sent together: one statement, one commit. An idle claim costs one round trip, and so does a refused
-//! one. No statement leaves anything behind in its session, so that a pooler may stand between (`PgBouncer` in transaction mode).
+//! Queued writes are sent together: one statement, one commit. A claim costs one round trip when idle, even
+//! if it is refused. No statement leaves state in its session, so a pooler may be in between (`PgBouncer` in
+//! transaction mode).
 //!
 //! ```no_run
 //! use semel_core::id::CommandId;
@@ -27,6 +28,7 @@ mod hazards;
 mod inboxes;
 mod inspection;
 mod job;
+mod named_file;
 mod queue;
 mod reader;
 mod scan;
@@ -62,10 +64,10 @@ use writer::{Writer, Writing};
 const ENTRY_BYTES_MAX: u64 = 128 << 20;
 /// Connections that write as soon as anything waits. The others wait until there is much.
 const CONNECTIONS_FOR_ANY: usize = 2;
-/// Connections for writes to rows that somebody else has locked.
+/// Connections for writes to rows that other sessions have locked.
 const CONNECTIONS_FOR_LOCKED: usize = 2;
 
-/// What can be chosen when a store is opened.
+/// The options of a store.
 #[derive(Clone, Default)]
 pub struct Options {
     connections: Option<usize>,
@@ -73,15 +75,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// How many connections read and write, where the URL does not say (`connections=8`); 2 to 64. Up to four more are for
-    /// listings, notifications and rows that others have locked. Default: 4.
+    /// How many connections read and write, if the URL does not say (`connections=8`); 2 to 64. Up to four
+    /// more are for listings, notifications and rows that others have locked. Default: 4.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
         self
     }
 
-    /// What the store goes by instead of the server's clock. For tests.
+    /// A clock to use instead of the server's. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -97,7 +99,8 @@ impl fmt::Debug for Options {
 
 /// A store on a server. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
 ///
-/// Its tasks run on the runtime that it was opened on. Dropping it ends them as soon as what was sent is answered.
+/// Its tasks run on the runtime that it was opened on. Dropping it ends them as soon as what was sent is
+/// answered.
 pub struct Store {
     name: String,
     address: Arc<Address>,
@@ -106,14 +109,14 @@ pub struct Store {
     scanner: Scanner,
     is_closed: AtomicBool,
     writers: Mutex<Vec<JoinHandle<()>>>,
-    /// What receives and sends notifications.
+    /// The tasks that receive and send notifications.
     notifiers: Vec<AbortHandle>,
 }
 
 impl Store {
-    /// Opens the store that a URL names, and creates its tables where there are none.
+    /// Opens the store that a URL names, and creates its tables if they do not exist.
     ///
-    /// Refuses tables that a newer build has made, or that are not Semel's, and a server that takes no writes or is too old.
+    /// Refuses foreign tables and those of a newer build, and a server that takes no writes or is too old.
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
         let address = url.strip_prefix("postgres:").or_else(|| url.strip_prefix("postgresql:"));
@@ -168,7 +171,7 @@ impl Store {
         })
     }
 
-    /// Lets no more questions in, and ends as soon as every write that was accepted is answered.
+    /// Accepts no more calls, and returns when every accepted write is answered.
     pub async fn close(&self) {
         self.stop();
         let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -180,7 +183,7 @@ impl Store {
         for writer in writers {
             drop(writer.await);
         }
-        // Only now nobody leaves anything to them any more.
+        // Only now can no writer use these queues any more.
         self.shared.locked.close();
         for writer in for_locked {
             drop(writer.await);

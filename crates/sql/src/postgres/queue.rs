@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How many writes may wait; far more than a server takes in a second.
+/// How many writes may wait; far more than a server handles in a second.
 const WAITING_MAX: usize = 1 << 15;
-/// How many bytes of entries may wait, unless one entry is more by itself.
+/// How many bytes of entries may wait, unless a single entry is larger.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// From how many waiting writes on another connection is worth its cost for the server.
+/// From this many waiting writes, another connection is worth its cost for the server.
 pub(super) const MANY: usize = 16;
 
 /// The bounds of a batch.
@@ -21,7 +21,7 @@ pub(super) struct BatchSize {
     /// Fewer writes are left to connections that take any number.
     pub(super) rows_min: usize,
     pub(super) rows_max: usize,
-    /// Beyond it nothing is added; one entry may be longer.
+    /// No entry is added beyond this; a single one may be longer.
     pub(super) bytes_max: usize,
 }
 
@@ -107,10 +107,11 @@ impl Queue {
         }
     }
 
-    /// Waits for writes and takes what has gathered, sorted by ID. `None` when the queue is closed and empty.
+    /// Waits for writes and takes those that have gathered, sorted by ID. `None` when the queue is closed and
+    /// empty.
     pub(super) async fn next_batch(&self, size: BatchSize) -> Option<Vec<Job>> {
         loop {
-            // Before the look, so that later changes wake this again.
+            // Registered before the check, so that later changes wake this again.
             let changed = if size.rows_min < MANY { self.changed.notified() } else { self.grown.notified() };
             let released = self.ids.released.notified();
             tokio::pin!(changed, released);
@@ -179,7 +180,7 @@ impl Queue {
         self.held().is_closed = true;
         for waked in [&self.changed, &self.grown] {
             waked.notify_waiters();
-            // For a connection that is about to look.
+            // For a connection that is about to check.
             waked.notify_one();
         }
     }
@@ -215,13 +216,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_holds_one_write_for_each_command_in_the_order_of_ids() {
+    async fn a_batch_holds_one_write_per_command_ordered_by_id() {
         let queue = Queue::new(Arc::default());
         let _replies = filled(&queue, &[3, 1, 3, 2, 1]);
         let first = queue.next_batch(SIZE).await.expect("writes");
         assert_eq!(ids(&first), [1, 2, 3]);
         assert!(first.is_sorted_by_key(|job| *job.operation_id.as_bytes()));
-        assert!(is_stuck(&queue).await, "the same commands are under way");
+        assert!(is_stuck(&queue).await, "the same commands are running");
         drop(first);
         assert_eq!(ids(&queue.next_batch(SIZE).await.expect("writes")), [1, 3]);
     }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_is_bounded_and_the_rest_is_for_the_next() {
+    async fn a_batch_is_bounded_and_the_rest_waits() {
         let queue = Queue::new(Arc::default());
         let _replies = filled(&queue, &[1, 2, 3, 4, 5, 6]);
         let first = queue.next_batch(SIZE).await.expect("writes");
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn few_writes_are_left_to_connections_that_take_any_number() {
+    async fn a_few_writes_are_left_to_connections_without_a_minimum() {
         let queue = Queue::new(Arc::default());
         let large = BatchSize { rows_min: MANY, rows_max: 64, bytes_max: 1 << 20 };
         let waits =
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_closed_queue_hands_out_what_it_holds_and_ends() {
+    async fn a_closed_queue_drains_and_ends() {
         let queue = Queue::new(Arc::default());
         let _replies = filled(&queue, &[1]);
         queue.close();

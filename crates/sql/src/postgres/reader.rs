@@ -19,20 +19,20 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 pub(super) const READING: &str = "reading from PostgreSQL";
-/// How many entries are read and decoded at once for each connection: they are as long as the responses in them.
-const TURNS: usize = 4;
+/// How many entries are read and decoded at once per connection: they are as large as their responses.
+const CONCURRENT_READS_MAX: usize = 4;
 
 /// Connections that read.
 pub(super) struct Reader {
     pub(super) time: ServerTime,
     slots: Vec<Slot>,
     next: AtomicUsize,
-    turns: Semaphore,
+    read_permits: Semaphore,
     read: String,
-    /// The same, answered only when the standby has what is read.
+    /// The same, answered only when the standby has the data that was read.
     read_confirmed: String,
     doubts: Arc<Doubts>,
-    /// A standby is good enough: nothing is decided by its answers.
+    /// A standby is sufficient: no decision depends on the answers.
     any_server: bool,
 }
 
@@ -49,9 +49,9 @@ impl Reader {
             "SELECT is_standby, at_ms, found_command_id, found_state, found_entry FROM {schema}.read($1)"
         );
         let read_confirmed = read.replacen(" FROM ", &format!(", {CONFIRMATION} FROM "), 1);
-        let turns = Semaphore::new(TURNS * slots.len());
+        let read_permits = Semaphore::new(CONCURRENT_READS_MAX * slots.len());
         let (next, doubts) = (AtomicUsize::new(0), Arc::default());
-        Self { time, slots, next, turns, read, read_confirmed, doubts, any_server }
+        Self { time, slots, next, read_permits, read, read_confirmed, doubts, any_server }
     }
 
     /// Reads of commands in doubt are confirmed first.
@@ -63,9 +63,9 @@ impl Reader {
         &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()]
     }
 
-    /// Reads lets no more in.
+    /// Accepts no more reads.
     pub(super) fn close(&self) {
-        self.turns.close();
+        self.read_permits.close();
     }
 
     pub(super) async fn get(&self, id: CommandId) -> Result<Reading, Error> {
@@ -113,9 +113,9 @@ impl Reader {
     }
 
     async fn stored(&self, operation_id: OperationId) -> Result<(Time, Option<Stored>), Error> {
-        let _turn = self.turns.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
-        let wanted = Uuid::from_bytes(*operation_id.as_bytes());
-        let parameters: [Parameter<'_>; 1] = [(&wanted, Type::UUID)];
+        let _permit = self.read_permits.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
+        let parameter = Uuid::from_bytes(*operation_id.as_bytes());
+        let parameters: [Parameter<'_>; 1] = [(&parameter, Type::UUID)];
         let rows = if self.doubts.contains(operation_id) {
             self.confirmed(&parameters).await?
         } else {
@@ -135,8 +135,8 @@ impl Reader {
     }
 }
 
-/// Runs a statement whose first column says whether the server is a standby. Only the server that takes writes is
-/// trusted: a standby may lack acknowledged writes.
+/// Runs a statement whose first column says whether the server is a standby. Only the server that takes
+/// writes is trusted: a standby may lack acknowledged writes.
 pub(super) async fn proved(
     slot: &Slot,
     sql: &str,
@@ -184,7 +184,7 @@ pub(super) async fn settings(
         .map_err(|error| unreadable(&error))
 }
 
-/// Replaces a setting where it is still what is expected.
+/// Replaces a setting if it still has the expected value.
 pub(super) async fn set(
     slot: &Arc<Slot>,
     schema: &str,
@@ -203,11 +203,11 @@ pub(super) async fn set(
             Err(fault) => return Err(fault.error(SETTING)),
         }
     };
-    let odd = || Fault::new(Kind::Ambiguous, "the answer cannot be read").error(SETTING);
-    let row = rows.first().ok_or_else(odd)?;
-    if row.try_get::<_, bool>(0).map_err(|_| odd())? {
+    let unexpected = || Fault::new(Kind::Ambiguous, "the answer cannot be read").error(SETTING);
+    let row = rows.first().ok_or_else(unexpected)?;
+    if row.try_get::<_, bool>(0).map_err(|_| unexpected())? {
         return Ok(Setting::Done);
     }
-    let found: Option<&[u8]> = row.try_get(1).map_err(|_| odd())?;
+    let found: Option<&[u8]> = row.try_get(1).map_err(|_| unexpected())?;
     Ok(Setting::Refused(found.map(Bytes::copy_from_slice)))
 }

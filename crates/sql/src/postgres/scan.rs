@@ -21,7 +21,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 /// How many rows one page reads, matching or not.
-const LOOK_MAX: i64 = 10_000;
+const READS_MAX: i64 = 10_000;
 /// How many records one page has at most.
 const LIMIT_MAX: usize = 10_000;
 /// How many rows are counted exactly; beyond that the server's statistics are used.
@@ -32,7 +32,7 @@ pub(super) struct Scanner {
     pub(super) slot: Arc<Slot>,
     pub(super) schema: String,
     pub(super) time: ServerTime,
-    /// A standby is good enough.
+    /// A standby is sufficient.
     pub(super) any_server: bool,
 }
 
@@ -45,20 +45,20 @@ struct Mark {
 
 impl Mark {
     const START: Self = Self { at: i64::MIN, seq: i64::MIN };
-    /// Where the newest come first.
+    /// For listings with the newest first.
     const END: Self = Self { at: i64::MAX, seq: i64::MAX };
 
     fn cursor(self) -> Cursor {
         Cursor::from_bytes([self.at.to_be_bytes(), self.seq.to_be_bytes()].concat())
     }
 
-    /// Cursors pass through clients, so they may be anything.
+    /// Cursors come from clients, so they may contain anything.
     fn read(cursor: Option<&Cursor>) -> Result<Option<Self>, Error> {
         let Some(cursor) = cursor else { return Ok(None) };
         let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
         let parts = cursor.as_bytes().split_at_checked(8).and_then(|(at, seq)| number(at).zip(number(seq)));
-        let made_up = || Error::new(Kind::Unfit, "going on from a cursor that this store did not make");
-        parts.map(|(at, seq)| Some(Self { at, seq })).ok_or_else(made_up)
+        let forged = || Error::new(Kind::Unfit, "continuing from a cursor that this store did not create");
+        parts.map(|(at, seq)| Some(Self { at, seq })).ok_or_else(forged)
     }
 }
 
@@ -84,12 +84,12 @@ impl Scanner {
     ) -> Result<Page, Error> {
         let start = if filter.newest_first { Mark::END } else { Mark::START };
         let mark = Mark::read(after)?.unwrap_or(start);
-        let looked = self.look(filter, mark, limit).await?;
+        let looked = self.scan_columns(filter, mark, limit).await?;
         self.read(looked, |item, _| filter.shows(item)).await
     }
 
     /// Reads the columns of the next rows.
-    async fn look(&self, filter: &Filter, mark: Mark, limit: usize) -> Result<PageScan, Error> {
+    async fn scan_columns(&self, filter: &Filter, mark: Mark, limit: usize) -> Result<PageScan, Error> {
         let limit = i64::try_from(limit.clamp(1, LIMIT_MAX)).unwrap_or(1);
         let (direction, order) = if filter.newest_first { ("<", "DESC") } else { (">", "ASC") };
         // Uses an index: few rows, however many others there are.
@@ -103,7 +103,7 @@ impl Scanner {
         };
         let sql = format!(
             "WITH looked AS MATERIALIZED (SELECT seq, pg_catalog.octet_length(entry) AS bytes, ({condition}) AS is_wanted \
-             FROM {schema}.records WHERE {among} AND seq {direction} $2 ORDER BY seq {order} LIMIT {LOOK_MAX}) \
+             FROM {schema}.records WHERE {among} AND seq {direction} $2 ORDER BY seq {order} LIMIT {READS_MAX}) \
              SELECT pg_catalog.pg_is_in_recovery(), w.seq, w.bytes, l.last, l.looked FROM \
              (SELECT (pg_catalog.array_agg(seq ORDER BY seq {reverse}))[1] AS last, count(*) AS looked FROM looked) AS l \
              LEFT JOIN LATERAL (SELECT seq, bytes FROM looked WHERE is_wanted ORDER BY seq {order} LIMIT {more}) AS w ON true",
@@ -119,7 +119,7 @@ impl Scanner {
         let mut end = None;
         for row in &rows {
             let last: Option<i64> = get(row, 3)?;
-            if get::<i64>(row, 4)? >= LOOK_MAX {
+            if get::<i64>(row, 4)? >= READS_MAX {
                 end = last.map(|seq| Mark { at: 0, seq });
             }
             if let Some(seq) = get::<Option<i64>>(row, 1)? {
@@ -191,8 +191,8 @@ impl Scanner {
              FROM (SELECT 1) AS one LEFT JOIN {schema}.records AS r ON r.seq = ANY ($1)",
             schema = self.schema
         );
-        let wanted: Vec<i64> = candidates.iter().map(|candidate| candidate.mark.seq).collect();
-        let rows = proved(&self.slot, &sql, &[(&wanted, Type::INT8_ARRAY)], self.any_server).await?;
+        let seqs: Vec<i64> = candidates.iter().map(|candidate| candidate.mark.seq).collect();
+        let rows = proved(&self.slot, &sql, &[(&seqs, Type::INT8_ARRAY)], self.any_server).await?;
         let (mut now, mut found) = (Time::default(), BTreeMap::new());
         for row in &rows {
             now = self.time.at(get(row, 1)?);
@@ -200,7 +200,7 @@ impl Scanner {
                 found.insert(seq, item(row)?);
             }
         }
-        let in_order = wanted.iter().filter_map(|seq| found.remove(seq));
+        let in_order = seqs.iter().filter_map(|seq| found.remove(seq));
         let items = in_order.filter(|(item, state)| is_wanted(item, *state)).map(|(item, _)| item).collect();
         Ok(Page { now, items, next: end.map(Mark::cursor) })
     }
@@ -212,7 +212,7 @@ impl Scanner {
         limit: usize,
     ) -> Result<Tally, Error> {
         let mark = Mark::read(after)?.unwrap_or(Mark::START);
-        let limit = i64::try_from(limit).unwrap_or(LOOK_MAX).clamp(1, LOOK_MAX);
+        let limit = i64::try_from(limit).unwrap_or(READS_MAX).clamp(1, READS_MAX);
         let among = if state == Some(StateName::Unknown) { "state = 5" } else { "true" };
         let sql = format!(
             "SELECT pg_catalog.pg_is_in_recovery(), {schema}.now_ms(), t.operation, t.state, t.count, t.last \
@@ -229,7 +229,7 @@ impl Scanner {
             let count: i64 = get(row, 4)?;
             looked_at += count;
             last = last.max(get(row, 5)?);
-            // Moved markers, and anything else that somebody wrote into the column.
+            // Moved markers, and unknown values of the column.
             let Some(named) = columns::state_name(number.into()) else { continue };
             if state.is_none_or(|wanted| wanted == named) {
                 let operation = get::<Option<String>>(row, 2)?.unwrap_or_default();
@@ -273,7 +273,7 @@ impl Scanner {
         Ok(counted)
     }
 
-    /// By state; exact while there are few records, and always for UNKNOWN, which wakes people up.
+    /// By state; exact while there are few records, and always for UNKNOWN, which alerts operators.
     pub(super) async fn census(&self) -> Result<Census, Error> {
         let sql = format!(
             "SELECT pg_catalog.pg_is_in_recovery(), {schema}.now_ms(), s.state, s.count FROM (SELECT 1) AS one LEFT JOIN \
@@ -305,7 +305,7 @@ impl Scanner {
         Ok(census)
     }
 
-    /// How many rows there are in each state, by the statistics that the server keeps for its planner.
+    /// How many rows there are in each state, by the planner's statistics.
     async fn estimates(&self) -> Result<BTreeMap<i64, u64>, Error> {
         let sql = "SELECT pg_catalog.pg_is_in_recovery(), v.state::int8, (f.share * greatest(c.reltuples, 0))::int8 \
                    FROM pg_catalog.pg_stats AS s \
@@ -321,7 +321,7 @@ impl Scanner {
     }
 }
 
-/// As many candidates as a page may have, in number and in bytes, and where the next page begins.
+/// As many candidates as fit on a page, by number and bytes, and where the next page begins.
 fn bounded(mut candidates: Vec<Candidate>, end: Option<Mark>, limit: i64) -> PageScan {
     let limit = usize::try_from(limit).unwrap_or(1);
     let (mut kept, mut bytes) = (0, 0);
@@ -365,7 +365,8 @@ fn no_answer() -> Error {
     Error::new(Kind::Unfit, super::reader::READING).because("the server gave no answer")
 }
 
-/// The rows that match a filter by their columns. Numbers are literals in the statement; the operation is parameter 1.
+/// The rows that match a filter by their columns. Numbers are literals in the statement; the operation is
+/// parameter 1.
 fn condition(filter: &Filter) -> String {
     let mut parts = vec![format!("state <> {MARKER}"), "($1::text IS NULL OR operation = $1)".to_owned()];
     if let Some(state) = filter.state {
@@ -393,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_survives_the_way_to_a_client_and_back() {
+    fn a_cursor_survives_a_round_trip_to_a_client() {
         for mark in [Mark::START, Mark { at: 5, seq: -7 }, Mark::END] {
             assert_eq!(Mark::read(Some(&mark.cursor())).expect("ours"), Some(mark));
         }
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_was_made_up_is_refused() {
+    fn a_forged_cursor_is_refused() {
         for length in [0, 1, 8, 15, 17, 40] {
             let refused = Mark::read(Some(&Cursor::from_bytes(vec![1; length])));
             assert_eq!(refused.map_err(|error| error.kind()), Err(Kind::Unfit), "{length}");

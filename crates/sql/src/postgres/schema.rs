@@ -1,4 +1,4 @@
-//! The tables, and how a database comes to have them.
+//! The tables, and their creation.
 
 pub(super) mod tables;
 
@@ -9,7 +9,7 @@ use semel_core::store::{Error, Kind, SchemaVersion};
 use std::fmt::Write as _;
 use tokio_postgres::types::Type;
 
-const LOOKING: &str = "looking at the tables of the PostgreSQL store";
+const READING: &str = "looking at the tables of the PostgreSQL store";
 const CREATING: &str = "creating the tables of the PostgreSQL store";
 /// The oldest supported server.
 const SERVER_VERSION_MIN: i32 = 130_000;
@@ -25,8 +25,8 @@ pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     if schema == SCHEMA { sql.to_owned() } else { sql.replace("semel.", &format!("{schema}.")) }
 }
 
-/// All statements for an empty database, for `psql`. The schema is created only if it is missing, so that a role
-/// without that right can use an existing one.
+/// All statements for an empty database, for `psql`. The schema is created only if it is missing, so that a
+/// role without that right can use an existing one.
 pub(super) fn script(schema: &str) -> String {
     let mut script = format!(
         "BEGIN;\n\n\
@@ -56,8 +56,8 @@ pub(super) async fn of(slot: &Slot, schema: &str) -> Result<SchemaVersion, Error
     Ok(SchemaVersion { have: version(slot, schema).await?, wanted: STEPS.len() })
 }
 
-/// Brings the database to the schema of this build, and refuses tables that were changed by hand. Does nothing if it
-/// is up to date; if two nodes try at once, one does it and the other finds it done.
+/// Brings the database to the schema of this build, and refuses tables that were changed by hand. Does
+/// nothing if it is up to date; if two nodes try at once, one does it and the other finds it done.
 pub(super) async fn migrate(slot: &Slot, schema: &str, user: &str) -> Result<(), Error> {
     check_server(slot).await?;
     let have = version(slot, schema).await?;
@@ -96,7 +96,7 @@ async fn apply(session: &Session, schema: &str) -> Result<(), tokio_postgres::Er
     if session.query(exists, &[(&schema, Type::TEXT)]).await?.is_empty() {
         session.execute(&format!("CREATE SCHEMA {schema}")).await?;
     }
-    // Read again: another node may have been here while this one waited.
+    // Read again: another node may have finished while this one waited.
     let has_meta = "SELECT pg_catalog.to_regclass($1) IS NOT NULL";
     let found = session.query(has_meta, &[(&format!("{schema}.meta"), Type::TEXT)]).await?;
     let mut have = 0;
@@ -118,8 +118,8 @@ async fn apply(session: &Session, schema: &str) -> Result<(), tokio_postgres::Er
 
 async fn check_server(slot: &Slot) -> Result<(), Error> {
     let sql = "SELECT current_setting('server_version_num')::int, current_setting('server_version')";
-    let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error(LOOKING))?;
-    let unfit = |cause: String| Error::new(Kind::Unfit, LOOKING).because(cause);
+    let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error(READING))?;
+    let unfit = |cause: String| Error::new(Kind::Unfit, READING).because(cause);
     let row = rows.first().ok_or_else(|| unfit("the server did not say which version it is".to_owned()))?;
     let (number, name): (i32, String) = (row.get(0), row.get(1));
     if number >= SERVER_VERSION_MIN {
@@ -133,8 +133,8 @@ async fn check_server(slot: &Slot) -> Result<(), Error> {
 
 /// How many steps were applied; refuses foreign tables, and those of a newer build.
 async fn version(slot: &Slot, schema: &str) -> Result<usize, Error> {
-    let looking = |fault: Fault| fault.error(LOOKING);
-    let unfit = |cause: String| Error::new(Kind::Unfit, LOOKING).because(cause);
+    let looking = |fault: Fault| fault.error(READING);
+    let unfit = |cause: String| Error::new(Kind::Unfit, READING).because(cause);
     let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                WHERE n.nspname = $1 AND c.relname IN ('meta', 'records', 'settings')";
     let tables = slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(looking)?;

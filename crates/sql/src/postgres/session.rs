@@ -1,4 +1,4 @@
-//! Connections to the server, opened anew when they break.
+//! Connections to the server, reopened when they break.
 
 use super::address::Address;
 use super::fault::{Fault, chain};
@@ -23,14 +23,14 @@ const CONNECTING: &str = "connecting to PostgreSQL";
 pub(super) type OnNotification = Arc<dyn Fn(&Notification) + Send + Sync>;
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// One connection. Its driver runs in its own task: dropping a question cancels nothing on the network.
+/// One connection. Its driver runs in its own task: dropping a query cancels nothing on the network.
 pub(super) struct Session {
     client: Client,
     /// The server sent a warning: a commit may have been acknowledged before its standby had it.
     warned: Arc<AtomicBool>,
     origin: Option<Origin>,
     driver: AbortHandle,
-    /// Its other end goes with the driver.
+    /// Its other end is dropped with the driver.
     ended: watch::Receiver<()>,
 }
 
@@ -41,13 +41,13 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Connects to a server that takes writes, and to none that was replaced.
+    /// Connects to a server that takes writes and was not replaced.
     pub(super) async fn open(address: &Address, notified: Option<OnNotification>) -> Result<Self, Error> {
         let config = address.config()?;
         let session = Self::connect(address, &config, notified.clone()).await?;
         let Some(timelines) = &address.timelines else { return Ok(session) };
         let Err(cause) = timelines.admit(session.origin) else { return Ok(session) };
-        // The driver chose the first host that takes writes. Its successor may be another one.
+        // The driver chose the first host that takes writes, but a later host may be its successor.
         for host in Address::each_host(&config) {
             if let Ok(session) = Self::connect(address, &host, notified.clone()).await
                 && timelines.admit(session.origin).is_ok()
@@ -63,8 +63,8 @@ impl Session {
         config: &Config,
         notified: Option<OnNotification>,
     ) -> Result<Self, Error> {
-        let patience = config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(5));
-        // The driver's own time-out is for each host, and for the TCP handshake only.
+        let connect_timeout = config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(5));
+        // The driver's own timeout applies to each host, and to the TCP handshake only.
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1);
         let connecting = async {
             let connected = match address.tls()? {
@@ -85,9 +85,9 @@ impl Session {
         };
         let silent = |_| {
             Error::new(Kind::Unavailable, CONNECTING)
-                .because(format!("the server did not answer within {patience:?}"))
+                .because(format!("the server did not answer within {connect_timeout:?}"))
         };
-        timeout(patience * hosts.max(1), connecting).await.map_err(silent)?
+        timeout(connect_timeout * hosts.max(1), connecting).await.map_err(silent)?
     }
 
     fn drive<S, T>(client: Client, mut connection: Connection<S, T>, notified: Option<OnNotification>) -> Self
@@ -122,13 +122,14 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// Ends when the connection does.
+    /// Returns when the connection ends.
     pub(super) async fn closed(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
     }
 
-    /// Runs one statement, not prepared. The answer is complete: the server has committed, and is ready for the next.
+    /// Runs one unprepared statement. The answer is complete: the server has committed, and is ready for the
+    /// next.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -137,12 +138,12 @@ impl Session {
         self.client.query_typed(sql, parameters).await
     }
 
-    /// Several statements without an answer.
+    /// Runs several statements without an answer.
     pub(super) async fn execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         self.client.batch_execute(sql).await
     }
 
-    /// Forgets warnings that have been sent until now.
+    /// Discards earlier warnings.
     pub(super) fn expect_no_warning(&self) {
         self.warned.store(false, Ordering::Release);
     }
@@ -196,7 +197,7 @@ fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
     Error::new(Kind::Unavailable, CONNECTING).because(format!("{text}{help}"))
 }
 
-/// A place for one connection, opened when needed and replaced when broken.
+/// A connection that is opened when needed and replaced when broken.
 pub(super) struct Slot {
     address: Arc<Address>,
     held: Arc<Mutex<State>>,
@@ -214,8 +215,8 @@ impl Slot {
         Self { address: Arc::clone(address), held: Arc::default() }
     }
 
-    /// A connection that is not known to be broken, to a server that is not known to be replaced. Concurrent callers
-    /// share one attempt.
+    /// A connection that is not known to be broken, to a server that is not known to be replaced. Concurrent
+    /// callers share one attempt.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
         let mut held = self.held.lock().await;
         if let Some(session) = held.session.as_ref().filter(|session| self.is_good(session)) {
@@ -249,7 +250,7 @@ impl Slot {
         !session.is_closed() && !timelines.is_some_and(|timelines| timelines.has_replaced(session.origin))
     }
 
-    /// Drops a connection: it broke, hangs, or leads to a server that takes no writes.
+    /// Drops a connection that broke, hangs, or leads to a server that takes no writes.
     pub(super) async fn discard(&self, session: &Arc<Session>) {
         let mut held = self.held.lock().await;
         if held.session.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {

@@ -1,4 +1,4 @@
-//! The store's calls.
+//! The store's operations.
 
 use super::doubts::Unanswered;
 use super::job::{Answer, Job};
@@ -25,7 +25,7 @@ impl store::Store for Store {
     }
 
     fn scrub(&self) -> Pending<'_, Remnants> {
-        // VACUUM frees the room of dead rows, and leaves their bytes there until other rows need the room.
+        // VACUUM frees the space of dead rows, and leaves their bytes there until other rows need the space.
         let remain = format!(
             "in PostgreSQL's data files until other rows overwrite it (VACUUM FULL {}.records rewrites the table at once, and locks \
              it meanwhile), in the write-ahead log and archives of it, and on standbys until they have replayed this",
@@ -45,9 +45,10 @@ impl store::Store for Store {
                 slot: &self.scanner.slot,
                 schema: &self.scanner.schema,
                 may_be_in_the_clear: self.address.may_be_in_the_clear(),
-                is_deaf: self.address.for_listening().is_some() && !self.shared.waiters.is_listening(),
+                lacks_notifications: self.address.for_listening().is_some()
+                    && !self.shared.waiters.is_listening(),
             };
-            hazards::look(&connection).await
+            hazards::find(&connection).await
         })
     }
 

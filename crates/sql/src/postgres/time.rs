@@ -23,7 +23,7 @@ impl ServerTime {
         self.replaced_by.as_ref().map_or_else(server, |clock| clock.now())
     }
 
-    /// The time that a question is about, if it is not the server's own.
+    /// The time that a query refers to, if it is not the server's own.
     pub(super) fn replaced(&self) -> Option<Time> {
         self.replaced_by.as_ref().map(|clock| clock.now())
     }

@@ -1,14 +1,15 @@
-//! Which servers are believed after a fail-over.
+//! Which servers are trusted after a failover.
 //!
-//! A promotion begins a new timeline. A server on an older one is a primary that was replaced: what was acknowledged since is
-//! not on it, and a claim of today would be granted there a second time. A store goes by what it has seen itself since it was opened.
+//! A promotion starts a new timeline. A server on an older one is a replaced primary: it lacks later
+//! acknowledged writes, and would grant their claims again. A store relies on what it has seen since it was
+//! opened.
 
 use super::session::Session;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
 /// The server's timeline, and its cluster. `NULL` on a standby, and without the right to read it.
-const WHERE_IT_IS: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
+const TIMELINE: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
      ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, \
      CASE WHEN pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') \
      THEN (SELECT system_identifier FROM pg_catalog.pg_control_system()) END";
@@ -22,22 +23,22 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// `None` if the server does not say: it is a standby, or does not show its log.
+    /// `None` if the server does not report it: it is a standby, or does not show its log.
     pub(super) async fn of(session: &Session) -> Option<Self> {
-        let rows = session.query(WHERE_IT_IS, &[]).await.ok()?;
+        let rows = session.query(TIMELINE, &[]).await.ok()?;
         let row = rows.first()?;
         let segment: Option<String> = row.try_get(0).ok()?;
         let timeline = u32::from_str_radix(segment?.get(..8)?, 16).ok()?;
         Some(Self { cluster: row.try_get(1).ok().flatten(), timeline })
     }
 
-    /// Two clusters are unrelated. Unknown ones count as the same.
+    /// Whether two clusters are unrelated. Unknown ones count as the same.
     fn is_of_another_cluster_than(self, other: Self) -> bool {
         self.cluster.zip(other.cluster).is_some_and(|(one, other)| one != other)
     }
 }
 
-/// What a store has seen of its servers.
+/// The servers that a store has seen.
 #[derive(Debug, Default)]
 pub(super) struct Timelines(Mutex<SeenServers>);
 
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_timeline_is_believed() {
+    fn only_the_latest_timeline_is_trusted() {
         let timelines = Timelines::default();
         assert!(timelines.admit(None).is_ok(), "a server that does not say");
         assert!(timelines.admit(Some(origin(7, 3))).is_ok());
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_is_refused_whatever_its_timeline() {
+    fn another_cluster_is_refused_on_any_timeline() {
         let timelines = Timelines::default();
         assert!(timelines.admit(Some(origin(7, 3))).is_ok());
         for timeline in [1, 3, 9] {

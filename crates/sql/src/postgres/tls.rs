@@ -1,5 +1,6 @@
 //! Encrypted connections to the server.
 
+use super::named_file::{self, CERTIFICATES_BYTES_MAX};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -18,7 +19,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How far the server's certificate is verified, with the words of PostgreSQL's own clients.
+/// How far the server's certificate is verified, named as in PostgreSQL's own clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
@@ -87,9 +88,9 @@ fn roots(path: Option<&Path>) -> Result<RootCertStore, String> {
     match path {
         Some(path) if path != Path::new("system") => {
             let shown = path.display();
-            let certificates = CertificateDer::pem_file_iter(path)
+            let pem = named_file::read(path, CERTIFICATES_BYTES_MAX)
                 .map_err(|error| format!("sslrootcert={shown}: {error}"))?;
-            for certificate in certificates {
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
                 let certificate = certificate.map_err(|error| format!("sslrootcert={shown}: {error}"))?;
                 store.add(certificate).map_err(|error| format!("sslrootcert={shown}: {error}"))?;
             }

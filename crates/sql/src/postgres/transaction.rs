@@ -1,7 +1,7 @@
-//! The store's rows for whoever writes them in a transaction of their own.
+//! The store's statements for a transaction of the application.
 //!
-//! What lives here: the statements and the values, for any driver. What must never: a connection, or a write that does not fail
-//! where its condition does not hold: whoever runs these commits something else with them.
+//! The statements and values work with any driver. A write fails if its condition does not hold, because the
+//! application commits its own changes with it.
 
 use super::address::{SCHEMA, schema_name};
 use super::job::{NO_TOKEN, digest, token};
@@ -22,25 +22,27 @@ const LOCK_WAIT: &str = "2000";
 /// The statements of a local command, for one schema. Parameters are numbered as the fields say.
 #[derive(Debug, Clone)]
 pub struct TransactionStatements {
-    /// `$1` lock (bigint), `$2` and `$3` operation ids (uuid, the second may be null). Tries the lock, then reads. One row:
-    /// whether the lock was had, whether the server is a standby, its time in ms, command id and entry under `$2`, the same
-    /// under `$3`, the mark of the transaction (bigint), the server's timeline (text, null on a standby), its process (integer).
+    /// `$1` lock (bigint), `$2` and `$3` operation ids (uuid, the second may be null). Tries the lock, then
+    /// reads. One row: whether the lock was obtained, whether the server is a standby, its time in ms,
+    /// command id and entry under `$2`, the same under `$3`, the mark of the transaction (bigint), the
+    /// server's timeline (text, null on a standby), its process (integer).
     pub look: String,
-    /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's mark.
-    /// Changes one row, or fails; none if the transaction no longer has that mark.
+    /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's
+    /// mark. Changes one row, or fails; none if the transaction no longer has that mark.
     pub insert: String,
-    /// The same, then `$14` to `$16` version, token and state of the record that must still be there. Changes one row,
-    /// or none.
+    /// The same, then `$14` to `$16` version, token and state of the record that must still be there. Changes
+    /// one row, or none.
     pub replace: String,
-    /// `$1` operation id, `$2` command id, `$3` to `$5` version, token and state, `$6` the transaction's mark. Removes one row, or
-    /// none.
+    /// `$1` operation id, `$2` command id, `$3` to `$5` version, token and state, `$6` the transaction's
+    /// mark. Removes one row, or none.
     pub remove: String,
     /// `$1` the name of a setting. Its value, or no row.
     pub setting: String,
 }
 
 impl TransactionStatements {
-    /// For the tables in a schema; a store without `schema=` in its URL uses [`DEFAULT_SCHEMA`](Self::DEFAULT_SCHEMA).
+    /// For the tables in a schema; a store without `schema=` in its URL uses
+    /// [`DEFAULT_SCHEMA`](Self::DEFAULT_SCHEMA).
     pub fn in_schema(schema: &str) -> Result<Self, String> {
         let schema = schema_name(schema)?;
         let of = |sql: &str| schema::in_schema(sql, &schema);
@@ -85,20 +87,21 @@ impl TransactionStatements {
     /// The default schema.
     pub const DEFAULT_SCHEMA: &'static str = SCHEMA;
 
-    /// `$1` a process of the server (integer), `$2` the mark of its transaction (bigint). Ends that session, with the statement that runs
-    /// in it, unless another transaction is open there by now.
+    /// `$1` a process of the server (integer), `$2` the mark of its transaction (bigint). Ends that session
+    /// and its running statement, unless another transaction is open there by now.
     pub const END_SESSION: &'static str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
         WHERE pid = $1 AND (EXTRACT(epoch FROM xact_start) * 1000000)::bigint = $2";
 
-    /// Identifies the server: one row with its system identifier (text), the same for all copies of one cluster.
+    /// Identifies the server: one row with its system identifier (text), the same for all copies of one
+    /// cluster.
     pub const SERVER: &'static str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
 }
 
 /// Distinguishes one transaction of a session from the next.
 const MARK: &str = "(EXTRACT(epoch FROM pg_catalog.transaction_timestamp()) * 1000000)::bigint";
 
-/// The number of a command's lock. An application's own advisory lock may have the same number by chance, and is then
-/// merely waited for.
+/// The number of a command's lock. An application's own advisory lock may have the same number by chance, and
+/// is then merely waited for.
 pub fn lock_number(id: &CommandId) -> i64 {
     let mut first = [0; 8];
     first.copy_from_slice(&id.as_bytes()[..8]);
@@ -157,7 +160,7 @@ impl RecordColumns {
     }
 }
 
-/// What must still be there, as parameters: version, token and state.
+/// The expected record, as parameters: version, token and state.
 pub fn expected(unchanged: &Unchanged) -> (i64, Uuid, i16) {
     (changes::number(unchanged.version), token(unchanged), i16::from(unchanged.state.number()))
 }
@@ -182,19 +185,19 @@ pub fn reading(
 /// What a server's error says about its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerError {
-    /// It is rolled back because of a conflict with another one (`40001`, `40P01`): retrying may help.
+    /// It was rolled back because of a conflict with another one (`40001`, `40P01`): a retry may succeed.
     InTheWay,
-    /// It is rolled back: the row that it wanted to insert exists already.
+    /// It was rolled back: the row to insert already exists.
     Exists,
-    /// It is rolled back, or will be.
+    /// It was rolled back, or will be.
     RolledBack,
     /// Not known, if it was about to commit.
     Ambiguous,
 }
 
 impl ServerError {
-    /// `is_error`: its severity is `ERROR`, and neither `FATAL` nor a warning. Only that proves that the transaction was rolled
-    /// back: a `FATAL` may follow a commit, and class 08 is what poolers say.
+    /// `is_error`: its severity is `ERROR`, and neither `FATAL` nor a warning. Only that proves that the
+    /// transaction was rolled back: a `FATAL` may follow a commit, and class 08 comes from poolers.
     pub fn of(is_error: bool, code: &str) -> Self {
         match code {
             _ if !is_error || code.starts_with("08") || code == "40003" => Self::Ambiguous,

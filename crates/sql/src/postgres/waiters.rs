@@ -1,7 +1,8 @@
-//! Who waits for a command to change, on this node and on others.
+//! Wakes callers that wait for a command to change, on this node and on others.
 //!
-//! A node announces a command that somebody on it waits for. Whichever node writes to that command afterwards notifies. So a
-//! command that nobody waits for costs no notification: each takes a lock of the whole database.
+//! A node announces each command that one of its callers waits for. Nodes that write to that command
+//! afterwards notify it. A command without waiters costs no notification, which would lock the whole
+//! database.
 
 use super::address::Address;
 use super::session::{Session, Slot};
@@ -16,16 +17,16 @@ use tokio_postgres::types::Type;
 
 /// How many commands waiters on this node can wait for; further ones poll.
 const AWAITED_HERE_MAX: usize = 1 << 14;
-/// How many commands of other nodes' waiters are remembered; the oldest are forgotten first.
+/// How many commands of other nodes' waiters are remembered; the oldest are dropped first.
 const AWAITED_ELSEWHERE_MAX: usize = 1 << 16;
 /// How many notifications wait to be sent; further ones are dropped, and their waiters poll.
 const OUTBOUND_MAX: usize = 1 << 12;
 /// How many notifications one statement sends.
-const TOGETHER_MAX: usize = 256;
-/// How often announcements are renewed, and removed if nobody waits any more.
+const BATCH_MAX: usize = 256;
+/// How often announcements are renewed, and dropped if no caller waits.
 const PERIOD: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(1);
-const RECONNECT_WHEN_DEAF: Duration = Duration::from_mins(1);
+const RECONNECT_WITHOUT_NOTIFICATIONS: Duration = Duration::from_mins(1);
 /// How long a notification takes at most from a server that sends them.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 
@@ -39,7 +40,7 @@ pub(super) struct Waiters {
     /// Notifications arrive.
     listening: watch::Sender<bool>,
     /// How many have arrived.
-    heard: watch::Sender<u64>,
+    received: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -52,12 +53,12 @@ type Key = [u8; 16];
 
 struct LocalWaiters {
     woken: watch::Sender<()>,
-    /// The announcement came back: all later writers know of it.
+    /// The announcement was received here: all later writers know of it.
     is_confirmed: bool,
     is_recent: bool,
 }
 
-/// Commands that were announced, in the order of their announcement.
+/// Announced commands, in the order of their announcement.
 #[derive(Default)]
 struct RemoteWaiters {
     count_by_key: BTreeMap<Key, usize>,
@@ -92,8 +93,8 @@ impl RemoteWaiters {
 impl Waiters {
     pub(super) fn new() -> (Arc<Self>, mpsc::Receiver<String>) {
         let (outbound, to_send) = mpsc::channel(OUTBOUND_MAX);
-        let (listening, heard) = (watch::channel(false).0, watch::channel(0).0);
-        (Arc::new(Self { held: Mutex::default(), outbound, listening, heard }), to_send)
+        let (listening, received) = (watch::channel(false).0, watch::channel(0).0);
+        (Arc::new(Self { held: Mutex::default(), outbound, listening, received }), to_send)
     }
 
     fn held(&self) -> MutexGuard<'_, State> {
@@ -104,11 +105,11 @@ impl Waiters {
         *self.listening.borrow()
     }
 
-    /// Waits until notifications arrive, as long as a working server takes at most.
+    /// Waits until notifications arrive, at most as long as a working server takes.
     pub(super) async fn listened(&self) {
         let mut listening = self.listening.subscribe();
-        let heard = timeout(PROBE_WAIT, listening.wait_for(|is_listening| *is_listening)).await;
-        drop(heard);
+        let received = timeout(PROBE_WAIT, listening.wait_for(|is_listening| *is_listening)).await;
+        drop(received);
     }
 
     /// Returns when the command may have changed since this call. `None` if that cannot be known.
@@ -133,7 +134,7 @@ impl Waiters {
             self.send(ANNOUNCED, &key);
         }
         Some(Box::pin(async move {
-            // The sender is dropped with its entry when nobody listens any more: then a look is due as well.
+            // The sender is dropped when its entry is: then the caller must check too.
             drop(woken.changed().await);
         }))
     }
@@ -158,20 +159,20 @@ impl Waiters {
         }
     }
 
-    fn send(&self, what: char, key: &Key) {
+    fn send(&self, kind: char, key: &Key) {
         // If the queue is full, a waiter loses its notification and polls.
-        drop(self.outbound.try_send(format!("{what}{}", uuid::Uuid::from_bytes(*key).simple())));
+        drop(self.outbound.try_send(format!("{kind}{}", uuid::Uuid::from_bytes(*key).simple())));
     }
 
     /// A notification arrived.
     fn receive(&self, payload: &str) {
-        self.heard.send_modify(|count| *count += 1);
+        self.received.send_modify(|count| *count += 1);
         let mut characters = payload.chars();
-        let what = characters.next();
+        let kind = characters.next();
         let Ok(id) = uuid::Uuid::try_parse(characters.as_str()) else { return };
         let key = *id.as_bytes();
         let mut held = self.held();
-        match what {
+        match kind {
             Some(ANNOUNCED) => {
                 held.elsewhere.remember(key);
                 if let Some(here) = held.here.get_mut(&key)
@@ -195,7 +196,7 @@ impl Waiters {
         }
     }
 
-    /// Announces again what is still waited for, and removes the rest.
+    /// Announces the commands that callers still wait for, and removes the others.
     fn renew(&self) {
         let mut held = self.held();
         held.here.retain(|_, here| here.woken.receiver_count() > 0 || std::mem::take(&mut here.is_recent));
@@ -225,7 +226,7 @@ pub(super) async fn send_notifications(
     channel: String,
 ) {
     let mut payloads = Vec::new();
-    while to_send.recv_many(&mut payloads, TOGETHER_MAX).await > 0 {
+    while to_send.recv_many(&mut payloads, BATCH_MAX).await > 0 {
         payloads.sort_unstable();
         payloads.dedup();
         let sql = "SELECT pg_catalog.pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
@@ -239,10 +240,10 @@ pub(super) async fn send_notifications(
 
 /// Receives notifications as long as the store exists.
 pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: String) {
-    let mut was_deaf = false;
+    let mut lacked_notifications = false;
     loop {
         let Some(here) = waiters.upgrade() else { return };
-        let heard = here.heard.subscribe();
+        let received = here.received.subscribe();
         let receiver = Arc::downgrade(&here);
         drop(here);
         let notified = Arc::new(move |notification: &tokio_postgres::Notification| {
@@ -251,48 +252,51 @@ pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: St
             }
         });
         match Session::open(&address, Some(notified)).await {
-            Ok(session) => was_deaf = hear(&waiters, &session, heard, &channel, was_deaf).await,
+            Ok(session) => {
+                lacked_notifications =
+                    receive_until_closed(&waiters, &session, received, &channel, lacked_notifications).await;
+            }
             Err(error) => tracing::debug!(%error, "no connection for notifications"),
         }
         let Some(here) = waiters.upgrade() else { return };
         here.listening.send_replace(false);
         here.wake_all();
         drop(here);
-        sleep(if was_deaf { RECONNECT_WHEN_DEAF } else { RECONNECT }).await;
+        sleep(if lacked_notifications { RECONNECT_WITHOUT_NOTIFICATIONS } else { RECONNECT }).await;
     }
 }
 
 /// Runs until the connection breaks. Returns whether nothing was received.
-async fn hear(
+async fn receive_until_closed(
     waiters: &Weak<Waiters>,
     session: &Session,
-    mut heard: watch::Receiver<u64>,
+    mut received: watch::Receiver<u64>,
     channel: &str,
-    was_deaf: bool,
+    lacked_notifications: bool,
 ) -> bool {
-    // The channel's name is made of a schema's name, which needs no quotes.
+    // The channel's name is derived from a schema name, which needs no quotes.
     if session.execute(&format!("LISTEN {channel}")).await.is_err() {
-        return was_deaf;
+        return lacked_notifications;
     }
     loop {
-        let Some(here) = waiters.upgrade() else { return was_deaf };
-        heard.mark_unchanged();
+        let Some(here) = waiters.upgrade() else { return lacked_notifications };
+        received.mark_unchanged();
         drop(here.outbound.try_send(PROBE.to_owned()));
-        let is_heard = timeout(PROBE_WAIT, heard.changed()).await.is_ok_and(|changed| changed.is_ok());
+        let is_received = timeout(PROBE_WAIT, received.changed()).await.is_ok_and(|changed| changed.is_ok());
         if session.is_closed() {
-            return was_deaf;
+            return lacked_notifications;
         }
-        if !is_heard {
-            if !was_deaf {
+        if !is_received {
+            if !lacked_notifications {
                 tracing::warn!(
-                    "notifications of the PostgreSQL store do not arrive: waiting requests look from time to time. Behind a \
+                    "notifications of the PostgreSQL store do not arrive: waiting requests poll. Behind a \
                      pooler, name the server itself with listen=HOST:PORT in the store's URL, or write listen=off"
                 );
             }
             return true;
         }
         if !here.listening.send_replace(true) {
-            // Notifications before this were missed.
+            // Earlier notifications were missed.
             here.wake_all();
         }
         here.renew();

@@ -16,18 +16,19 @@ use tracing::warn;
 
 /// How much one statement writes.
 const BATCH: BatchSize = BatchSize { rows_min: 1, rows_max: 128, bytes_max: 4 << 20 };
-/// How much a connection writes before others help: few large batches cost the server less than many small ones.
+/// How much a connection writes before others help: few large batches cost the server less than many small
+/// ones.
 const LARGE_BATCH: BatchSize = BatchSize { rows_min: MANY, ..BATCH };
 /// A write whose row is locked is sent alone.
-const ALONE: BatchSize = BatchSize { rows_min: 1, rows_max: 1, bytes_max: 0 };
+const SINGLE: BatchSize = BatchSize { rows_min: 1, rows_max: 1, bytes_max: 0 };
 /// How long a batch waits for a locked row. Another node's commit takes less.
 const LOCK_WAIT: &str = "50ms";
 /// How long parts of a batch with a locked row wait.
 const LOCK_WAIT_IN_PART: &str = "2ms";
 /// How long a write waits alone.
 const LOCK_WAIT_ALONE: &str = "2s";
-/// How long after its row was found locked a write is tried for the last time, without waiting: if many rows are
-/// locked, each caller learns why well before the engine gives up on the store.
+/// How long after its row was found locked a write is tried for the last time, without waiting: if many rows
+/// are locked, each caller learns why well before the engine gives up on the store.
 const LOCKED_FOR_MAX: Duration = Duration::from_secs(4);
 /// How often locked rows are logged.
 const LOCKED_LOGGED_EVERY: Duration = Duration::from_mins(1);
@@ -73,7 +74,7 @@ impl Writer {
 
     /// Writes to locked rows, until that queue is closed and empty.
     pub(super) async fn run_for_locked(self) {
-        while let Some(batch) = self.shared.locked.next_batch(ALONE).await {
+        while let Some(batch) = self.shared.locked.next_batch(SINGLE).await {
             let is_late = |job: &Job| {
                 job.locked_since.is_some_and(|since| uptime().saturating_sub(since) >= LOCKED_FOR_MAX)
             };
@@ -87,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Of thousands of writes, one line a minute.
+    /// Logs at most one line a minute, however many writes are affected.
     fn log_locked(&self, fault: &Fault) {
         let mut logged_at = self.shared.locked_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
         if logged_at.is_none_or(|at| uptime().saturating_sub(at) >= LOCKED_LOGGED_EVERY) {
@@ -123,11 +124,11 @@ impl Writer {
     /// Leaves a write to the connections for locked rows, so that it delays no others.
     fn wait_for_lock(&self, mut job: Job) {
         job.locked_since.get_or_insert_with(uptime);
-        // If it is closed or full, dropping the write notifies its caller.
+        // If the queue is closed or full, dropping the write notifies its caller.
         drop(self.shared.locked.push(job));
     }
 
-    /// Sends a batch and answers everybody in it, unless nothing was written and something can be done about it.
+    /// Sends a batch and answers all its callers, unless nothing was written and there is a remedy.
     async fn send(&self, batch: Vec<Job>, lock_wait: &'static str) -> Result<(), (Vec<Job>, Fault)> {
         let sent = {
             let changes = Changes::of(&batch, lock_wait);
@@ -152,8 +153,9 @@ impl Writer {
         }
     }
 
-    /// A refusal may show what the same caller wrote before, with a lost answer: it counts when the standby has that
-    /// too. A batch of only refusals commits nothing that would wait for the standby.
+    /// A refusal may be caused by an earlier write of the same caller whose answer was lost, so it counts
+    /// only when the standby has that too. A batch of only refusals commits nothing that would wait for the
+    /// standby.
     async fn confirm(&self, batch: &[Job], answers: &mut [Result<Answer, Error>]) {
         let in_doubt: Vec<_> = batch
             .iter()

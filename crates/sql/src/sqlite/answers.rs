@@ -6,25 +6,25 @@ use super::write::{Job, WriteAnswer};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Up to this many callers are answered by the writer's thread.
-const TOGETHER_MIN: usize = 16;
+const RUNTIME_MIN: usize = 16;
 
 /// The results of a batch for its callers. Sent when this is dropped.
 struct Answers(Vec<(Job, WriteAnswer)>);
 
 impl Drop for Answers {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(|(job, said)| job.answer(Ok(said)));
+        self.0.drain(..).for_each(|(job, answer)| job.answer(Ok(answer)));
     }
 }
 
 /// Answers all callers of a batch.
 ///
-/// Waking a task from outside its runtime takes a lock, and often a system call to wake a thread: an eighth of the
-/// writer's work. Inside the runtime, it is only a push to a queue. So the callers of one runtime are answered by a
-/// task there, if the runtime has its own threads: a current-thread runtime may not be polled at the moment. If the
-/// runtime ends first, the answers are sent on drop.
-pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, WriteAnswer)>) {
-    if batch.len() < TOGETHER_MIN {
+/// Waking a task from outside its runtime takes a lock, and often a system call to wake a thread: an eighth
+/// of the writer's work. Inside the runtime, it is only a push to a queue. So the callers of one runtime are
+/// answered by a task there, if the runtime has its own threads: a current-thread runtime may not be polled
+/// at the moment. If the runtime ends first, the answers are sent on drop.
+pub(super) fn send_all(batch: impl ExactSizeIterator<Item = (Job, WriteAnswer)>) {
+    if batch.len() < RUNTIME_MIN {
         return drop(Answers(batch.collect()));
     }
     let mut rest = batch.peekable();
@@ -47,7 +47,7 @@ mod tests {
     use semel_core::time::Time;
     use tokio::runtime::{Builder, Runtime};
 
-    const MANY: usize = 4 * TOGETHER_MIN;
+    const MANY: usize = 4 * RUNTIME_MIN;
 
     fn asked(count: usize) -> (Vec<(Job, WriteAnswer)>, Vec<Answer>) {
         let ask = |_| {
@@ -62,7 +62,7 @@ mod tests {
         asked(count)
     }
 
-    fn assert_told(answers: Vec<Answer>) {
+    fn assert_answered(answers: Vec<Answer>) {
         for answer in answers {
             assert!(matches!(answer.blocking_recv(), Ok(Ok(WriteAnswer::Done(_)))));
         }
@@ -73,28 +73,28 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_told_wherever_it_asked_from() {
+    fn every_request_is_answered_from_any_thread() {
         let (one, two) = (threads(), threads());
         let parts = [asked_in(&one, MANY), asked(MANY), asked_in(&two, MANY), asked_in(&one, 1)];
         let (batches, answers): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        tell(batches.into_iter().flatten().collect::<Vec<_>>().into_iter());
-        assert_told(answers.into_iter().flatten().collect());
+        send_all(batches.into_iter().flatten().collect::<Vec<_>>().into_iter());
+        assert_answered(answers.into_iter().flatten().collect());
     }
 
     #[test]
-    fn whoever_asked_in_a_runtime_that_has_ended_is_told() {
+    fn a_request_from_an_ended_runtime_is_answered() {
         let runtime = threads();
         let (batch, answers) = asked_in(&runtime, MANY);
         drop(runtime);
-        tell(batch.into_iter());
-        assert_told(answers);
+        send_all(batch.into_iter());
+        assert_answered(answers);
     }
 
     #[test]
-    fn a_runtime_that_somebody_has_to_drive_is_not_relied_upon() {
+    fn a_runtime_that_must_be_polled_is_not_relied_upon() {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let (batch, answers) = asked_in(&runtime, MANY);
-        tell(batch.into_iter());
-        assert_told(answers);
+        send_all(batch.into_iter());
+        assert_answered(answers);
     }
 }

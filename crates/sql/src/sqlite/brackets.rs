@@ -1,7 +1,7 @@
-//! How the transaction of a batch begins and ends, and the savepoint of one piece of work in it.
+//! The beginning and the end of a batch's transaction, and the savepoints of application work.
 //!
-//! Prepared once and kept here, never in the connection's own cache: work on the same connection would find them
-//! there and end the transaction by them, unasked.
+//! The statements are prepared once and kept here, never in the connection's own cache: work on the same
+//! connection could find them there and end the transaction.
 
 use rusqlite::{Connection, Statement};
 
@@ -40,7 +40,7 @@ impl<'c> Brackets<'c> {
         self.commit.execute([]).map(drop)
     }
 
-    /// Some errors have rolled back already. Says whether the transaction is over.
+    /// Some errors roll back by themselves. Returns whether the transaction is over.
     pub(super) fn roll_back(&mut self) -> bool {
         self.is_over() || (self.roll_back.execute([]).is_ok() && self.is_over())
     }
@@ -55,12 +55,12 @@ impl<'c> Brackets<'c> {
         self.mark.execute([]).map(drop)
     }
 
-    /// Keeps what was done since the mark, as part of the transaction.
+    /// Keeps the changes since the mark, as part of the transaction.
     pub(super) fn release(&mut self) -> rusqlite::Result<()> {
         self.release.execute([]).map(drop)
     }
 
-    /// Takes back what was done since the mark, which stays.
+    /// Undoes the changes since the mark, which stays.
     pub(super) fn undo(&mut self) -> rusqlite::Result<()> {
         self.undo.execute([]).map(drop)
     }

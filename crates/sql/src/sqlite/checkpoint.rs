@@ -1,10 +1,11 @@
 //! Moves pages from the log into the file, in a separate thread.
 //!
-//! Contents: a thread with its own connection that sleeps while nothing is written, and the one case in which the
-//! writer has to stop for it. A commit never waits for a checkpoint.
+//! Contents: a thread with its own connection that sleeps while nothing is written, and the one case in which
+//! the writer has to stop for it. A commit never waits for a checkpoint.
 
 use super::files::OpenFiles;
-use super::open::briefly;
+use super::open::with_short_waits;
+use crate::clock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +16,13 @@ use tokio::sync::oneshot;
 
 /// The pause between two checkpoints.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// How often emptying the log is tried while readers hold on to it, one interval apart.
-const EMPTYING_TRIES: usize = 100;
+/// How often emptying the log is tried while readers hold it, one interval apart.
+const EMPTY_TRIES_MAX: usize = 100;
+/// The pause between later tries, until one succeeds. Each of them can stop the writer for a moment.
+const EMPTY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// State shared by the writer, the checkpointer and the closing of the store.
-pub(super) struct Pulse {
+pub(super) struct CheckpointState {
     signals: Mutex<Signals>,
     changed: Condvar,
     /// Held during a checkpoint, so that only one runs at a time.
@@ -38,15 +41,23 @@ pub(super) struct Pulse {
 struct Signals {
     wrote: bool,
     closing: bool,
-    /// Those who wait for the log to be emptied.
+    /// The callers that wait for the log to be emptied.
     emptying: Vec<oneshot::Sender<bool>>,
+    /// When to try again to empty the log, because it may have bytes of an erased entry.
+    empty_again_at: Option<Duration>,
+}
+
+impl Signals {
+    fn is_idle(&self) -> bool {
+        !self.wrote && !self.closing && self.emptying.is_empty()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pulse {
+impl CheckpointState {
     pub(super) fn new(frames_max: u64, files: Arc<OpenFiles>) -> Self {
         Self {
             signals: Mutex::default(),
@@ -74,13 +85,20 @@ impl Pulse {
         }
     }
 
-    /// Moves everything into the file and cuts the log to nothing, so that no replaced page stays in it. Answers whether that was
-    /// done; readers that stay in the log can keep it from being cut. Nothing is answered where the store is closed first.
+    /// Moves everything into the file and truncates the log, so that no replaced page stays in it. Answers
+    /// whether that succeeded; readers in the log can prevent it, and then it is tried again until it does.
+    /// There is no answer if the store is closed first.
     pub(super) fn empty_log(&self) -> oneshot::Receiver<bool> {
         let (sender, answer) = oneshot::channel();
         lock(&self.signals).emptying.push(sender);
         self.changed.notify_all();
         answer
+    }
+
+    /// The same, without an answer, and not at once.
+    pub(super) fn empty_log_later(&self) {
+        lock(&self.signals).empty_again_at = Some(clock::uptime().saturating_add(EMPTY_AGAIN_AFTER));
+        self.changed.notify_all();
     }
 
     /// The store is being closed.
@@ -89,8 +107,8 @@ impl Pulse {
         self.changed.notify_all();
     }
 
-    /// Called by the writer between two batches. Under steady load, the log is never moved completely, so it is never
-    /// restarted: beyond a limit, the writer stops for that.
+    /// Called by the writer between two batches. Under steady load, the log is never moved completely, so it
+    /// is never restarted: beyond a limit, the writer stops for that.
     pub(super) fn keep_log_short(&self, connection: &Connection) {
         let frames = self.frames.load(Ordering::Relaxed);
         if frames < self.frames_next.load(Ordering::Relaxed) {
@@ -124,18 +142,17 @@ impl Pulse {
     pub(super) fn run(&self, connection: &Connection, others: Vec<JoinHandle<()>>) {
         let mut is_settled = false;
         loop {
-            let mut signals = lock(&self.signals);
-            while !signals.wrote && !signals.closing && signals.emptying.is_empty() {
-                signals = self.changed.wait(signals).unwrap_or_else(PoisonError::into_inner);
-            }
+            let mut signals = self.next_signals();
             if signals.closing {
                 break;
             }
             signals.wrote = false;
             let emptying = std::mem::take(&mut signals.emptying);
+            let is_due = signals.empty_again_at.is_some_and(|at| at <= clock::uptime());
             drop(signals);
-            if !emptying.is_empty() {
-                let is_empty = self.cut_log(connection);
+            if !emptying.is_empty() || is_due {
+                let tries_max = if emptying.is_empty() { 1 } else { EMPTY_TRIES_MAX };
+                let is_empty = self.cut_log(connection, tries_max);
                 for sender in emptying {
                     let _ = sender.send(is_empty);
                 }
@@ -155,9 +172,9 @@ impl Pulse {
                     is_settled = self.settle_lost(connection);
                 }
             }
-            let nap =
+            let waited =
                 self.changed.wait_timeout_while(lock(&self.signals), INTERVAL, |signals| !signals.closing);
-            drop(nap.unwrap_or_else(PoisonError::into_inner));
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
         for other in others {
             drop(other.join());
@@ -173,8 +190,27 @@ impl Pulse {
         }
     }
 
-    fn cut_log(&self, connection: &Connection) -> bool {
-        for _ in 0..EMPTYING_TRIES {
+    /// Waits until there is something to do.
+    fn next_signals(&self) -> MutexGuard<'_, Signals> {
+        let mut signals = lock(&self.signals);
+        while signals.is_idle() {
+            signals = match signals.empty_again_at {
+                None => self.changed.wait(signals).unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let left = at.saturating_sub(clock::uptime());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.changed.wait_timeout(signals, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        signals
+    }
+
+    /// Empties the log, or remembers that it has to be done later.
+    fn cut_log(&self, connection: &Connection, tries_max: usize) -> bool {
+        for _ in 0..tries_max {
             let progress = {
                 let _at_work = lock(&self.at_work);
                 self.checkpoint(connection, "TRUNCATE")
@@ -182,23 +218,25 @@ impl Pulse {
             match progress {
                 Some(progress) if !progress.busy => {
                     self.frames.store(0, Ordering::Relaxed);
+                    lock(&self.signals).empty_again_at = None;
                     return true;
                 }
                 Some(_) => {}
-                None => return false,
+                None => break,
             }
-            let nap =
+            let waited =
                 self.changed.wait_timeout_while(lock(&self.signals), INTERVAL, |signals| !signals.closing);
-            if nap.unwrap_or_else(PoisonError::into_inner).0.closing {
+            if waited.unwrap_or_else(PoisonError::into_inner).0.closing {
                 return false;
             }
         }
+        self.empty_log_later();
         false
     }
 
-    /// The files were renamed or removed. Moves the log into the file, wherever it is now, and empties the log. So a
-    /// file that is put back is complete, and another file with its name is not read with a foreign log. Does nothing
-    /// if another process has created a log. Returns whether it succeeded.
+    /// The files were renamed or removed. Moves the log into the file, wherever it is now, and empties the
+    /// log. So a file that is put back is complete, and another file with its name is not read with a foreign
+    /// log. Does nothing if another process has created a log. Returns whether it succeeded.
     fn settle_lost(&self, connection: &Connection) -> bool {
         if self.failure().is_some() || self.files.has_another_log() {
             return true;
@@ -206,9 +244,9 @@ impl Pulse {
         self.moved(connection, "TRUNCATE").is_some_and(|progress| !progress.busy)
     }
 
-    /// Runs a checkpoint; `None` if there was none. Never after a disk error: lost pages of the file are still in the
-    /// log, which a later checkpoint would discard. Also not if the file's name leads elsewhere: the log may have
-    /// pages of another process that opened it by that name.
+    /// Runs a checkpoint; `None` if there was none. Never after a disk error: lost pages of the file are
+    /// still in the log, which a later checkpoint would discard. Also not if the file's name leads elsewhere:
+    /// the log may have pages of another process that opened it by that name.
     fn checkpoint(&self, connection: &Connection, mode: &str) -> Option<Progress> {
         if self.failure().is_some() || self.files.check_read().is_err() {
             return None;
@@ -217,7 +255,7 @@ impl Pulse {
     }
 
     fn moved(&self, connection: &Connection, mode: &str) -> Option<Progress> {
-        match briefly(connection, || checkpoint(connection, mode)) {
+        match with_short_waits(connection, || checkpoint(connection, mode)) {
             Ok(progress) => Some(progress),
             Err(error) => {
                 if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
@@ -251,8 +289,8 @@ mod tests {
 
     const FRAMES_MAX: u64 = 100;
 
-    /// A file whose log holds more than it should, and a pulse that knows.
-    fn long_log(name: &str) -> (ScratchDir, Connection, Pulse) {
+    /// A file with an overlong log, and the state that knows it.
+    fn long_log(name: &str) -> (ScratchDir, Connection, CheckpointState) {
         let directory = ScratchDir::new(name);
         let connection = Connection::open(directory.join("file")).expect("it opens");
         connection
@@ -262,81 +300,86 @@ mod tests {
             )
             .expect("written");
         let file = File::existing(&directory.join("file"), 0).expect("it is there");
-        let pulse = Pulse::new(FRAMES_MAX, Arc::new(OpenFiles::of(&file).expect("they are there")));
-        pulse.frames.store(frames(&connection), Ordering::Relaxed);
+        let checkpoints =
+            CheckpointState::new(FRAMES_MAX, Arc::new(OpenFiles::of(&file).expect("they are there")));
+        checkpoints.frames.store(frames(&connection), Ordering::Relaxed);
         assert!(frames(&connection) > FRAMES_MAX);
-        (directory, connection, pulse)
+        (directory, connection, checkpoints)
     }
 
-    /// After one more write, as the log is begun anew by anyone who writes next.
+    /// After one more write, because the next write restarts the log.
     fn frames(connection: &Connection) -> u64 {
         connection.execute_batch("INSERT INTO t VALUES (1)").expect("written");
         checkpoint(connection, "NOOP").expect("asked").frames.expect("nobody else takes one")
     }
 
     #[test]
-    fn a_long_log_is_begun_anew_by_the_writer() {
-        let (_directory, connection, pulse) = long_log("restart");
-        pulse.keep_log_short(&connection);
+    fn the_writer_restarts_a_long_log() {
+        let (_directory, connection, checkpoints) = long_log("restart");
+        checkpoints.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX);
-        assert_eq!(pulse.frames_next.load(Ordering::Relaxed), FRAMES_MAX);
+        assert_eq!(checkpoints.frames_next.load(Ordering::Relaxed), FRAMES_MAX);
     }
 
     #[test]
-    fn after_an_error_of_the_disk_the_log_is_kept_until_the_store_is_opened_again() {
-        let (directory, connection, pulse) = long_log("broken");
+    fn the_log_is_kept_after_a_disk_error_until_reopening() {
+        let (directory, connection, checkpoints) = long_log("broken");
         let log = directory.join("file-wal");
-        let whole = std::fs::read(&log).expect("read");
-        // What it has to move cannot be read.
+        let complete = std::fs::read(&log).expect("read");
+        // The pages to move cannot be read.
         std::fs::OpenOptions::new().write(true).open(&log).and_then(|log| log.set_len(100)).expect("cut");
-        assert!(pulse.checkpoint(&connection, "PASSIVE").is_none());
-        assert!(pulse.failure().is_some_and(|why| why.contains("I/O")), "{:?}", pulse.failure());
-        std::fs::write(&log, &whole).expect("the disk has recovered");
+        assert!(checkpoints.checkpoint(&connection, "PASSIVE").is_none());
+        assert!(
+            checkpoints.failure().is_some_and(|reason| reason.contains("I/O")),
+            "{:?}",
+            checkpoints.failure()
+        );
+        std::fs::write(&log, &complete).expect("the disk has recovered");
 
-        pulse.keep_log_short(&connection);
-        assert!(pulse.checkpoint(&connection, "PASSIVE").is_none());
-        assert!(frames(&connection) > FRAMES_MAX, "the log is not begun anew");
+        checkpoints.keep_log_short(&connection);
+        assert!(checkpoints.checkpoint(&connection, "PASSIVE").is_none());
+        assert!(frames(&connection) > FRAMES_MAX, "the log is not restarted");
         let net: i64 =
             connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).expect("asked");
         assert_eq!(net, 0);
-        pulse.close();
-        pulse.run(&connection, Vec::new());
+        checkpoints.close();
+        checkpoints.run(&connection, Vec::new());
         drop(connection);
         let kept = std::fs::read(&log).expect("it is there");
-        assert!(kept.starts_with(&whole), "nothing of it was written over, also not at the end");
+        assert!(kept.starts_with(&complete), "nothing of it was overwritten, even at the end");
     }
 
     #[test]
-    fn a_checkpoint_that_did_not_take_place_says_nothing_about_the_log() {
-        // The same answer as while another process takes one: -1 frames.
+    fn a_skipped_checkpoint_reports_no_log_size() {
+        // The same answer as while another process runs a checkpoint: -1 frames.
         let connection = Connection::open_in_memory().expect("SQLite works");
         assert_eq!(checkpoint(&connection, "PASSIVE").expect("asked").frames, None);
     }
 
     #[test]
-    fn a_writer_does_not_wait_for_a_checkpoint_that_is_under_way() {
-        let (_directory, connection, pulse) = long_log("under-way");
-        let at_work = lock(&pulse.at_work);
-        pulse.keep_log_short(&connection);
+    fn a_writer_does_not_wait_for_a_running_checkpoint() {
+        let (_directory, connection, checkpoints) = long_log("under-way");
+        let at_work = lock(&checkpoints.at_work);
+        checkpoints.keep_log_short(&connection);
         assert!(frames(&connection) > FRAMES_MAX);
         drop(at_work);
-        pulse.keep_log_short(&connection);
-        assert!(frames(&connection) < FRAMES_MAX, "it comes back to it");
+        checkpoints.keep_log_short(&connection);
+        assert!(frames(&connection) < FRAMES_MAX, "it returns to it");
     }
 
     #[test]
-    fn a_reader_that_stays_is_not_waited_for_again_before_the_log_has_grown_as_much_once_more() {
-        let (directory, connection, pulse) = long_log("held");
+    fn a_lasting_reader_is_waited_for_only_after_further_growth() {
+        let (directory, connection, checkpoints) = long_log("held");
         let reader = Connection::open(directory.join("file")).expect("it opens");
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").expect("a snapshot");
         connection.execute_batch("INSERT INTO t VALUES (2)").expect("written");
-        let before = pulse.frames.load(Ordering::Relaxed);
-        pulse.keep_log_short(&connection);
-        assert_eq!(pulse.frames_next.load(Ordering::Relaxed), before + FRAMES_MAX);
+        let before = checkpoints.frames.load(Ordering::Relaxed);
+        checkpoints.keep_log_short(&connection);
+        assert_eq!(checkpoints.frames_next.load(Ordering::Relaxed), before + FRAMES_MAX);
         assert!(frames(&connection) > FRAMES_MAX, "the reader keeps it");
         reader.execute_batch("COMMIT").expect("it ends");
-        pulse.frames.store(before + FRAMES_MAX, Ordering::Relaxed);
-        pulse.keep_log_short(&connection);
+        checkpoints.frames.store(before + FRAMES_MAX, Ordering::Relaxed);
+        checkpoints.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX);
     }
 }

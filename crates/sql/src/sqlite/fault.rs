@@ -20,17 +20,17 @@ impl Fault {
         Self { kind, context, cause: cause.to_string() }
     }
 
-    /// For an error after which certainly nothing was written: a read, a transaction that did not begin, or one
-    /// without a commit.
+    /// For an error after which certainly nothing was written: a read, a transaction that did not begin, or
+    /// one without a commit.
     pub(super) fn nothing_written(context: &'static str, error: &rusqlite::Error) -> Self {
         Self::new(kind(error), context, error)
     }
 
     /// For an error of COMMIT, after which the transaction was rolled back.
     ///
-    /// Only a full disk proves that nothing was written: it occurs while the log is written, and the part that makes
-    /// a transaction valid is written last. Any other error may come from the sync after that, and a crash might
-    /// still bring the transaction back.
+    /// Only a full disk proves that nothing was written: it occurs while the log is written, and the part
+    /// that makes a transaction valid is written last. Any other error may come from the sync after that, and
+    /// a crash might still bring the transaction back.
     pub(super) fn of_commit(error: &rusqlite::Error, rolled_back: bool) -> Self {
         let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         let kind = if full && rolled_back { Kind::Full } else { Kind::Ambiguous };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_failed_commit_only_a_full_disk_proves_that_nothing_was_written() {
+    fn after_a_failed_commit_only_a_full_disk_proves_nothing_written() {
         assert_eq!(Fault::of_commit(&error(ffi::SQLITE_FULL), true).kind, Kind::Full);
         assert_eq!(Fault::of_commit(&error(ffi::SQLITE_FULL), false).kind, Kind::Ambiguous);
         for code in [
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn before_a_commit_every_error_is_told_by_what_mends_it() {
+    fn before_a_commit_every_error_is_classified_by_its_remedy() {
         for (code, expected) in [
             (ffi::SQLITE_FULL, Kind::Full),
             (ffi::SQLITE_READONLY, Kind::ReadOnly),

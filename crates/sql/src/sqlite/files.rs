@@ -1,7 +1,7 @@
 //! The open files of a store, and whether their names still lead to them.
 //!
-//! Contents: the check that every answer waits for. A file that was removed, renamed or replaced still accepts
-//! writes, but nobody finds them after a restart. These files are never opened here.
+//! Contents: the check that every answer waits for. A file that was removed, renamed or replaced still
+//! accepts writes, but they are not found after a restart. These files are never opened here.
 
 use super::fault::Fault;
 use super::open::File;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CHECKING: &str = "checking the files of the SQLite store";
 
-/// The identity of a file, independent of its name: no other file gets these numbers while this process has it open.
+/// The identity of a file, independent of its name: no other file gets these numbers while this process has
+/// it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -48,7 +49,7 @@ pub(super) enum Part {
 
 /// What happened to a file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum NameChange {
     /// It leads nowhere.
     Gone,
     /// It leads to another file.
@@ -60,7 +61,7 @@ enum Fate {
 pub(super) struct LostFile {
     pub(super) part: Part,
     path: PathBuf,
-    fate: Fate,
+    change: NameChange,
 }
 
 impl LostFile {
@@ -88,11 +89,11 @@ impl LostFile {
 
 impl fmt::Display for LostFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fate = match self.fate {
-            Fate::Gone => "removed or renamed",
-            Fate::Replaced => "replaced by another file",
+        let change = match self.change {
+            NameChange::Gone => "removed or renamed",
+            NameChange::Replaced => "replaced by another file",
         };
-        write!(f, "{} was {fate} while this process had it open", self.path.display())
+        write!(f, "{} was {change} while this process had it open", self.path.display())
     }
 }
 
@@ -103,8 +104,8 @@ enum Unproven<'a> {
     Unseen(PathBuf, io::Error),
 }
 
-/// The files of an open database. A lost file closes the store until it is opened again: even if the file is put
-/// back, others may have written to its name meanwhile.
+/// The files of an open database. A lost file closes the store until it is opened again: even if the file is
+/// put back, others may have written to its name meanwhile.
 pub(super) struct OpenFiles {
     known: Vec<(Part, PathBuf, FileId)>,
     lost: OnceLock<LostFile>,
@@ -151,8 +152,8 @@ impl OpenFiles {
         ChecksBegun(self.begun.load(Ordering::SeqCst))
     }
 
-    /// Whether the data just read is what others find, or was at the start of the call. Any check that began after
-    /// that proves it, so waiting calls share one: three file system calls cost a quarter of a read.
+    /// Whether the data just read is what others find, or was at the start of the call. Any check that began
+    /// after that proves it, so waiting calls share one: three file system calls cost a quarter of a read.
     pub(super) fn check_read_since(&self, asked: ChecksBegun) -> Result<(), Fault> {
         if self.passed.load(Ordering::SeqCst) > asked.0 { self.check_open() } else { self.check_read() }
     }
@@ -172,13 +173,15 @@ impl OpenFiles {
 
     /// Which file is lost, if any. Closes nothing.
     pub(super) fn lost(&self) -> Option<LostFile> {
-        self.lost.get().cloned().or_else(|| self.look().ok().flatten())
+        self.lost.get().cloned().or_else(|| self.check_names().ok().flatten())
     }
 
     /// Whether another process has created a new log or index in the place of this one's.
     pub(super) fn has_another_log(&self) -> bool {
         let of_log = self.known.iter().filter(|(part, ..)| *part != Part::Database);
-        of_log.map(|(_, path, id)| fate(path, *id)).any(|fate| matches!(fate, Ok(Some(Fate::Replaced))))
+        of_log
+            .map(|(_, path, id)| change(path, *id))
+            .any(|change| matches!(change, Ok(Some(NameChange::Replaced))))
     }
 
     fn check(&self) -> Result<(), Unproven<'_>> {
@@ -186,7 +189,7 @@ impl OpenFiles {
             return Err(Unproven::Lost(lost));
         }
         let check = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        match self.look() {
+        match self.check_names() {
             Ok(None) => {
                 self.passed.fetch_max(check, Ordering::SeqCst);
                 Ok(())
@@ -199,11 +202,11 @@ impl OpenFiles {
         }
     }
 
-    fn look(&self) -> Result<Option<LostFile>, (PathBuf, io::Error)> {
+    fn check_names(&self) -> Result<Option<LostFile>, (PathBuf, io::Error)> {
         for (part, path, id) in &self.known {
-            match fate(path, *id) {
+            match change(path, *id) {
                 Ok(None) => {}
-                Ok(Some(fate)) => return Ok(Some(LostFile { part: *part, path: path.clone(), fate })),
+                Ok(Some(change)) => return Ok(Some(LostFile { part: *part, path: path.clone(), change })),
                 Err(error) => return Err((path.clone(), error)),
             }
         }
@@ -216,11 +219,11 @@ fn closed(lost: &LostFile) -> Fault {
 }
 
 /// What happened to a name that led to the file `id`; `None` if it still does.
-fn fate(path: &Path, id: FileId) -> io::Result<Option<Fate>> {
+fn change(path: &Path, id: FileId) -> io::Result<Option<NameChange>> {
     match FileId::at(path) {
-        Ok(found) => Ok((found != id).then_some(Fate::Replaced)),
+        Ok(found) => Ok((found != id).then_some(NameChange::Replaced)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(Some(Fate::Gone))
+            Ok(Some(NameChange::Gone))
         }
         Err(error) => Err(error),
     }
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_serves_every_question_put_before_it_and_none_after() {
+    fn a_check_answers_only_questions_asked_before_it() {
         let (directory, files) = files("shared");
         let (first, second) = (files.checks_begun(), files.checks_begun());
         files.check_read_since(first).expect("in their place");
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_name_that_cannot_be_looked_at_nothing_is_concluded() {
+    fn an_unreadable_path_proves_nothing() {
         let (directory, mut files) = files("unseen");
         let endless = directory.join("x".repeat(300));
         files.known[1].1.clone_from(&endless);

@@ -1,4 +1,4 @@
-//! What the work of a local command may not do on the writing connection.
+//! Restricts the work of a local command on the writing connection.
 //!
 //! Contents: the authorizer's rules, and the flag that turns them on. They do not apply to the store's own
 //! statements. The hook stays installed, because changing it would invalidate all prepared statements.
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// After how many VM steps to check the time: a fraction of a millisecond.
 const STEPS: i32 = 2_000;
-/// What the patterns of `semel-tx` write to in the work of a local command, and what they call their savepoint.
+/// The tables that the patterns of `semel-tx` write to in the work of a local command, and the name of their
+/// savepoint.
 const PATTERN_TABLES: [&str; 5] = [
     "semel_inbox_marks",
     "semel_operation_fences",
@@ -94,11 +95,11 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Statements that would end the shared transaction, reach another file, change the connection for later users, or
-/// touch the store's own tables.
+/// Statements that would end the shared transaction, reach another file, change the connection for later
+/// users, or touch the store's own tables.
 fn is_denied(action: &AuthAction<'_>) -> bool {
     match action {
-        // The patterns' own, inside of the work's: whatever becomes of it, the work can still be undone.
+        // The patterns' savepoint is inside the work's own, so the work can still be undone.
         AuthAction::Savepoint { savepoint_name, .. } => *savepoint_name != PATTERN_SAVEPOINT,
         AuthAction::Transaction { .. }
         | AuthAction::Attach { .. }
@@ -122,7 +123,7 @@ fn is_denied(action: &AuthAction<'_>) -> bool {
     }
 }
 
-/// Their rows are the application's, in the transaction of its work.
+/// Their rows belong to the application, in the transaction of its work.
 fn is_of_patterns(table: &str) -> bool {
     PATTERN_TABLES.iter().any(|name| table.eq_ignore_ascii_case(name))
 }
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn while_work_runs_nothing_commits_and_nothing_of_ours_changes() {
+    fn running_work_cannot_commit_or_change_the_stores_tables() {
         let connection = Connection::open_in_memory().expect("a database");
         connection
             .execute_batch("CREATE TABLE orders (id); CREATE TABLE semel_records (id)")
@@ -167,7 +168,7 @@ mod tests {
             "DROP TABLE semel_records",
             "ALTER TABLE semel_records ADD COLUMN b",
             "CREATE TRIGGER t AFTER INSERT ON semel_records BEGIN SELECT 1; END",
-            // Allowed in itself, and not to be committed.
+            // Allowed in itself, but it must not be committed.
             "INSERT INTO orders VALUES (1)",
         ] {
             assert!(connection.execute_batch(denied).is_err(), "{denied}");
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_may_use_the_patterns_and_not_change_their_tables() {
+    fn work_may_use_the_patterns_but_not_their_tables() {
         let connection = Connection::open_in_memory().expect("a database");
         for table in PATTERN_TABLES {
             connection.execute_batch(&format!("CREATE TABLE {table} (id)")).expect("a table");
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_interrupted_once_the_time_is_over_and_not_afterwards() {
+    fn statements_are_interrupted_only_while_the_limit_is_set() {
         let connection = Connection::open_in_memory().expect("a database");
         let guard = Guard::on(&connection).expect("a guard");
         let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT max(i) FROM n";
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(interrupted.sqlite_error_code(), Some(rusqlite::ErrorCode::OperationInterrupted));
         assert!(guard.has_interrupted());
         drop(watch);
-        assert_eq!(run().expect("nobody watches"), 200_000);
+        assert_eq!(run().expect("no observer"), 200_000);
         drop(guard.watch(Duration::from_mins(1)));
         assert!(!guard.has_interrupted());
     }

@@ -1,7 +1,7 @@
 //! Hazards of the file's location and settings.
 //!
-//! Contents: checks of the writing connection's settings, the file system, and the file's name. The file is never
-//! opened without SQLite.
+//! Contents: checks of the writing connection's settings, the file system, and the file's name. The file is
+//! never opened without SQLite.
 
 use super::files::{LostFile, OpenFiles, Part};
 use super::open::{FULL, File};
@@ -12,32 +12,32 @@ use std::path::Path;
 pub(super) type Settings = Result<(i64, String), String>;
 
 /// All hazards. `failed` is why pages are no longer moved from the log into the file.
-pub(super) fn look(file: &File, files: &OpenFiles, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
+pub(super) fn find(file: &File, files: &OpenFiles, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
-        Err(why) => vec![settings_unverified(&why)],
+        Err(reason) => vec![settings_unverified(&reason)],
     };
-    let place =
+    let location =
         [file_system(&file.path), files.lost().as_ref().map(lost), failed.map(not_moved), long_log(file)];
-    set.into_iter().chain(place.into_iter().flatten()).collect()
+    set.into_iter().chain(location.into_iter().flatten()).collect()
 }
 
-/// The hazards that a reader can see. The settings of a writer's connection are not visible to it, but every writer
-/// refuses unsafe ones.
+/// The hazards that a reader can see. The settings of a writer's connection are not visible to it, but every
+/// writer refuses unsafe ones.
 pub(super) fn from_outside(file: &File, journal_mode: Result<String, String>) -> Vec<Hazard> {
     let set = match journal_mode {
         Ok(mode) => settings(FULL, &mode),
-        Err(why) => vec![settings_unverified(&why)],
+        Err(reason) => vec![settings_unverified(&reason)],
     };
     set.into_iter().chain(file_system(&file.path)).chain(long_log(file)).collect()
 }
 
-fn settings_unverified(why: &str) -> Hazard {
+fn settings_unverified(reason: &str) -> Hazard {
     Hazard {
         severity: Severity::Unverified,
         code: "sqlite-settings-unverified",
-        what: format!("how the file is written could not be looked at: {why}"),
-        fix: "look again once the store answers".to_owned(),
+        what: format!("the settings for writing the file could not be read: {reason}"),
+        fix: "check again when the store answers".to_owned(),
     }
 }
 
@@ -83,13 +83,13 @@ fn lost(lost: &LostFile) -> Hazard {
 }
 
 /// The disk failed while pages were moved from the log into the file.
-fn not_moved(why: &str) -> Hazard {
+fn not_moved(reason: &str) -> Hazard {
     Hazard {
         severity: Severity::Danger,
         code: "sqlite-checkpoint-failed",
         what: format!(
-            "the disk failed while what was written was moved from the log into the file ({why}): the log is kept \
-             and grows, and the file alone is not whole"
+            "the disk failed while what was written was moved from the log into the file ({reason}): the log is kept \
+             and grows, and the file alone is not complete"
         ),
         fix: "look at the disk; stop this process, copy the file together with its -wal, and open the store again"
             .to_owned(),
@@ -131,7 +131,7 @@ fn by_magic(magic: u64) -> Option<Hazard> {
         severity: Severity::Danger,
         code: "sqlite-network-file-system",
         what: format!(
-            "the file lies on {name}: locks and shared memory do not work across machines, and two of them can \
+            "the file is on {name}: locks and shared memory do not work across machines, and two of them can \
              damage it"
         ),
         fix: "move the file to a local disk, or use a database server".to_owned(),
@@ -139,7 +139,7 @@ fn by_magic(magic: u64) -> Option<Hazard> {
     let memory = |name| Hazard {
         severity: Severity::Danger,
         code: "sqlite-in-memory",
-        what: format!("the file lies on {name}, which is gone when the machine stops"),
+        what: format!("the file is on {name}, which is lost when the machine stops"),
         fix: "move the file to a disk".to_owned(),
     };
     match magic {
@@ -163,12 +163,12 @@ fn by_magic(magic: u64) -> Option<Hazard> {
     }
 }
 
-fn unverified(why: &str) -> Hazard {
+fn unverified(reason: &str) -> Hazard {
     Hazard {
         severity: Severity::Unverified,
         code: "sqlite-file-system-unverified",
-        what: format!("whether the file system keeps what SQLite needs of it is not known: {why}"),
-        fix: "make sure that the file lies on a local disk".to_owned(),
+        what: format!("whether the file system keeps what SQLite needs of it is not known: {reason}"),
+        fix: "make sure that the file is on a local disk".to_owned(),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_full_durability_is_a_danger() {
+    fn less_than_full_durability_is_a_hazard() {
         let codes = |synchronous, mode| -> Vec<_> {
             settings(synchronous, mode).into_iter().map(|found| (found.severity, found.code)).collect()
         };
@@ -189,7 +189,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn file_systems_that_lie_about_locks_or_forget_are_named() {
+    fn file_systems_with_unreliable_locks_or_storage_are_named() {
         let severity = |magic| by_magic(magic).map(|found| (found.severity, found.code));
         for magic in [
             0x6969,

@@ -1,11 +1,11 @@
-//! What applications have marked as processed in the store's file.
+//! Counts the messages that applications have marked as processed in the store's file.
 
 use super::reader::{Reader, failed};
 use semel_core::store::{Error, InboxCensus, InboxMarks};
 use semel_core::time::Time;
 use std::time::Duration;
 
-/// By the clock that marks are written by, which is SQLite's own.
+/// By SQLite's own clock, which the marks use too.
 const SQL: &str = "WITH moment (at_ms) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) \
      SELECT at_ms, consumer_group, topic, count(message_id), min(processed_at), max(processed_at), \
      count(message_id) FILTER (WHERE processed_at < at_ms - ?1) FROM moment LEFT JOIN semel_inbox_marks GROUP BY consumer_group, topic";
@@ -22,7 +22,7 @@ impl Reader {
                     |at| row.get::<_, Option<i64>>(at).map(|number| number.unwrap_or(0).unsigned_abs());
                 let time = |at| number(at).map(Time::from_millis);
                 census.now = time(0)?;
-                // A single row without a group says that there are no marks.
+                // A single row without a group means that there are no marks.
                 if let Some(group) = row.get::<_, Option<String>>(1)? {
                     let (marks, overdue) = (number(3)?, number(6)?);
                     let marks = InboxMarks { marks, overdue, oldest: time(4)?, newest: time(5)? };

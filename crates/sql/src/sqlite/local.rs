@@ -1,8 +1,8 @@
-//! Work of the application's own, in the batch that its record is written in.
+//! Application work in the batch that writes its record.
 //!
-//! Contents: one piece of work in its savepoint, from the check of what is stored there to the write of the record.
-//! Never here: a record without the work that it speaks of, work without its record, or a neighbour in the batch that
-//! pays for either.
+//! Contents: one piece of work in its savepoint, from the check of the stored entry to the write of the
+//! record. Work and record are committed together or not at all, and other writes in the batch are not
+//! affected.
 
 use super::brackets::Brackets;
 use super::guard::Guard;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// A change of one entry, ready to be written.
 #[derive(Debug)]
 pub struct Put {
-    place: EntryLocation,
+    location: EntryLocation,
     change: Change<Row>,
 }
 
@@ -31,11 +31,11 @@ impl Put {
     /// Refused if the record is too large, or belongs under another id.
     pub fn of(id: CommandId, change: Change<&Record>) -> Result<Self, Error> {
         let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
-        Ok(Self { place: EntryLocation::of(id), change })
+        Ok(Self { location: EntryLocation::of(id), change })
     }
 }
 
-/// What is to become of what the work wrote.
+/// What happens to the changes of the work.
 #[derive(Debug)]
 pub enum Step {
     /// It is committed together with these entries, or not at all.
@@ -46,15 +46,15 @@ pub enum Step {
     Undo,
 }
 
-/// What came of work in a batch. Told as soon as the batch is on the disk.
+/// The result of work in a batch. Returned as soon as the batch is on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkOutcome {
-    /// What the last [step](Step) said was done, at this time.
+    /// The result that the last [step](Step) returned, at this time.
     Committed(Time),
-    /// What the work wrote was undone, as it asked for.
+    /// The changes of the work were undone, as it asked.
     Undone,
-    /// Something else is there than was expected. The work was not run, or was undone.
+    /// The stored entry is not the expected one. The work was not run, or was undone.
     Conflict,
     /// The work panicked, and was undone.
     Panicked,
@@ -73,24 +73,25 @@ pub(super) struct LocalWork {
     work: Box<dyn Fn(&Connection) -> Step + Send>,
 }
 
-/// How one piece of work left the batch.
+/// The effect of one piece of work on the batch.
 pub(super) enum Ran {
-    /// The rest of the batch is as it was before.
+    /// The rest of the batch is not affected.
     WriteAnswer(WriteAnswer),
-    /// The whole transaction is gone, or has to be: the others are to be written without this one.
+    /// The whole transaction is rolled back, or must be: the others have to be written without this one.
     Spoilt(WorkOutcome),
 }
 
 impl Store {
-    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands
-    /// what is expected. What it wrote and the entries of its [step](Step) are durable, both, once this answers
+    /// Runs `work` on the writer's thread, in a savepoint of the next batch, if each of these IDs has the
+    /// expected entry. Its changes and the entries of its [step](Step) are both durable when this answers
     /// [`WorkOutcome::Committed`].
     ///
-    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a
-    /// statement that lasts longer than `limit` is interrupted. It may not begin or end a transaction, attach a file,
-    /// set a pragma, make temporary objects, or change the store's tables; the connection's hooks are the store's.
+    /// The work may run several times; only the last one counts. All other writers wait meanwhile: a
+    /// statement that takes longer than `limit` is interrupted. It may not begin or end a transaction, attach
+    /// a file, set a pragma, create temporary objects, or change the store's tables; the connection's hooks
+    /// belong to the store.
     ///
-    /// An error leaves open what became of it only if it [is ambiguous](Error::is_ambiguous).
+    /// The result is unknown after an error only if the error [is ambiguous](Error::is_ambiguous).
     pub async fn run_in_batch(
         &self,
         expects: impl IntoIterator<Item = (CommandId, Expect)>,
@@ -106,7 +107,7 @@ impl Store {
 }
 
 impl LocalWork {
-    /// Runs in the open transaction of a batch. An error leaves the transaction in doubt: it has to be rolled back.
+    /// Runs in the open transaction of a batch. After an error, the transaction has to be rolled back.
     pub(super) fn run(
         &self,
         brackets: &mut Brackets<'_>,
@@ -115,8 +116,8 @@ impl LocalWork {
         violations: &mut Violations<'_>,
         now: Time,
     ) -> rusqlite::Result<Ran> {
-        for (place, expect) in &self.expects {
-            match rows.meets(*place, expect)? {
+        for (location, expect) in &self.expects {
+            match rows.meets(*location, expect)? {
                 Ok(true) => {}
                 Ok(false) => return Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Conflict))),
                 Err(fault) => return Ok(Ran::WriteAnswer(WriteAnswer::Failed(fault))),
@@ -128,7 +129,7 @@ impl LocalWork {
         drop(watch);
         let undone = match (&step, guard.has_interrupted()) {
             (Err(_), _) => Some(WorkOutcome::Panicked),
-            // Whatever the work made of it.
+            // Even if the work changed the state.
             (_, true) => Some(WorkOutcome::Overran),
             (Ok(Step::Undo), _) => Some(WorkOutcome::Undone),
             _ => None,
@@ -136,7 +137,7 @@ impl LocalWork {
         if brackets.is_over() {
             return Ok(Ran::Spoilt(undone.unwrap_or(WorkOutcome::RolledBack)));
         }
-        // Here, and not at the commit: what comes after it in the batch must neither repair it nor fail with it.
+        // Here, and not at the commit: later work in the batch must neither repair it nor fail with it.
         let is_kept = matches!(&step, Ok(Step::Keep(_))) && undone.is_none();
         let undone = if is_kept && violations.has_any()? { Some(WorkOutcome::Violated) } else { undone };
         if let Some(outcome) = undone {
@@ -150,11 +151,11 @@ impl LocalWork {
                 brackets.undo()?;
                 puts
             }
-            // Judged above.
+            // Checked above.
             Ok(Step::Undo) | Err(_) => Vec::new(),
         };
-        for Put { place, change } in &puts {
-            if !matches!(rows.write(*place, change, now)?, WriteAnswer::Done(_)) {
+        for Put { location, change } in &puts {
+            if !matches!(rows.write(*location, change, now)?, WriteAnswer::Done(_)) {
                 return Ok(Ran::Spoilt(WorkOutcome::Conflict));
             }
         }

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, shared by the processes of one machine.
 //!
-//! **Contents**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
-//! batches, threads that read, and one for checkpoints. A write is answered only after it is on the disk.
+//! **Contents**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes
+//! in batches, threads that read, and one for checkpoints. A write is answered only after it is on the disk.
 //!
 //! ```
 //! use semel_core::id::CommandId;
@@ -54,7 +54,7 @@ pub use local::{Put, Step, WorkOutcome};
 pub use options::Options;
 pub use read_only::ReadOnlyStore;
 
-use checkpoint::Pulse;
+use checkpoint::CheckpointState;
 use fault::Fault;
 use files::OpenFiles;
 use open::File;
@@ -83,50 +83,58 @@ const ENTRY_BYTES_MAX: u64 = 1 << 29;
 
 /// A store in a file. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
 ///
-/// Several processes may have the same file open; SQLite's locks separate them. Dropping it answers all waiting calls
-/// and closes the file, which blocks on the disk. [`close`](Self::close) does the same without blocking.
+/// Several processes may have the same file open; SQLite's locks separate them. Dropping it answers all
+/// waiting calls and closes the file, which blocks on the disk. [`close`](Self::close) does the same without
+/// blocking.
 pub struct Store {
     file: File,
     files: Arc<OpenFiles>,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
-    /// Calls that read the whole file, which takes minutes. They have their own thread, so that the readers stay
-    /// free.
+    /// Calls that read the whole file, which takes minutes. They have their own thread, so that the readers
+    /// stay free.
     long_questions: Arc<Queue<Question>>,
     /// Limits concurrent reads of entries: twice the number of readers, so that no reader waits for decoding.
-    turns: Semaphore,
-    pulse: Arc<Pulse>,
+    read_permits: Semaphore,
+    checkpoints: Arc<CheckpointState>,
     /// The writer's thread. Waiting for a write on this thread would be a deadlock.
     writer: ThreadId,
     /// The thread that ends last.
-    keeper: Mutex<Option<JoinHandle<()>>>,
-    /// Its other end goes with that thread.
+    last_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Its other end is dropped with that thread.
     ended: watch::Receiver<()>,
 }
 
 impl Store {
-    /// Opens the store in the file `path`, and creates it if there is none, readable by its owner only. A path is a
-    /// path, never a URI; links in it are followed.
+    /// Opens the store in the file `path`, and creates it if there is none, readable by its owner only. A
+    /// path is a path, never a URI; links in it are followed.
     ///
     /// If the path later leads to another file, or to none, the store closes itself: a running write is
-    /// [ambiguous](Kind::Ambiguous), and every later call fails as [unfit](Kind::Unfit) until the store is opened
-    /// again. The same applies to the log next to the file and the log's index. Each answer waits for that check.
+    /// [ambiguous](Kind::Ambiguous), and every later call fails as [unfit](Kind::Unfit) until the store is
+    /// opened again. The same applies to the log next to the file and the log's index. Each answer waits for
+    /// that check.
     ///
-    /// Upgrades older files to this build's schema. Rejects a file of a newer build, foreign tables, and a SQLite
-    /// version that could damage the file. After this returns, everything readable survives a power failure. Blocks
-    /// on the disk.
+    /// Upgrades older files to this build's schema. Rejects a file of a newer build, foreign tables, and a
+    /// SQLite version that could damage the file. After this returns, everything readable survives a power
+    /// failure, and the log is empty: if a process was killed before it could [scrub](semel_core::store::Store::scrub)
+    /// an erased response, this does it. While another program reads the file, it is done as soon as that has
+    /// ended. Blocks on the disk.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers, wal_bytes_max } = options;
         let file = File::new(&path.into(), wal_bytes_max)?;
         let connection = file.writer()?;
         let files = Arc::new(OpenFiles::of(&file)?);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
-        let pulse = Arc::new(Pulse::new(frames_max.max(1), files.clone()));
+        let checkpoints = Arc::new(CheckpointState::new(frames_max.max(1), files.clone()));
+        if file.has_log() {
+            // It could not be emptied now, and may have a response that was erased before this start.
+            checkpoints.empty_log_later();
+        }
         let writes = Arc::new(Queue::new(WAITING_MAX, WAITING_BYTES_MAX, Job::weight));
         let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let long_questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
-        let turns = Semaphore::new(2 * readers);
+        let read_permits = Semaphore::new(2 * readers);
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
         let for_long = Reader { connection: file.reader()?, clock: clock.clone() };
         // Every connection opened the file by its name, so check that all of them have the same file.
@@ -142,10 +150,10 @@ impl Store {
             connection,
             queue: writes.clone(),
             clock: clock.clone(),
-            pulse: pulse.clone(),
+            checkpoints: checkpoints.clone(),
             files: files.clone(),
         };
-        let writer = threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
+        let writer = threads.start("semel-write", move || writer.run(|result| drop(ready.send(result))))?;
         for connection in readers {
             let reader = Reader { connection, clock: clock.clone() };
             let questions = questions.clone();
@@ -160,17 +168,28 @@ impl Store {
         }
         let (alive, ended) = watch::channel(());
         let others = std::mem::take(&mut threads.started);
-        let keeper = {
-            let pulse = pulse.clone();
+        let last_thread = {
+            let checkpoints = checkpoints.clone();
             let keep = move || {
-                pulse.run(&checkpointer, others);
+                checkpoints.run(&checkpointer, others);
                 drop(checkpointer);
                 drop(alive);
             };
             thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
         };
-        let keeper = Mutex::new(Some(keeper));
-        Ok(Self { file, files, writes, questions, long_questions, turns, pulse, writer, keeper, ended })
+        let last_thread = Mutex::new(Some(last_thread));
+        Ok(Self {
+            file,
+            files,
+            writes,
+            questions,
+            long_questions,
+            read_permits,
+            checkpoints,
+            writer,
+            last_thread,
+            ended,
+        })
     }
 
     /// Accepts no more calls, and completes when every accepted write is answered and the file is closed.
@@ -181,8 +200,8 @@ impl Store {
         while ended.changed().await.is_ok() {}
     }
 
-    /// One line for each problem of the file; empty if there is none. Reads the whole file, which takes minutes for a
-    /// large one. Other calls continue meanwhile; a second verification waits for the first.
+    /// One line for each problem of the file; empty if there is none. Reads the whole file, which takes
+    /// minutes for a large one. Other calls continue meanwhile; a second verification waits for the first.
     pub async fn verify(&self) -> Result<Vec<String>, Error> {
         self.put(&self.long_questions, Reader::verify).await
     }
@@ -191,7 +210,7 @@ impl Store {
         self.writes.close();
         self.questions.close();
         self.long_questions.close();
-        self.pulse.close();
+        self.checkpoints.close();
     }
 
     /// Runs `work`, and waits until it is durable.
@@ -221,12 +240,13 @@ impl Store {
         ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.files.check_open()?;
-        let (files, pulse, asked) = (self.files.clone(), self.pulse.clone(), self.files.checks_begun());
+        let (files, checkpoints, asked) =
+            (self.files.clone(), self.checkpoints.clone(), self.files.checks_begun());
         let (question, answer) = Reader::question(move |reader| {
-            let told = ask(reader);
+            let answer = ask(reader);
             // In any case: the file may not be the one that others find.
-            files.check_read_since(asked).inspect_err(|_| pulse.wrote())?;
-            told
+            files.check_read_since(asked).inspect_err(|_| checkpoints.wrote())?;
+            answer
         });
         questions.push(question)?;
         answer.await.map_err(reader::lost)?
@@ -236,9 +256,9 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.stop();
-        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(keeper) = keeper {
-            drop(keeper.join());
+        let last_thread = self.last_thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(last_thread) = last_thread {
+            drop(last_thread.join());
         }
     }
 }
@@ -290,10 +310,10 @@ mod tests {
     use std::task::Poll;
 
     #[tokio::test]
-    async fn records_are_read_while_the_whole_file_is_being_verified() {
+    async fn records_are_readable_while_the_file_is_verified() {
         let folder = ScratchDir::new("verify");
         let store = Store::open(folder.join("semel.db"), Options::default().readers(1)).expect("opened");
-        // A verification that lasts until the test has seen enough.
+        // A verification that takes until the test has checked enough.
         let ((begin, begun), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
         let (lasting, _answer) = Reader::question(move |_| {
             let _ = begin.send(());

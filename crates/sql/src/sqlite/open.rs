@@ -1,7 +1,7 @@
 //! Connections and their settings.
 //!
-//! Contents: how the file is opened. A file that may be locked is never opened without SQLite: POSIX drops all locks
-//! of a process on a file when it closes any descriptor of it.
+//! Contents: how the file is opened. A file that may be locked is never opened without SQLite: POSIX drops
+//! all locks of a process on a file when it closes any descriptor of it.
 
 use super::fault::Fault;
 use super::schema;
@@ -20,8 +20,8 @@ const OPENING: &str = "opening the SQLite store";
 
 /// How long to wait for another process's lock before the answer is "unavailable", and how often to try.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// The same for a write after the store is open: requests wait for it, and give up soon after. A write that is given
-/// up here was certainly not written; one that a request gives up may still arrive.
+/// The same for a write after the store is open: requests wait for it, and give up soon after. A write that
+/// is given up here was certainly not written; one that a request gives up may still arrive.
 const WRITE_WAIT: Duration = Duration::from_millis(700);
 const WRITE_TRIES: u128 = WRITE_WAIT.as_millis() / BUSY_STEP.as_millis();
 const BUSY_STEP: Duration = Duration::from_millis(1);
@@ -29,10 +29,13 @@ const BUSY_TRIES: u128 = BUSY_WAIT.as_millis() / BUSY_STEP.as_millis();
 /// How long writing pauses for readers that prevent a restart of the log.
 const RESTART_TRIES: i32 = 50;
 
+/// SQLite's name for a database without a file.
+pub(super) const IN_MEMORY: &str = ":memory:";
+
 /// Pages are small, because each random write to an index puts a whole page into the log.
 pub(super) const PAGE_BYTES: u32 = 4096;
-/// Enough for the pages of one batch and the inner pages of large indexes. More does not help: after a transaction
-/// that split a page, SQLite scans its whole cache, and other pages come from the system's cache.
+/// Enough for the pages of one batch and the inner pages of large indexes. More does not help: after a
+/// transaction that split a page, SQLite scans its whole cache, and other pages come from the system's cache.
 const WRITER_CACHE_KIB: i32 = 16 * 1024;
 const READER_CACHE_KIB: i32 = 8 * 1024;
 
@@ -49,7 +52,7 @@ pub(super) struct File {
 impl File {
     /// The file at `path`, created if there is none.
     pub(super) fn new(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
-        let placed = place(path)?;
+        let placed = create_or_find(path)?;
         Self::placed(placed, path, wal_bytes_max)
     }
 
@@ -60,6 +63,8 @@ impl File {
     }
 
     fn placed(placed: PathBuf, path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
+        let found = placed.metadata().map_err(|error| misplaced(path, &error))?;
+        check_is_regular(path, &found).map_err(|cause| Error::new(Kind::Unfit, OPENING).because(cause))?;
         let given = std::path::absolute(path).map_err(|error| misplaced(path, &error))?;
         Ok(Self { path: placed, given, wal_bytes_max })
     }
@@ -86,7 +91,8 @@ impl File {
         }
         // Only relevant on macOS, where fsync does not reach the disk.
         self.set(&connection, "fullfsync", true)?;
-        // What is replaced or removed is overwritten with zeros: an erased response must not stay in a free page.
+        // What is replaced or removed is overwritten with zeros: an erased response must not stay in a free
+        // page.
         self.set(&connection, "secure_delete", true)?;
         self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
         let pages = self.wal_bytes_max / u64::from(self.page_bytes(&connection)?);
@@ -98,24 +104,29 @@ impl File {
     }
 
     /// Syncs the current content of the file. A process that was killed while it waited for the disk leaves a
-    /// complete transaction in the log that was never synced. The next process finds it there, and must not report it
-    /// before it survives a power failure.
+    /// complete transaction in the log that was never synced. The next process finds it there, and must not
+    /// report it before it survives a power failure.
     ///
-    /// With a separate descriptor: it needs no disk space and no lock. SQLite locks the file and the shared memory,
-    /// never the log.
+    /// With a separate descriptor: it needs no disk space and no lock. SQLite locks the file and the shared
+    /// memory, never the log.
     fn settle(&self, connection: &Connection) -> Result<(), Error> {
         let sync = || -> io::Result<()> {
             std::fs::File::open(self.wal())?.sync_data()?;
             std::fs::File::open(directory(&self.path))?.sync_all()
         };
         sync().map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(&self.wal()))?;
-        // Also move the pages into the file: if the sync of the dead process failed, a second sync of the same bytes
-        // would not report it.
-        match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        // Also move the pages into the file: if the sync of the dead process failed, a second sync of the
+        // same bytes would not report it. And empty the log: the dead process may have erased a response that
+        // is still in it.
+        let emptied = with_short_waits(connection, || {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        });
+        connection.busy_handler(Some(wait_for_others)).map_err(|error| self.failed(&error))?;
+        match emptied {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
                 Err(self.failed(&error).into())
             }
-            // For example, the disk is full. The log has everything.
+            // For example, the disk is full, or somebody reads. The log has everything.
             _ => Ok(()),
         }
     }
@@ -143,6 +154,11 @@ impl File {
             .map_err(|error| self.failed(&error).into())
     }
 
+    /// Whether anything is in the log.
+    pub(super) fn has_log(&self) -> bool {
+        std::fs::metadata(self.wal()).is_ok_and(|log| log.len() > 0)
+    }
+
     /// The path of SQLite's log of this file.
     pub(super) fn wal(&self) -> PathBuf {
         self.beside("-wal")
@@ -160,8 +176,8 @@ impl File {
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, Error> {
-        // Each connection belongs to one thread, so SQLite need not lock it. The path is absolute, because SQLite may
-        // be built to read `file:` paths as URIs, despite the flags.
+        // Each connection belongs to one thread, so SQLite need not lock it. The path is absolute, because
+        // SQLite may be built to read `file:` paths as URIs, despite the flags.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&self.path, flags).map_err(|error| self.failed(&error))?;
@@ -177,8 +193,8 @@ impl File {
             .map_err(|error| self.failed(&error).into())
     }
 
-    /// Switches to the write-ahead log, which is a property of the file. SQLite does not wait if two processes switch
-    /// at the same time.
+    /// Switches to the write-ahead log, which is a property of the file. SQLite does not wait if two
+    /// processes switch at the same time.
     fn use_wal(&self, connection: &Connection) -> Result<(), Error> {
         let mut tries = 0;
         let mode: String = loop {
@@ -214,13 +230,14 @@ fn check_version() -> Result<(), Error> {
     Err(Error::new(Kind::Unfit, OPENING).because(cause))
 }
 
-/// The canonical path of the file, which exists from here on: absolute, so that it is never read as a URI and does
-/// not depend on the working directory, and without links, because SQLite puts the log next to their target.
-fn place(path: &Path) -> Result<PathBuf, Error> {
-    // If two callers in one process open the store at the same time, the one that creates the file closes it before
-    // the other can lock it.
+/// The canonical path of the file, which exists from here on: absolute, so that it is never read as a URI and
+/// does not depend on the working directory, and without links, because SQLite puts the log next to their
+/// target.
+fn create_or_find(path: &Path) -> Result<PathBuf, Error> {
+    // If two callers in one process open the store at the same time, the one that creates the file closes it
+    // before the other can lock it.
     static CREATING: Mutex<()> = Mutex::new(());
-    if path.as_os_str().is_empty() || path == Path::new(":memory:") {
+    if path.as_os_str().is_empty() || path == Path::new(IN_MEMORY) {
         let cause = format!("`{}` names no file, and a store has to outlive its process", path.display());
         return Err(Error::new(Kind::Unfit, OPENING).because(cause));
     }
@@ -234,6 +251,23 @@ fn place(path: &Path) -> Result<PathBuf, Error> {
     placed.map_err(|error| misplaced(path, &error))
 }
 
+/// Refuses what is no file: to open a named pipe waits for its other end, and a device may have no end.
+pub(super) fn check_is_regular(path: &Path, found: &std::fs::Metadata) -> Result<(), String> {
+    if found.is_file() {
+        return Ok(());
+    }
+    #[cfg(unix)]
+    let is_pipe = std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type());
+    #[cfg(not(unix))]
+    let is_pipe = false;
+    let kind = match (found.is_dir(), is_pipe) {
+        (true, _) => "a directory",
+        (_, true) => "a named pipe",
+        _ => "a device or a socket",
+    };
+    Err(format!("{} is not a regular file: it is {kind}", path.display()))
+}
+
 fn misplaced(path: &Path, error: &io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Kind::ReadOnly,
@@ -243,8 +277,8 @@ fn misplaced(path: &Path, error: &io::Error) -> Error {
     Fault::new(kind, OPENING, error).about(path).into()
 }
 
-/// The file contains stored answers and the hashing secret, so it must never be readable by others. Its log has the
-/// same permissions.
+/// The file contains stored answers and the hashing secret, so it must never be readable by others. Its log
+/// has the same permissions.
 fn create(path: &Path) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -291,12 +325,12 @@ fn wait_up_to(tries_max: u128, tries: i32) -> bool {
 }
 
 /// Limits the writing connection's waits to the time that requests wait for it.
-pub(super) fn write_impatiently(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn limit_write_waits(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_to_write))
 }
 
 /// Runs `work` on a connection that gives up soon if it is blocked.
-pub(super) fn briefly<T>(
+pub(super) fn with_short_waits<T>(
     connection: &Connection,
     work: impl FnOnce() -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
@@ -305,6 +339,6 @@ pub(super) fn briefly<T>(
     }
     connection.busy_handler(Some(wait))?;
     let result = work();
-    write_impatiently(connection)?;
+    limit_write_waits(connection)?;
     result
 }

@@ -1,4 +1,4 @@
-//! What can be chosen about an embedded store.
+//! The options of an embedded store.
 
 use crate::SystemClock;
 use semel_core::store::Clock;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// What can be chosen when a store is opened. The defaults are right for a service.
+/// The options of a store. The defaults are right for a service.
 ///
 /// ```
 /// use semel_sql::sqlite::Options;
@@ -22,24 +22,24 @@ pub struct Options {
 }
 
 impl Options {
-    /// The clock that judges leases; SQLite has none of its own. Default: the machine's.
+    /// The clock that decides about leases; SQLite has none of its own. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How many reads can be at work at once, each on a thread and a connection of its own; at least one. Default: as
-    /// many as the machine has cores, two to four.
+    /// How many reads can run at once, each on its own thread and connection; at least one. Default: as many
+    /// as the machine has cores, two to four.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers.max(1);
         self
     }
 
-    /// How large the write-ahead log may grow before writing pauses until its beginning can be used again; at least
-    /// 1 MiB. A reader that stays (a backup, a forgotten transaction in another process) can keep it growing beyond.
-    /// Default: 64 MiB.
+    /// How large the write-ahead log may grow before writing pauses until its beginning can be used again; at
+    /// least 1 MiB. A long-running reader (a backup, a forgotten transaction in another process) can make it
+    /// grow further. Default: 64 MiB.
     #[must_use]
     pub fn wal_bytes_max(mut self, bytes: u64) -> Self {
         self.wal_bytes_max = bytes.max(1 << 20);

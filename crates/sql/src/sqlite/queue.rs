@@ -1,7 +1,7 @@
 //! A queue for threads.
 //!
-//! Contents: a bounded queue that many tasks fill without waiting and a few threads empty. No work happens under its
-//! lock, and no thread is woken that is awake.
+//! Contents: a bounded queue that many tasks fill without waiting and a few threads empty. No work happens
+//! under its lock, and no thread is woken that is awake.
 
 use semel_core::store::{Error, Kind};
 use std::collections::VecDeque;
@@ -24,11 +24,11 @@ struct Contents<T> {
     weight: usize,
     /// Sleeping threads that have not been woken; never too low (a spurious wake-up still counts).
     asleep: usize,
-    door: Door,
+    state: QueueState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum QueueState {
     Open,
     /// Accepts nothing more; waiting items are still served.
     Closed,
@@ -38,7 +38,7 @@ enum Door {
 
 impl<T> Queue<T> {
     pub(super) fn new(waiting_max: usize, weight_max: usize, weigh: fn(&T) -> usize) -> Self {
-        let held = Contents { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
+        let held = Contents { waiting: VecDeque::new(), weight: 0, asleep: 0, state: QueueState::Open };
         Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max, weight_max, weigh }
     }
 
@@ -62,17 +62,17 @@ impl<T> Queue<T> {
     pub(super) fn push(&self, item: T) -> Result<(), Error> {
         let weight = (self.weigh)(&item);
         let mut held = self.held();
-        match held.door {
-            Door::Open if self.has_room(&held, weight) => {}
-            Door::Open => {
+        match held.state {
+            QueueState::Open if self.has_room(&held, weight) => {}
+            QueueState::Open => {
                 return Err(Error::new(Kind::Unavailable, "calling the SQLite store").because(format!(
                     "{} calls with {} bytes are already waiting; calls arrive faster than the disk can answer",
                     held.waiting.len(),
                     held.weight
                 )));
             }
-            Door::Closed => return Err(Error::new(Kind::Closed, "calling the SQLite store")),
-            Door::Abandoned => {
+            QueueState::Closed => return Err(Error::new(Kind::Closed, "calling the SQLite store")),
+            QueueState::Abandoned => {
                 return Err(Error::new(Kind::Unavailable, "calling the SQLite store")
                     .because("its thread has failed; open the store again"));
             }
@@ -81,8 +81,8 @@ impl<T> Queue<T> {
         held.weight += weight;
         let wake = held.asleep > 0;
         if wake {
-            // Decrement here, so that the next push does not wake the same thread again: each wake-up is a system
-            // call.
+            // Decrement here, so that the next push does not wake the same thread again: each wake-up is a
+            // system call.
             held.asleep -= 1;
         }
         drop(held);
@@ -97,8 +97,8 @@ impl<T> Queue<T> {
         self.pop(&mut *self.filled(self.held())?)
     }
 
-    /// Waits for items and takes them in order: at most `count_max`, and at most one beyond a total of `weight_max`.
-    /// `false` when the queue is closed and empty.
+    /// Waits for items and takes them in order: at most `count_max`, and at most one beyond a total of
+    /// `weight_max`. `false` when the queue is closed and empty.
     pub(super) fn gather(
         &self,
         into: &mut Vec<T>,
@@ -138,18 +138,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for `span`, so that more items can arrive, unless there are `enough` already or the queue is closed. New
-    /// items wake nobody meanwhile.
+    /// Waits for `span`, so that more items can arrive, unless there are `enough` already or the queue is
+    /// closed. New items wake nobody meanwhile.
     pub(super) fn linger(&self, span: Duration, enough: usize) {
         let held = self.held();
-        if held.door == Door::Open && held.waiting.len() < enough {
+        if held.state == QueueState::Open && held.waiting.len() < enough {
             drop(self.filled.wait_timeout(held, span));
         }
     }
 
     fn filled<'a>(&self, mut held: MutexGuard<'a, Contents<T>>) -> Option<MutexGuard<'a, Contents<T>>> {
         while held.waiting.is_empty() {
-            if held.door != Door::Open {
+            if held.state != QueueState::Open {
                 return None;
             }
             held.asleep += 1;
@@ -161,8 +161,8 @@ impl<T> Queue<T> {
     /// Closes the queue. Waiting items are still served.
     pub(super) fn close(&self) {
         let mut held = self.held();
-        if held.door == Door::Open {
-            held.door = Door::Closed;
+        if held.state == QueueState::Open {
+            held.state = QueueState::Closed;
         }
         self.filled.notify_all();
     }
@@ -170,8 +170,8 @@ impl<T> Queue<T> {
     /// No thread is left: drops the waiting items, which notifies their callers.
     pub(super) fn abandon(&self) {
         let mut held = self.held();
-        if held.door == Door::Open {
-            held.door = Door::Abandoned;
+        if held.state == QueueState::Open {
+            held.state = QueueState::Abandoned;
         }
         let left = std::mem::take(&mut held.waiting);
         held.weight = 0;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_taken_in_order_up_to_a_count_and_a_weight() {
+    fn jobs_are_taken_in_order_within_count_and_weight() {
         let queue = Queue::new(10, 0, |_| 0);
         (1..=6).for_each(|item| queue.push(item).expect("there is room"));
         assert_eq!(gathered(&queue, 2, 100), Some(vec![1, 2]));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lingers_for_more_once_enough_have_come_or_none_can_come() {
+    fn waiting_for_more_jobs_ends_when_full_or_closed() {
         let (queue, never) = (Queue::new(10, 0, |_: &u8| 0), Duration::from_hours(1));
         queue.push(1).expect("there is room");
         queue.linger(never, 1);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_serves_what_it_holds_and_lets_nothing_in() {
+    fn a_closed_queue_drains_and_refuses_new_jobs() {
         let queue = Queue::new(10, 0, |_| 0);
         queue.push(1).expect("there is room");
         queue.close();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overfull_queue_refuses_rather_than_grow() {
+    fn a_full_queue_refuses_new_jobs() {
         let queue = Queue::new(1, 0, |_| 0);
         queue.push(1).expect("there is room");
         assert_eq!(queue.push(2).map_err(|error| error.kind()), Err(Kind::Unavailable));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_by_weight_too_and_one_is_let_in_whatever_it_weighs() {
+    fn waiting_jobs_are_bounded_by_weight_except_a_single_one() {
         let queue = Queue::new(10, 10, |item: &u8| usize::from(*item));
         queue.push(200).expect("it is alone");
         assert_eq!(queue.push(1).map_err(|error| error.kind()), Err(Kind::Unavailable));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_queue_drops_what_waits_and_says_so_to_whoever_comes() {
+    fn an_abandoned_queue_drops_its_jobs_and_refuses_new_ones() {
         let queue = Queue::new(10, 0, |_| 0);
         let waits = std::sync::Arc::new(());
         queue.push(waits.clone()).expect("there is room");

@@ -1,7 +1,7 @@
 //! A read-only store.
 //!
-//! Contents: [`ReadOnlyStore`], which answers reads and refuses every write. It never creates a file or a table, and
-//! never restarts a log.
+//! Contents: [`ReadOnlyStore`], which answers reads and refuses every write. It never creates a file or a
+//! table, and never restarts a log.
 
 use super::Options;
 use super::hazards;
@@ -25,15 +25,16 @@ use std::time::Duration;
 
 /// A store in a file that is only read. Other processes may have it open and write to it.
 ///
-/// Every write is refused with [`Kind::ReadOnly`]. Calls block the thread: this is for tools, not for services.
+/// Every write is refused with [`Kind::ReadOnly`]. Calls block the thread: this is for tools, not for
+/// services.
 pub struct ReadOnlyStore {
     file: File,
     reader: Mutex<Reader>,
 }
 
 impl ReadOnlyStore {
-    /// Opens the file at `path`, which must exist. It may have no tables of Semel, or those of another build: see
-    /// [`schema`](Inspection::schema).
+    /// Opens the file at `path`, which must exist. It may have no tables of Semel, or those of another build:
+    /// see [`schema`](Inspection::schema).
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers: _, wal_bytes_max } = options;
         let file = File::existing(&path.into(), wal_bytes_max)?;

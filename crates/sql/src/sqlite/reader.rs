@@ -1,7 +1,7 @@
 //! The threads that read.
 //!
-//! Contents: questions answered from a snapshot that is taken after the question was put, on connections that cannot
-//! write. Never here: a snapshot kept from one question to the next.
+//! Contents: each question is answered from a snapshot taken after it was asked, on connections that cannot
+//! write. No snapshot is kept between questions.
 
 use super::fault::Fault;
 use super::queue::Queue;
@@ -18,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A question, with whom to answer.
+/// A question, and where to send the answer.
 pub(super) type Question = Box<dyn FnOnce(&Reader) + Send>;
 
-/// What a question that was never answered means: its thread met a bug. It was only a question.
+/// A question without an answer: its thread panicked. Nothing was changed.
 pub(super) fn lost(_: oneshot::error::RecvError) -> Error {
     Error::new(Kind::Unavailable, READING).because("the thread that was reading has failed")
 }
@@ -37,12 +37,12 @@ impl Reader {
     /// Serves until the queue is closed and empty.
     pub(super) fn run(self, queue: &Queue<Question>) {
         while let Some(question) = queue.take() {
-            // Anyone who asked learns of a panic by never being answered; the next one has done nothing wrong.
+            // After a panic, the caller gets no answer; the next question is served normally.
             drop(catch_unwind(AssertUnwindSafe(|| question(&self))));
         }
     }
 
-    /// `ask` as something to put into the queue, and where its answer comes out.
+    /// `ask` as an item for the queue, and the receiver of its answer.
     pub(super) fn question<T: Send + 'static>(
         ask: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
     ) -> (Question, oneshot::Receiver<Result<T, Error>>) {
@@ -50,18 +50,18 @@ impl Reader {
         (Box::new(move |reader| drop(reply.send(ask(reader)))), answer)
     }
 
-    /// The store's time. Taken before the snapshot: a record is never judged by a moment after which it may have been
-    /// renewed unseen.
+    /// The store's time. Taken before the snapshot, so that a record is never compared with a time after
+    /// which it may have been renewed unseen.
     pub(super) fn now(&self) -> Time {
         self.clock.now()
     }
 
-    pub(super) fn get(&self, place: EntryLocation) -> Result<(Time, Option<Bytes>), Error> {
+    pub(super) fn get(&self, location: EntryLocation) -> Result<(Time, Option<Bytes>), Error> {
         let now = self.now();
-        let found = self.stored(place.operation_id)?;
+        let found = self.stored(location.operation_id)?;
         match found {
             None => Ok((now, None)),
-            Some((id, _, bytes)) if id == Some(place.id) => Ok((now, Some(bytes))),
+            Some((id, _, bytes)) if id == Some(location.id) => Ok((now, Some(bytes))),
             Some(_) => Err(other_command().error()),
         }
     }
@@ -137,14 +137,14 @@ impl Reader {
         read().map_err(|error| failed(&error))
     }
 
-    /// What SQLite finds wrong with the file, and what the tables contradict each other in. Reads all of it.
+    /// The damage that SQLite finds in the file, and contradictions between the tables. Reads everything.
     pub(super) fn verify(&self) -> Result<Vec<String>, Error> {
         let lines = |sql: &str| -> rusqlite::Result<Vec<String>> {
             self.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
         };
         let mut found = match lines("PRAGMA integrity_check") {
             Ok(found) => found,
-            // Too damaged to be looked through: that is a finding.
+            // Too damaged to be read completely: that is a finding.
             Err(error) if failed(&error).kind() == Kind::Unfit => vec![error.to_string()],
             Err(error) => return Err(failed(&error)),
         };

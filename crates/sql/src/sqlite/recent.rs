@@ -1,8 +1,9 @@
 //! The last writes of this store.
 //!
-//! Contents: for claims that wait for their outcome, the row number and the written bytes. A swap need not look up,
-//! read and decode the row: one statement changes it if the bytes are still the same. Nothing is answered from
-//! memory: the statement that writes compares all bytes with the file, and only committed writes are remembered.
+//! Contents: the row number and the written bytes of claims that wait for their outcome. A swap then need not
+//! find, read and decode the row: one statement changes it if the bytes are still the same. Nothing is
+//! answered from memory: that statement compares all bytes with the file, and only committed writes are
+//! remembered.
 
 use super::row::Row;
 use semel_core::id::CommandId;
@@ -64,8 +65,8 @@ impl Recent {
         }
     }
 
-    /// Takes what this store wrote under that ID, if it meets `expect`. It is removed, because the caller changes the
-    /// row.
+    /// Takes what this store wrote under that ID, if it meets `expect`. It is removed, because the caller
+    /// changes the row.
     pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<Known> {
         self.known.remove(id).filter(|known| known.meets(expect))
     }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_committed_is_not_remembered() {
+    fn uncommitted_entries_are_not_cached() {
         let mut recent = Recent::default();
         recent.begin();
         recent.note(id(1), 1, &written(StateName::Processing, 1));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_swap_names_exactly_is_handed_out_and_only_once() {
+    fn a_cached_entry_is_returned_once_on_exact_match() {
         let mut recent = Recent::default();
         for number in 1..=2 {
             recent.note(id(number), 5, &written(StateName::Processing, 1));
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_more_swaps_is_not_kept_and_what_is_kept_is_bounded() {
+    fn final_entries_are_not_cached_and_the_cache_is_bounded() {
         let mut recent = Recent::default();
         recent.note(id(0), 1, &written(StateName::Succeeded, 1));
         recent.note(id(0), 1, &Row { entry: vec![0; ENTRY_BYTES_MAX + 1], ..written(StateName::Claimed, 1) });

@@ -1,6 +1,6 @@
 //! An entry as columns of SQLite.
 //!
-//! No condition is judged by a column here. Conditions are judged by the entry's bytes; columns find it.
+//! Conditions are decided by the entry's bytes, and never by a column here; columns only find it.
 
 pub(super) use crate::columns::{MARKER, Row, caller, key, state, state_name, time};
 
@@ -9,9 +9,9 @@ use rusqlite::types::ValueRef;
 use semel_core::id::CommandId;
 use semel_core::record::{Record, StateName};
 
-/// What only this store asks of a row.
+/// Questions that only this store asks about a row.
 impl Row {
-    /// Whether what is stored there waits for an outcome.
+    /// Whether the stored entry waits for an outcome.
     pub(super) fn is_unfinished(&self) -> bool {
         self.state == state(StateName::Claimed) || self.state == state(StateName::Processing)
     }
@@ -40,7 +40,7 @@ pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
     value.as_i64().ok()
 }
 
-/// The entry's bytes. What is no byte string is read as one that is damaged.
+/// The entry's bytes. A value of another type is read as damaged bytes.
 pub(super) fn entry_bytes(value: ValueRef<'_>) -> Bytes {
     match value {
         ValueRef::Blob(bytes) => Bytes::copy_from_slice(bytes),
@@ -54,7 +54,7 @@ mod tests {
     use semel_core::codec;
 
     #[test]
-    fn what_is_no_byte_string_is_damaged_and_not_absent() {
+    fn a_value_of_another_type_is_damaged_and_not_absent() {
         assert!(codec::decode(&entry_bytes(ValueRef::Null)).is_err());
         assert!(codec::decode(&entry_bytes(ValueRef::Integer(7))).is_err());
         assert_eq!(command_id(ValueRef::Blob(&[0; 31])), None);

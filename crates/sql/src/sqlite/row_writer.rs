@@ -1,7 +1,7 @@
-//! Writes one thing after another into an open transaction.
+//! Applies writes to an open transaction.
 //!
-//! Contents: the prepared statements of the writer, and each write as a condition and a change. Never here: a change
-//! where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
+//! Contents: the prepared statements of the writer, and each write as a condition and a change. Conditions
+//! are decided by the entry's own bytes; an unreadable entry meets none.
 
 use super::fault::Fault;
 use super::recent::{Known, Recent};
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 /// Every state, and the marker.
 const STATES: usize = 8;
-/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them
-/// at once.
+/// Longer entries that refuse an insert are left to the reader threads: a batch of retries would hold all of
+/// them at once.
 const LARGE_BYTES: i64 = 16 * 1024;
 
 pub(super) struct RowWriter<'c> {
@@ -33,14 +33,14 @@ pub(super) struct RowWriter<'c> {
     delete: Statement<'c>,
     count_of_state: Statement<'c>,
     count_of_caller: Statement<'c>,
-    /// How many rows more or less there are in each state since the transaction began.
+    /// The change of the number of rows in each state since the transaction began.
     deltas: [i64; STATES],
-    /// And how many records of each caller.
+    /// The same for the records of each caller.
     caller_deltas: BTreeMap<i64, i64>,
     recent: Recent,
 }
 
-/// A row as it stands.
+/// A stored row.
 struct Stored {
     row: i64,
     state: i64,
@@ -109,23 +109,23 @@ impl<'c> RowWriter<'c> {
         self.recent.committed();
     }
 
-    /// Applies one write. An error leaves the transaction in doubt: it has to be rolled back.
+    /// Applies one write. After an error, the transaction has to be rolled back.
     pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<WriteAnswer> {
         match work {
-            Work::Change { place, change } => self.write(*place, change, now),
+            Work::Change { location, change } => self.write(*location, change, now),
             Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
             Work::Inspect => self.inspect(),
             Work::Local(_) => unreachable!("work is run by the writer"),
         }
     }
 
-    /// Whether what is expected is there; a fault where that cannot be said.
+    /// Whether the expected entry is there; a fault if that cannot be decided.
     pub(super) fn meets(
         &mut self,
-        place: EntryLocation,
+        location: EntryLocation,
         expect: &Expect,
     ) -> rusqlite::Result<Result<bool, Fault>> {
-        let stored = match self.standing(place)? {
+        let stored = match self.stored_at(location)? {
             Ok(stored) => stored,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -135,30 +135,30 @@ impl<'c> RowWriter<'c> {
 
     pub(super) fn write(
         &mut self,
-        place: EntryLocation,
+        location: EntryLocation,
         change: &Change<Row>,
         now: Time,
     ) -> rusqlite::Result<WriteAnswer> {
         match change {
-            Change::Insert(row) => self.insert(place, row, now),
-            Change::InsertMarker => self.insert(place, &Row::marker(), now),
+            Change::Insert(row) => self.insert(location, row, now),
+            Change::InsertMarker => self.insert(location, &Row::marker(), now),
             Change::Replace(unchanged, next) => {
-                if let Some(known) = self.recent.take(&place.id, unchanged)
-                    && self.put_over(place, &known, next)?
+                if let Some(known) = self.recent.take(&location.id, unchanged)
+                    && self.replace_known(location, &known, next)?
                 {
                     return Ok(WriteAnswer::Done(now));
                 }
-                self.change(place, change, now)
+                self.change(location, change, now)
             }
-            Change::Remove(_) | Change::RemoveMarker => self.change(place, change, now),
+            Change::Remove(_) | Change::RemoveMarker => self.change(location, change, now),
         }
     }
 
-    fn insert(&mut self, place: EntryLocation, row: &Row, now: Time) -> rusqlite::Result<WriteAnswer> {
+    fn insert(&mut self, location: EntryLocation, row: &Row, now: Time) -> rusqlite::Result<WriteAnswer> {
         let Row { state, due_at, updated_at, caller, key, operation, entry, unchanged: _ } = row;
         let inserted = self.insert.execute(params![
-            place.operation_id.as_bytes(),
-            place.id.as_bytes(),
+            location.operation_id.as_bytes(),
+            location.id.as_bytes(),
             state,
             due_at,
             updated_at,
@@ -170,63 +170,68 @@ impl<'c> RowWriter<'c> {
         if inserted == 1 {
             self.count(*state, 1);
             self.count_caller(*caller, 1);
-            self.recent.note(place.id, self.connection.last_insert_rowid(), row);
+            self.recent.note(location.id, self.connection.last_insert_rowid(), row);
             return Ok(WriteAnswer::Done(now));
         }
-        let length = self.select_length.query_row([place.operation_id.as_bytes()], |row| row.get(0));
+        let length = self.select_length.query_row([location.operation_id.as_bytes()], |row| row.get(0));
         if length.optional()?.is_some_and(|bytes: i64| bytes > LARGE_BYTES) {
             return Ok(WriteAnswer::Refused(now, FoundEntry::Large));
         }
-        Ok(match self.standing(place)? {
-            Ok(Some(standing)) => WriteAnswer::Refused(now, FoundEntry::Bytes(standing.bytes)),
-            // Within one transaction what refused the insert cannot be gone.
+        Ok(match self.stored_at(location)? {
+            Ok(Some(stored)) => WriteAnswer::Refused(now, FoundEntry::Bytes(stored.bytes)),
+            // Within one transaction, the entry that refused the insert cannot disappear.
             Ok(None) => WriteAnswer::Failed(Fault::new(
                 Kind::Unfit,
                 "inserting into the SQLite store",
-                "an index lies",
+                "an index is damaged",
             )),
             Err(fault) => WriteAnswer::Failed(fault),
         })
     }
 
-    /// Changes or removes what is stored there, where it is what the change expects.
+    /// Changes or removes the stored entry, if it is the one that the change expects.
     fn change(
         &mut self,
-        place: EntryLocation,
+        location: EntryLocation,
         change: &Change<Row>,
         now: Time,
     ) -> rusqlite::Result<WriteAnswer> {
-        let standing = match self.standing(place)? {
-            Ok(Some(standing)) => standing,
+        let stored = match self.stored_at(location)? {
+            Ok(Some(stored)) => stored,
             Ok(None) => return Ok(WriteAnswer::Refused(now, FoundEntry::Nothing)),
             Err(fault) => return Ok(WriteAnswer::Failed(fault)),
         };
-        let entry = codec::decode(&standing.bytes);
+        let entry = codec::decode(&stored.bytes);
         if !change.is_met_by(codec::found(&entry)) {
             return Ok(WriteAnswer::Refused(now, FoundEntry::Read(entry)));
         }
         match (change.record(), &entry) {
             (Some(next), Ok(Entry::Record(record))) => {
-                self.put(&standing, record, next)?;
-                self.recent.note(place.id, standing.row, next);
+                self.replace_stored(&stored, record, next)?;
+                self.recent.note(location.id, stored.row, next);
             }
-            // What cannot be read meets no condition, and a marker none that a swap can have.
+            // An unreadable entry meets no condition, and a marker none of a swap.
             (Some(_), _) => return Ok(WriteAnswer::Refused(now, FoundEntry::Read(entry))),
-            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that
-            // this very transaction has added.
+            // A trigger decrements the counts, and removes a caller without records. The records that this
+            // transaction has added must be counted first.
             (None, entry) => {
                 if let Ok(Entry::Record(record)) = entry {
                     self.settle_caller(row::caller(&record.caller_hash()))?;
                 }
-                self.delete.execute([standing.row])?;
+                self.delete.execute([stored.row])?;
             }
         }
         Ok(WriteAnswer::Done(now))
     }
 
-    /// Puts `next` over what this store wrote, where that still is there to the last byte. `false` if it does not, or
-    /// where that cannot be said by one statement; nothing was changed then.
-    fn put_over(&mut self, place: EntryLocation, known: &Known, next: &Row) -> rusqlite::Result<bool> {
+    /// Replaces a row that this store wrote by `next`, if all its bytes are unchanged. Returns `false`
+    /// without a change otherwise, or if one statement cannot decide it.
+    fn replace_known(
+        &mut self,
+        location: EntryLocation,
+        known: &Known,
+        next: &Row,
+    ) -> rusqlite::Result<bool> {
         if !next.same_command_as(&known.row) {
             return Ok(false);
         }
@@ -236,7 +241,7 @@ impl<'c> RowWriter<'c> {
             next.due_at,
             next.updated_at,
             next.entry,
-            place.id.as_bytes(),
+            location.id.as_bytes(),
             known.row.state,
             known.row.entry,
         ])?;
@@ -245,39 +250,32 @@ impl<'c> RowWriter<'c> {
         }
         self.count(known.row.state, -1);
         self.count(next.state, 1);
-        self.recent.note(place.id, known.number, next);
+        self.recent.note(location.id, known.number, next);
         Ok(true)
     }
 
-    fn put(&mut self, standing: &Stored, record: &Record, next: &Row) -> rusqlite::Result<()> {
+    fn replace_stored(&mut self, stored: &Stored, record: &Record, next: &Row) -> rusqlite::Result<()> {
         let Row { state, due_at, updated_at, caller, key, operation, entry, unchanged: _ } = next;
         if next.same_command(record) {
-            self.update.execute(params![standing.row, state, due_at, updated_at, entry])?;
+            self.update.execute(params![stored.row, state, due_at, updated_at, entry])?;
         } else {
-            // All three go into the command's id, so that this does not happen; but it is not for a store to say so.
+            // All three are part of the command's ID, so this does not happen; but a store does not rely on
+            // it.
             let operation = operation.as_deref();
-            self.replace.execute(params![
-                standing.row,
-                state,
-                due_at,
-                updated_at,
-                entry,
-                caller,
-                key,
-                operation
-            ])?;
+            self.replace
+                .execute(params![stored.row, state, due_at, updated_at, entry, caller, key, operation])?;
             self.count_caller(Some(row::caller(&record.caller_hash())), -1);
             self.count_caller(*caller, 1);
         }
-        self.count(standing.state, -1);
+        self.count(stored.state, -1);
         self.count(*state, 1);
         Ok(())
     }
 
-    fn standing(&mut self, place: EntryLocation) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
-        let mut rows = self.select.query([place.operation_id.as_bytes()])?;
+    fn stored_at(&mut self, location: EntryLocation) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
+        let mut rows = self.select.query([location.operation_id.as_bytes()])?;
         let Some(found) = rows.next()? else { return Ok(Ok(None)) };
-        if row::command_id(found.get_ref(1)?) != Some(place.id) {
+        if row::command_id(found.get_ref(1)?) != Some(location.id) {
             return Ok(Err(other_command()));
         }
         let bytes = row::entry_bytes(found.get_ref(3)?);
@@ -337,12 +335,12 @@ impl<'c> RowWriter<'c> {
     }
 }
 
-/// Two commands cannot share an operation id but by damage, or a broken hash.
+/// Two commands can share an operation ID only by damage, or a broken hash.
 pub(super) fn other_command() -> Fault {
     Fault::new(
         Kind::Unfit,
         "looking up a command in the SQLite store",
-        "another command's id stands under this operation id; it was left as it is. Restore the file from a backup, \
+        "another command's ID is stored under this operation ID; it was left unchanged. Restore the file from a backup, \
          or find out what the command did and remove the row by hand",
     )
 }

@@ -1,7 +1,7 @@
 //! Lists rows, one page at a time.
 //!
-//! Contents: the orders of listings, and the limits of one page. The cost of a page does not grow with the store, and
-//! unreadable entries are included.
+//! Contents: the orders of listings, and the limits of one page. The cost of a page does not grow with the
+//! store, and unreadable entries are included.
 
 use super::reader::{Reader, failed};
 use super::row::{self, MARKER};
@@ -14,7 +14,7 @@ use semel_core::record::StateName;
 use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, OperationIds, PAGE_BYTES_MAX, Page};
 
 /// How many rows one page reads, matching or not.
-const LOOK_MAX: usize = 10_000;
+const READS_MAX: usize = 10_000;
 
 /// Where a page ended: a sort key and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ const UNKNOWN: [&str; 2] = [
     select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row > ?1 ORDER BY row"),
     select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row < ?1 ORDER BY row DESC"),
 ];
-const OF_IDS: [&str; 2] = [
+const BY_IDS: [&str; 2] = [
     select!("WHERE operation_id >= ?2 AND operation_id <= ?3 AND row > ?1 ORDER BY row"),
     select!("WHERE operation_id >= ?2 AND operation_id <= ?3 AND row < ?1 ORDER BY row DESC"),
 ];
@@ -74,13 +74,13 @@ impl Reader {
         };
         let order = usize::from(filter.newest_first);
         let look = |row: &Row<'_>| may_be_wanted(filter, row);
-        let wanted = |item: &Item| filter.shows(item);
+        let matches = |item: &Item| filter.shows(item);
         if let Some(OperationIds { first, last }) = &filter.ids {
             let parameters: [&dyn ToSql; 3] = [&mark.row, first.as_bytes(), last.as_bytes()];
-            return self.walk(OF_IDS[order], &parameters, after, limit, look, wanted);
+            return self.walk(BY_IDS[order], &parameters, after, limit, look, matches);
         }
         let sql = if filter.state == Some(StateName::Unknown) { UNKNOWN } else { ALL };
-        self.walk(sql[order], &[&mark.row], after, limit, look, wanted)
+        self.walk(sql[order], &[&mark.row], after, limit, look, matches)
     }
 
     pub(super) fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
@@ -108,7 +108,7 @@ impl Reader {
         after: Option<&Cursor>,
         limit: usize,
         look: impl Fn(&Row<'_>) -> rusqlite::Result<bool>,
-        wanted: impl Fn(&Item) -> bool,
+        matches: impl Fn(&Item) -> bool,
     ) -> Result<Page, Error> {
         let now = self.now();
         let walk = || -> rusqlite::Result<Page> {
@@ -117,7 +117,7 @@ impl Reader {
             let (mut items, mut looked_at, mut bytes_held) = (Vec::new(), 0, 0);
             let mut last = after.cloned();
             while let Some(row) = rows.next()? {
-                if items.len() >= limit || looked_at >= LOOK_MAX || bytes_held >= PAGE_BYTES_MAX {
+                if items.len() >= limit || looked_at >= READS_MAX || bytes_held >= PAGE_BYTES_MAX {
                     return Ok(Page { now, items, next: last });
                 }
                 looked_at += 1;
@@ -134,7 +134,7 @@ impl Reader {
                     item.entry =
                         Err(codec::Error::Damaged { at: 0, what: "a column beside it is of another type" });
                 }
-                if wanted(&item) {
+                if matches(&item) {
                     items.push(item);
                 }
             }
@@ -166,8 +166,8 @@ fn is_sound(row: &Row<'_>) -> rusqlite::Result<bool> {
 
 /// Whether the row may match the filter, judged by its columns.
 fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
-    let is = |column: usize, wanted: Option<i64>| -> rusqlite::Result<bool> {
-        Ok(wanted.is_none() || row.get::<_, Option<i64>>(column)? == wanted)
+    let is = |column: usize, expected: Option<i64>| -> rusqlite::Result<bool> {
+        Ok(expected.is_none() || row.get::<_, Option<i64>>(column)? == expected)
     };
     let updated_at = row.get::<_, Option<i64>>(5)?.unwrap_or(0);
     let operation = row.get_ref(8)?;
@@ -175,14 +175,14 @@ fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
         && is(3, filter.state.map(row::state))?
         && is_of(filter.caller.as_ref(), row.get(6)?)
         && is(7, filter.key.as_ref().map(row::key))?
-        && filter.operation.as_ref().is_none_or(|wanted| operation == ValueRef::Text(wanted.as_bytes()))
+        && filter.operation.as_ref().is_none_or(|expected| operation == ValueRef::Text(expected.as_bytes()))
         && filter.updated_from.is_none_or(|from| updated_at >= row::time(from))
         // Not "less than": the last value of the column represents all later moments.
         && filter.updated_before.is_none_or(|before| updated_at <= row::time(before)))
 }
 
-/// Whether a record may belong to these callers. The column has the first bytes of a hash as a signed number; the
-/// requested prefix includes the sign, so the lowest and highest values have the same sign.
+/// Whether a record may belong to these callers. The column has the first bytes of a hash as a signed number;
+/// the requested prefix includes the sign, so the lowest and highest values have the same sign.
 fn is_of(callers: Option<&Callers>, column: Option<i64>) -> bool {
     let Some(Callers { first, last }) = callers else { return true };
     column.is_some_and(|caller| (row::caller(first)..=row::caller(last)).contains(&caller))
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_survives_the_way_to_a_client_and_back() {
+    fn a_cursor_survives_a_round_trip_to_a_client() {
         for mark in [Mark::START, Mark { at: 5, row: -7 }, Mark { at: i64::MAX, row: i64::MAX }] {
             assert_eq!(Mark::read(Some(&mark.cursor())).expect("ours"), mark);
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_was_made_up_is_refused() {
+    fn a_forged_cursor_is_refused() {
         for length in [0, 1, 8, 15, 17, 40] {
             let refused = Mark::read(Some(&Cursor::from_bytes(vec![1; length])));
             assert_eq!(refused.map_err(|error| error.kind()), Err(Kind::Unfit), "{length}");

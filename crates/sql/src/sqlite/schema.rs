@@ -7,7 +7,7 @@ use super::fault::Fault;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use semel_core::store::{Error, Kind, SchemaVersion};
 
-const WHAT: &str = "looking at the tables of the SQLite store";
+const READING: &str = "looking at the tables of the SQLite store";
 const MIGRATING: &str = "creating the tables of the SQLite store";
 
 /// The steps. The version of a schema is the number of applied steps.
@@ -18,8 +18,8 @@ pub(super) fn of(connection: &Connection) -> Result<SchemaVersion, Error> {
     Ok(SchemaVersion { have: version(connection)?, wanted: STEPS.len() })
 }
 
-/// Upgrades the file to this build's schema. Does nothing if it is current; of two concurrent processes, one upgrades
-/// and the other finds it done.
+/// Upgrades the file to this build's schema. Does nothing if it is current; of two concurrent processes, one
+/// upgrades and the other finds it done.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     // Without a write transaction, so that opening a current store never waits for a writer.
     let wanted = STEPS.len();
@@ -30,12 +30,12 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let have = version(&transaction)?;
     for (number, step) in (1_i64..).zip(STEPS).skip(have) {
-        take(&transaction, number, step).map_err(failed)?;
+        apply(&transaction, number, step).map_err(failed)?;
     }
     transaction.commit().map_err(|error| Fault::of_commit(&error, true).into())
 }
 
-fn take(transaction: &Transaction<'_>, number: i64, step: &str) -> rusqlite::Result<()> {
+fn apply(transaction: &Transaction<'_>, number: i64, step: &str) -> rusqlite::Result<()> {
     transaction.execute_batch(step)?;
     transaction
         .execute("INSERT OR REPLACE INTO semel_meta (name, value) VALUES ('schema', ?1)", [number])
@@ -48,7 +48,7 @@ fn version(connection: &Connection) -> Result<usize, Error> {
     if ours.is_empty() {
         return Ok(0);
     }
-    let unfit = |cause: String| Error::new(Kind::Unfit, WHAT).because(cause);
+    let unfit = |cause: String| Error::new(Kind::Unfit, READING).because(cause);
     let found = if ours.iter().any(|name| name == "semel_meta") { stored_version(connection)? } else { None };
     let Some(number) = found else {
         return Err(unfit(format!(
@@ -77,7 +77,7 @@ fn tables(connection: &Connection) -> Result<Vec<String>, Error> {
             .query_map([], |row| row.get(0))?
             .collect()
     };
-    read().map_err(|error| Fault::nothing_written(WHAT, &error).into())
+    read().map_err(|error| Fault::nothing_written(READING, &error).into())
 }
 
 /// The stored version; `None` if the table has another shape or no version.
@@ -89,7 +89,7 @@ fn stored_version(connection: &Connection) -> Result<Option<i64>, Error> {
         Ok(found) => Ok(found),
         // No such column; not a number.
         Err(rusqlite::Error::InvalidColumnType(..) | rusqlite::Error::SqlInputError { .. }) => Ok(None),
-        Err(error) => Err(Fault::nothing_written(WHAT, &error).into()),
+        Err(error) => Err(Fault::nothing_written(READING, &error).into()),
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_states_of_the_tables_are_those_of_the_core() {
+    fn the_tables_states_match_the_cores() {
         let mut connection = memory("");
         migrate(&mut connection).expect("migrated");
         let mut numbers = StateName::ALL.map(row::state).to_vec();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_run_changes_nothing_and_other_tables_do_not_matter() {
+    fn a_second_run_changes_nothing_beside_other_tables() {
         let mut connection = memory("CREATE TABLE payments (id); CREATE TABLE semela (id)");
         migrate(&mut connection).expect("migrated");
         let changes = connection.total_changes();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_with_our_names_that_are_not_ours_are_left_alone() {
+    fn foreign_tables_with_our_names_are_left_alone() {
         assert!(refusal("CREATE TABLE semel_records (id)").contains("called semel_records, but"));
         assert!(refusal("CREATE TABLE semel_meta (id)").contains("called semel_meta, but"));
         assert!(refusal("CREATE TABLE semel_meta (name, value)").contains("called semel_meta, but"));
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_from_the_future_is_refused_with_what_to_do() {
+    fn a_newer_schema_is_refused_with_advice() {
         let mut connection = memory("");
         migrate(&mut connection).expect("migrated");
         connection.execute("UPDATE semel_meta SET value = value + 1", []).expect("changed");
-        let told = migrate(&mut connection).expect_err("refused");
-        assert_eq!(told.kind(), Kind::Unfit);
-        assert!(told.to_string().contains("upgrade this one"), "{told}");
+        let error = migrate(&mut connection).expect_err("refused");
+        assert_eq!(error.kind(), Kind::Unfit);
+        assert!(error.to_string().contains("upgrade this one"), "{error}");
         connection.execute("UPDATE semel_meta SET value = -1", []).expect("changed");
         assert_eq!(migrate(&mut connection).map_err(|error| error.kind()), Err(Kind::Unfit));
     }

@@ -1,6 +1,7 @@
 //! The `Store` trait on top of the threads.
 //!
-//! Contents: passing each call to its thread, and encoding and decoding in the calling task. Nothing here blocks.
+//! Contents: passing each call to its thread, and encoding and decoding in the calling task. Nothing here
+//! blocks.
 
 use super::reader::Reader;
 use super::write::{EntryLocation, Work, WriteAnswer};
@@ -33,10 +34,18 @@ impl store::Store for Store {
     fn scrub(&self) -> Pending<'_, Remnants> {
         Box::pin(async move {
             self.files.check_open()?;
-            let log = || Remnants::MayRemain(format!("in {} until it is emptied", self.file.wal().display()));
-            // Pages are overwritten as they are freed; what is left is the log.
-            let is_empty = self.pulse.empty_log().await.map_err(|_| closed())?;
-            Ok(if is_empty { Remnants::None } else { log() })
+            // Pages are overwritten as they are freed. But that is in the log at first, and the file has the old pages until
+            // the log is moved into it.
+            let is_empty = self.checkpoints.empty_log().await.map_err(|_| closed())?;
+            if is_empty {
+                return Ok(Remnants::None);
+            }
+            let (file, log) = (self.file.path.display(), self.file.wal());
+            Ok(Remnants::MayRemain(format!(
+                "in {file} and in {}, because another program reads the file, or the disk failed. The bytes are overwritten a \
+                 few seconds after that program has ended, or when the store is opened again",
+                log.display()
+            )))
         })
     }
 
@@ -46,21 +55,21 @@ impl store::Store for Store {
                 Ok(WriteAnswer::Settings { synchronous, journal_mode }) => Ok((synchronous, journal_mode)),
                 Ok(other) => unreachable!("a look at the settings is not answered {other:?}"),
                 Err(closed) if closed.kind() == Kind::Closed => return Err(closed),
-                // For example, the writer is gone: check the rest anyway.
+                // For example, the writer has ended: check the rest anyway.
                 Err(error) => Err(error.to_string()),
             };
-            Ok(hazards::look(&self.file, &self.files, settings, self.pulse.failure()))
+            Ok(hazards::find(&self.file, &self.files, settings, self.checkpoints.failure()))
         })
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let place = EntryLocation::of(id);
+            let location = EntryLocation::of(id);
             let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
-            match self.write(Work::Change { place, change }).await?.written() {
+            match self.write(Work::Change { location, change }).await?.written() {
                 Some(written) => Ok(written),
                 // The current state of the entry that refused it.
-                None => self.read(place).await.map(Written::Refused),
+                None => self.read(location).await.map(Written::Refused),
             }
         })
     }
@@ -71,7 +80,7 @@ impl store::Store for Store {
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
         Box::pin(async move {
-            let _turn = self.turns.acquire().await.map_err(|_| closed())?;
+            let _permit = self.read_permits.acquire().await.map_err(|_| closed())?;
             self.ask(move |reader| reader.find(operation_id)).await
         })
     }
@@ -110,7 +119,7 @@ impl store::Store for Store {
     }
 
     fn inboxes(&self, window: Duration) -> Pending<'_, Option<InboxCensus>> {
-        // On the thread for what reads much: no request waits for it.
+        // On the thread for long reads, so that no request waits for it.
         Box::pin(self.put(&self.long_questions, move |reader| reader.inboxes(window).map(Some)))
     }
 
@@ -136,11 +145,11 @@ impl store::Store for Store {
 }
 
 impl Store {
-    /// Reads one entry. Concurrent reads are limited: entries are as large as their answers, and many at once would
-    /// fill the memory.
-    async fn read(&self, place: EntryLocation) -> Result<Reading, Error> {
-        let _turn = self.turns.acquire().await.map_err(|_| closed())?;
-        self.ask(move |reader| reader.get(place)).await.map(reader::reading)
+    /// Reads one entry. Concurrent reads are limited: entries are as large as their answers, and many at once
+    /// would fill the memory.
+    async fn read(&self, location: EntryLocation) -> Result<Reading, Error> {
+        let _permit = self.read_permits.acquire().await.map_err(|_| closed())?;
+        self.ask(move |reader| reader.get(location)).await.map(reader::reading)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counts records by operation and state, a part at a time.
 //!
-//! Contents: counting by the columns beside the entries. Never here: reading an entry, or more rows in one part than
-//! were asked for.
+//! Contents: counts by the columns beside the entries. Entries are not read, and a part reads no more rows
+//! than requested.
 
 use super::reader::{Reader, failed};
 use super::row;
@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use semel_core::record::StateName;
 use semel_core::store::{Cursor, Error, Tallied, Tally};
 
-/// How many rows one part looks at, however many are asked for.
+/// How many rows one part reads, however many are requested.
 const ROWS_MAX: usize = 10_000;
 
 macro_rules! counted {
@@ -45,9 +45,9 @@ impl Reader {
                 let count: i64 = found.get(2)?;
                 looked_at += count;
                 last = last.max(found.get(3)?);
-                // Moved markers, and whatever else is in a column that anything can be written to.
+                // Moved markers, and unknown values of the column.
                 let Some(named) = row::number(found.get_ref(1)?).and_then(row::state_name) else { continue };
-                if state.is_some_and(|wanted| wanted != named) {
+                if state.is_some_and(|filter| filter != named) {
                     continue;
                 }
                 let operation = match found.get_ref(0)? {

@@ -1,7 +1,7 @@
-//! The store's rows for anyone who writes them in a transaction on a connection of their own.
+//! The store's statements for a transaction on the application's own connection.
 //!
-//! Contents: the statements and the values, for any driver. Never here: a connection, or a write that does not fail
-//! where its condition does not hold: anyone who runs these commits something else with them.
+//! Contents: the statements and the values, for any driver. A write fails if its condition does not hold,
+//! because the application commits its own changes with it.
 
 use super::ENTRY_BYTES_MAX;
 use super::row_writer::other_command;
@@ -18,7 +18,7 @@ use semel_core::time::Time;
 pub const LOOK: &str = "SELECT command_id, entry FROM semel_records WHERE operation_id = ?1";
 /// `?1` the name of a setting. Its value, or no row.
 pub const SETTING: &str = "SELECT value FROM semel_settings WHERE name = ?1";
-/// Changes nothing, and takes the file's write lock for the transaction that it is run in.
+/// Changes nothing, and takes the file's write lock for its transaction.
 pub const TAKE_LOCK: &str = "UPDATE semel_counts SET rows = rows WHERE 0";
 /// The values of [`RecordColumns`], `?1` to `?9` in the order of its fields. One row, or an error.
 pub const INSERT: &str = "INSERT INTO semel_records \
@@ -27,20 +27,20 @@ pub const INSERT: &str = "INSERT INTO semel_records \
 /// The same, then `?10` the entry that must still be there, to the last byte. One row, or none.
 pub const REPLACE: &str = "UPDATE semel_records SET state = ?3, due_at = ?4, updated_at = ?5, caller = ?6, key = ?7, \
      operation = ?8, entry = ?9 WHERE operation_id = ?1 AND command_id = ?2 AND entry = ?10";
-/// `?1` operation id, `?2` command id, `?3` the entry that must still be there. One row, or none. It counts itself
-/// off.
+/// `?1` operation id, `?2` command id, `?3` the entry that must still be there. One row, or none. A trigger
+/// updates the counts.
 pub const REMOVE: &str =
     "DELETE FROM semel_records WHERE operation_id = ?1 AND command_id = ?2 AND entry = ?3";
-/// `?1` the number of a state, `?2` how many rows more or less there are in it.
+/// `?1` the number of a state, `?2` the change of its number of rows.
 pub const COUNT_STATE: &str = "UPDATE semel_counts SET rows = rows + ?2 WHERE state = ?1";
-/// `?1` a caller as in [`RecordColumns::caller`], who has a record more.
+/// `?1` a caller as in [`RecordColumns::caller`], who has one more record.
 pub const COUNT_CALLER: &str = "INSERT INTO semel_callers (caller, rows) VALUES (?1, 1) \
      ON CONFLICT (caller) DO UPDATE SET rows = rows + 1";
 
-/// The least value of `PRAGMA synchronous` at which a commit waits for the disk.
+/// The lowest value of `PRAGMA synchronous` at which a commit waits for the disk.
 pub const SYNCHRONOUS_MIN: i64 = super::open::FULL;
 
-/// The operation id of a command, as its column has it.
+/// The operation ID of a command, as in its column.
 pub fn operation_id(id: &CommandId) -> Vec<u8> {
     EntryLocation::of(*id).operation_id.as_bytes().to_vec()
 }
@@ -66,12 +66,12 @@ pub struct RecordColumns {
 }
 
 impl RecordColumns {
-    /// A record's row. Refused if the record is too large, or stands under another id.
+    /// A record's row. Refused if the record is too large, or belongs under another ID.
     pub fn of(id: CommandId, record: &Record) -> Result<Self, Error> {
         Ok(Self::from_row(id, columns::encoded(id, record, ENTRY_BYTES_MAX)?))
     }
 
-    /// The row of a command that lives under the next secret's id.
+    /// The row of a command under the next secret's ID.
     pub fn marker(id: CommandId) -> Self {
         Self::from_row(id, Row::marker())
     }
@@ -91,7 +91,7 @@ impl RecordColumns {
     }
 }
 
-/// What was read under an id, of the columns that [`LOOK`] yields.
+/// The entry under an ID, from the columns of [`LOOK`].
 pub fn reading(id: &CommandId, now: Time, found: Option<(&[u8], &[u8])>) -> Result<Reading, Error> {
     match found {
         None => Ok(Reading::nothing(now)),

@@ -1,9 +1,9 @@
-//! Whether a deferred foreign key is violated at this moment, in the middle of a transaction.
+//! Whether a deferred foreign key is violated now, in the middle of a transaction.
 //!
-//! SQLite counts violations, and shows the count only by `sqlite3_db_status`, which has no safe interface. It also
-//! goes by the count itself: when a row stops to refer to its parent, it looks for that parent only while something
-//! is violated, since only then can there be anything to count off. So a row of a temporary table is made to refer to
-//! its parent anew, and the steps that this takes tell.
+//! SQLite counts violations, but shows the count only by `sqlite3_db_status`, which has no safe interface.
+//! The count also affects its work: when a row stops referring to its parent, SQLite looks for that parent
+//! only while something is violated. So a row of a temporary table is made to refer to its parent again, and
+//! the number of steps shows whether there is a violation.
 
 use rusqlite::{Connection, Statement, StatementStatus};
 
@@ -15,12 +15,12 @@ const TABLES: &str = "CREATE TEMP TABLE semel_parents (id INTEGER PRIMARY KEY); 
 
 pub(super) struct Violations<'c> {
     probe: Statement<'c>,
-    /// How many steps the probe takes where nothing is violated.
+    /// How many steps the probe takes without a violation.
     steps: i32,
 }
 
 impl<'c> Violations<'c> {
-    /// On a connection with no transaction open, so that nothing is violated.
+    /// On a connection without an open transaction, so that nothing is violated.
     pub(super) fn on(connection: &'c Connection) -> rusqlite::Result<Self> {
         connection.execute_batch(TABLES)?;
         let mut probe = connection.prepare("UPDATE temp.semel_children SET parent = 1")?;
@@ -30,8 +30,8 @@ impl<'c> Violations<'c> {
 
     /// Whether anything is violated.
     pub(super) fn has_any(&mut self) -> rusqlite::Result<bool> {
-        // A statement that SQLite had to prepare anew, because a table was made or changed, takes more steps; the
-        // next time it does not.
+        // A statement that SQLite had to prepare again, because a table was created or changed, takes more
+        // steps; the next time it does not.
         Ok(steps(&mut self.probe)? > self.steps && steps(&mut self.probe)? > self.steps)
     }
 }

@@ -38,7 +38,7 @@ impl EntryLocation {
 
 pub(super) enum Work {
     Change {
-        place: EntryLocation,
+        location: EntryLocation,
         change: Change<Row>,
     },
     Set {
@@ -94,8 +94,8 @@ impl WriteAnswer {
     /// As the answer to a write of an entry. `None` if that has to be read first.
     pub(super) fn written(self) -> Option<Written> {
         match self {
-            Self::Refused(now, standing) => {
-                let entry = match standing {
+            Self::Refused(now, found) => {
+                let entry = match found {
                     FoundEntry::Nothing => None,
                     FoundEntry::Bytes(bytes) => Some(codec::decode(&bytes)),
                     FoundEntry::Large => return None,
@@ -116,12 +116,12 @@ impl Job {
     }
 
     /// The caller may be gone; the write is still valid.
-    pub(super) fn answer(self, said: Result<WriteAnswer, Error>) {
-        let said = match said {
+    pub(super) fn answer(self, answer: Result<WriteAnswer, Error>) {
+        let answer = match answer {
             Ok(WriteAnswer::Failed(fault)) => Err(fault.error()),
-            said => said,
+            answer => answer,
         };
-        drop(self.reply.send(said));
+        drop(self.reply.send(answer));
     }
 
     /// Whether it is the application's own work.

@@ -1,17 +1,17 @@
 //! The writer's thread.
 //!
-//! Contents: group commit. Writes that arrive while a batch is being synced form the next batch: one transaction, one
-//! sync, then all callers are answered. A single write does not wait for others. No answer is sent before the commit
-//! and the check after it. Encoding is left to the calling tasks.
+//! Contents: group commit. Writes that arrive while a batch is being synced form the next batch: one
+//! transaction, one sync, then all callers are answered. A single write does not wait for others. No answer
+//! is sent before the commit and the check after it. Encoding is left to the calling tasks.
 
 use super::answers;
 use super::brackets::Brackets;
-use super::checkpoint::Pulse;
+use super::checkpoint::CheckpointState;
 use super::fault::Fault;
 use super::files::OpenFiles;
 use super::guard::Guard;
 use super::local::{Ran, WorkOutcome};
-use super::open::write_impatiently;
+use super::open::limit_write_waits;
 use super::queue::Queue;
 use super::row_writer::RowWriter;
 use super::violations::Violations;
@@ -26,11 +26,11 @@ use std::time::Duration;
 const BATCH_COUNT_MAX: usize = 1024;
 /// The most bytes in one batch; the changed pages are kept in memory until the commit.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// A batch of this size indicates steady load: the answered callers will send their next write in a moment, and a
-/// commit costs the same for one as for all. Smaller batches do not wait.
-const COMPANY_MIN: usize = 8;
+/// A batch of this size indicates steady load: the answered callers will send their next write in a moment,
+/// and a commit costs the same for one as for all. Smaller batches do not wait.
+const STEADY_BATCH_MIN: usize = 8;
 /// How long a smaller batch waits for more writes under steady load.
-const LINGER: Duration = Duration::from_micros(200);
+const LINGER_TIME: Duration = Duration::from_micros(200);
 /// One damaged page fails the writes that touch it, not the whole batch; after this many, give up.
 const OFFENDERS_MAX: usize = 8;
 /// How long the application's own work in one batch may take in total, because the whole batch waits for it.
@@ -41,7 +41,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) queue: Arc<Queue<Job>>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) checkpoints: Arc<CheckpointState>,
     pub(super) files: Arc<OpenFiles>,
 }
 
@@ -59,23 +59,23 @@ enum Failure {
 impl Writer {
     /// Runs until the queue is closed and empty. `ready` is called once, when writing can begin.
     pub(super) fn run(self, ready: impl FnOnce(rusqlite::Result<()>)) {
-        let Self { connection, queue, clock, pulse, files } = self;
-        // Dropped last: whoever notices that the writer is gone must find the queue closed.
+        let Self { connection, queue, clock, checkpoints, files } = self;
+        // Dropped last: the queue must be closed before the writer's end is noticed.
         let mut batch = Vec::new();
-        // Nobody may wait for this thread after it has ended, not even after a panic.
-        let _guard = Abandon(&queue);
+        // No caller may wait for this thread after it has ended, not even after a panic.
+        let _guard = AbandonOnDrop(&queue);
         let mut writer = match BatchWriter::new(&connection, clock, files) {
             Ok(writer) => writer,
             Err(error) => return ready(Err(error)),
         };
-        if let Err(error) = write_impatiently(&connection) {
+        if let Err(error) = limit_write_waits(&connection) {
             return ready(Err(error));
         }
         ready(Ok(()));
         let mut company = 0;
         while queue.gather(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight) {
-            if company >= COMPANY_MIN && batch.len() < company {
-                queue.linger(LINGER, company - batch.len());
+            if company >= STEADY_BATCH_MIN && batch.len() < company {
+                queue.linger(LINGER_TIME, company - batch.len());
                 queue.gather_more(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight);
             }
             company = batch.len().max(company - company / 4);
@@ -83,8 +83,8 @@ impl Writer {
             if !serve(&mut writer, &mut batch) {
                 return;
             }
-            pulse.wrote();
-            pulse.keep_log_short(&connection);
+            checkpoints.wrote();
+            checkpoints.keep_log_short(&connection);
         }
     }
 }
@@ -103,32 +103,33 @@ enum Served {
 
 /// Writes a batch and answers its callers. `false` if the connection is unusable.
 fn serve(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> bool {
-    match serve_together(writer, batch) {
+    match write_together(writer, batch) {
         Served::All => return true,
         Served::Stuck => return false,
         Served::Apart => {}
     }
-    // The store's own writes together, and each piece of application work alone, so that it cannot affect others.
+    // The store's own writes together, and each piece of application work alone, so that it cannot affect
+    // others.
     let (works, mut others): (Vec<_>, Vec<_>) = batch.drain(..).partition(Job::is_local);
-    let mut is_stuck = serve_together(writer, &mut others) == Served::Stuck;
+    let mut is_stuck = write_together(writer, &mut others) == Served::Stuck;
     for work in works {
         batch.push(work);
-        is_stuck = is_stuck || serve_together(writer, batch) == Served::Stuck;
+        is_stuck = is_stuck || write_together(writer, batch) == Served::Stuck;
     }
     !is_stuck
 }
 
-fn spoilt() -> Fault {
+fn broken_transaction() -> Fault {
     Fault::new(Kind::Unavailable, WRITING, "the store's own writes broke the transaction")
 }
 
-fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served {
+fn write_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served {
     let mut offenders = 0;
     while !batch.is_empty() {
         match writer.write(batch) {
-            Ok(said) => {
-                let count = said.len();
-                answers::tell(batch.drain(..count).zip(said));
+            Ok(answers) => {
+                let count = answers.len();
+                answers::send_all(batch.drain(..count).zip(answers));
             }
             Err(Failure::Spoilt(index, outcome)) => {
                 batch.remove(index).answer(Ok(WriteAnswer::Ran(outcome)));
@@ -175,8 +176,8 @@ impl<'c> BatchWriter<'c> {
         Ok(Self { brackets, rows, guard, violations, clock, files })
     }
 
-    /// One transaction for the whole batch or, if application work is slow, for its beginning. Its answers are valid
-    /// only if this returns `Ok`.
+    /// One transaction for the whole batch or, if application work is slow, for its beginning. Its answers
+    /// are valid only if this returns `Ok`.
     fn write(&mut self, batch: &[Job]) -> Result<Vec<WriteAnswer>, Failure> {
         self.files.check_open().map_err(Failure::All)?;
         if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
@@ -191,7 +192,7 @@ impl<'c> BatchWriter<'c> {
         self.rows.begin();
         // Read the time while holding the lock: until the commit, only this batch can change anything.
         let now = self.clock.now();
-        let said = self.apply(batch, now)?;
+        let answers = self.apply(batch, now)?;
         if let Err(error) = self.rows.finish() {
             return Err(self.all(Fault::nothing_written(WRITING, &error)));
         }
@@ -202,13 +203,13 @@ impl<'c> BatchWriter<'c> {
             return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
         }
         self.rows.committed();
-        // After the commit: if the file was removed before, nobody would find the commit there.
+        // After the commit: if the file was removed before, no later reader would find the commit.
         self.files.check_commit().map_err(Failure::All)?;
-        Ok(said)
+        Ok(answers)
     }
 
     fn apply(&mut self, batch: &[Job], now: Time) -> Result<Vec<WriteAnswer>, Failure> {
-        let (mut said, mut worked) = (Vec::with_capacity(batch.len()), Duration::ZERO);
+        let (mut answers, mut worked) = (Vec::with_capacity(batch.len()), Duration::ZERO);
         for (index, job) in batch.iter().enumerate() {
             let applied = match &job.work {
                 Work::Local(_) if worked >= WORK_MAX => break,
@@ -218,18 +219,18 @@ impl<'c> BatchWriter<'c> {
                     let ran = work.run(brackets, &mut self.rows, &self.guard, violations, now);
                     worked += clock::uptime().saturating_sub(begun);
                     match ran {
-                        Ok(Ran::WriteAnswer(said)) => Ok(said),
+                        Ok(Ran::WriteAnswer(answer)) => Ok(answer),
                         Ok(Ran::Spoilt(outcome)) if self.brackets.roll_back() => {
                             return Err(Failure::Spoilt(index, outcome));
                         }
-                        Ok(Ran::Spoilt(_)) => return Err(Failure::Stuck(spoilt())),
+                        Ok(Ran::Spoilt(_)) => return Err(Failure::Stuck(broken_transaction())),
                         Err(error) => Err(error),
                     }
                 }
                 work => self.rows.apply(work, now),
             };
             match applied {
-                Ok(answer) => said.push(answer),
+                Ok(answer) => answers.push(answer),
                 Err(error) => {
                     let fault = Fault::nothing_written(WRITING, &error);
                     return Err(match (self.brackets.roll_back(), fault.kind) {
@@ -240,7 +241,7 @@ impl<'c> BatchWriter<'c> {
                 }
             }
         }
-        Ok(said)
+        Ok(answers)
     }
 
     fn all(&mut self, fault: Fault) -> Failure {
@@ -248,9 +249,9 @@ impl<'c> BatchWriter<'c> {
     }
 }
 
-struct Abandon<'a>(&'a Queue<Job>);
+struct AbandonOnDrop<'a>(&'a Queue<Job>);
 
-impl Drop for Abandon<'_> {
+impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         self.0.abandon();
     }

@@ -20,7 +20,7 @@ async fn opened(schema: &Schema) -> Arc<Store> {
 async fn each_write_of_a_batch_gets_its_own_answer() {
     let schema = Schema::new();
     let store = opened(&schema).await;
-    // Every third one is there already.
+    // Every third one already exists.
     for number in (0..MANY).step_by(3) {
         assert!(is_done(
             &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
@@ -45,12 +45,12 @@ async fn each_write_of_a_batch_gets_its_own_answer() {
     }
 }
 
-/// Inserts, markers, replacements and removals, each done where its condition holds and refused where it does not.
+/// Inserts, markers, replacements and removals, each done if its condition holds and refused otherwise.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_every_kind_of_write_gives_each_its_own_answer() {
+async fn each_kind_of_write_in_a_batch_gets_its_answer() {
     let schema = Schema::new();
     let store = opened(&schema).await;
-    // Of each kind, every other one meets what it expects.
+    // Of each kind, every other one has the expected condition.
     let is_met = |number: u64| (number / 4).is_multiple_of(2);
     let has_record = |number: u64| if number % 4 < 2 { !is_met(number) } else { is_met(number) };
     for number in (0..MANY).filter(|number| has_record(*number)) {
@@ -92,18 +92,18 @@ async fn a_batch_of_every_kind_of_write_gives_each_its_own_answer() {
             2 | 3 => None,
             _ => Some(claimed(number)),
         };
-        assert_eq!(reading.record(), expected.as_ref(), "what stands under {number} afterwards");
+        assert_eq!(reading.record(), expected.as_ref(), "the entry of {number} afterwards");
     }
 }
 
 /// Nodes that write to the same records at the same time lock them in the same order.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_write_to_the_same_records_never_wait_for_each_other_in_a_circle() {
+async fn nodes_that_write_the_same_records_never_deadlock() {
     const ROUNDS: u64 = 5;
     const KEYS: u64 = 64;
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "deadlocks");
     let server = PostgresServer::start(folder.join("server"));
-    // Much sooner than the store gives up waiting for a lock, so that every circle is found and counted.
+    // Much sooner than the store gives up waiting for a lock, so that every deadlock is found and counted.
     server.sql("ALTER SYSTEM SET deadlock_timeout = '2ms'");
     server.sql("SELECT pg_reload_conf()");
     let opened = async || Arc::new(Store::open(&server.url(), Options::default()).await.expect("it opens"));
@@ -113,14 +113,14 @@ async fn nodes_that_write_to_the_same_records_never_wait_for_each_other_in_a_cir
             &nodes[0].write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
         ));
     }
-    // Each row takes a moment, so that the batches of both nodes are under way at the same time.
+    // Each row takes a moment, so that the batches of both nodes run at the same time.
     server.sql("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END'");
     server.sql("CREATE TRIGGER slow BEFORE UPDATE ON semel.records FOR EACH ROW EXECUTE FUNCTION slow()");
     for _ in 0..ROUNDS {
         let mut writes = JoinSet::new();
         for (node, store) in nodes.iter().enumerate() {
             for number in 0..KEYS {
-                // The second node asks in the opposite order.
+                // The second node writes in the opposite order.
                 let number = if node == 0 { number } else { KEYS - 1 - number };
                 let store = Arc::clone(store);
                 writes.spawn(async move {
@@ -140,14 +140,14 @@ async fn nodes_that_write_to_the_same_records_never_wait_for_each_other_in_a_cir
         }
         assert!(done >= KEYS, "{done} of {KEYS} records were written");
     }
-    // The server counts a little later.
+    // The server's statistics are delayed.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let broken = server.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
     assert_eq!(broken.trim(), "0", "deadlocks that the server had to break");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_does_not_disturb_the_others() {
+async fn a_cancelled_caller_does_not_affect_the_others() {
     let schema = Schema::new();
     let store = opened(&schema).await;
     let mut writes = JoinSet::new();
@@ -157,7 +157,7 @@ async fn a_caller_that_goes_away_does_not_disturb_the_others() {
             let record = claimed(number);
             let write = store.write(id(number), Change::Insert(&record));
             if number % 2 == 0 {
-                // Gone before, while or after it is sent.
+                // Cancelled before, while or after it is sent.
                 drop(tokio::time::timeout(Duration::from_micros(number * 20), write).await);
                 return None;
             }
@@ -176,7 +176,7 @@ async fn a_caller_that_goes_away_does_not_disturb_the_others() {
 
 /// One that the server cannot store fails; those that were sent with it do not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_fails_does_not_take_others_with_it() {
+async fn a_failed_write_fails_alone() {
     let schema = Schema::new();
     let store = opened(&schema).await;
     let refuse = format!(
@@ -204,9 +204,9 @@ async fn a_write_that_fails_does_not_take_others_with_it() {
     }
 }
 
-/// Entries that are too long to come with a refusal are read by the store, not left out.
+/// Entries that are too long to be returned with a refusal are read by the store, not left out.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_shows_a_long_entry_too() {
+async fn a_refusal_carries_a_long_entry_too() {
     let schema = Schema::new();
     let store = opened(&schema).await;
     let claim = claimed(1);
@@ -222,7 +222,7 @@ async fn a_refusal_shows_a_long_entry_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_accepted_is_written_before_the_store_is_closed() {
+async fn accepted_writes_are_written_before_the_store_closes() {
     let schema = Schema::new();
     let store = opened(&schema).await;
     let mut writes = JoinSet::new();

@@ -1,4 +1,4 @@
-//! What is shown of a write that the standby may not have.
+//! Reads of a write that the standby may not have.
 
 use crate::records::{claimed, id};
 use semel_core::id::OperationId;
@@ -8,9 +8,10 @@ use semel_test_support::{PostgresServer, ScratchDir};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The server waits for a standby that is not there; whoever ends the wait makes visible what the standby does not have.
+/// The server waits for a missing standby; cancelling the wait makes a write visible that the standby does
+/// not have.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reached_it() {
+async fn an_unreplicated_write_is_hidden_until_the_standby_has_it() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "sync-standby");
     let server = PostgresServer::start(folder.join("server"));
     let store =
@@ -31,13 +32,9 @@ async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reach
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     server.sql(&format!("SELECT pg_terminate_backend(pid) {waiting}"));
-    let lost = writing.await.expect("no panic").expect_err("nobody knows");
+    let lost = writing.await.expect("no panic").expect_err("the result is unknown");
     assert_eq!(lost.kind(), Kind::Ambiguous);
-    assert_eq!(
-        server.sql("SELECT count(*) FROM semel.records").trim(),
-        "1",
-        "the server shows it to everybody"
-    );
+    assert_eq!(server.sql("SELECT count(*) FROM semel.records").trim(), "1", "the server shows it to all");
     let read = store.get(id(1)).await;
     assert_eq!(read.map_err(|error| error.kind()), Err(Kind::Unavailable));
     let found = store.find(OperationId::of(&id(1))).await;
@@ -45,11 +42,11 @@ async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reach
     let again =
         store.write(id(1), Change::Insert(&first)).await.expect_err("what refuses it is not confirmed");
     assert_eq!(again.kind(), Kind::Ambiguous);
-    // A caller that did not wait for the answer cannot know any better.
+    // A caller that did not wait for the answer does not know it either.
     let impatient =
         tokio::time::timeout(Duration::from_millis(300), store.write(id(3), Change::Insert(&third))).await;
     assert!(impatient.is_err(), "the server waits: {impatient:?}");
-    // Before anybody has heard what became of it.
+    // Before any caller knows the result.
     assert_eq!(store.get(id(3)).await.map_err(|error| error.kind()), Err(Kind::Unavailable));
     waits_for("");
     let read = until(async || store.get(id(1)).await.ok()).await;
@@ -68,5 +65,5 @@ async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it did not come about");
+    panic!("it did not happen in time");
 }

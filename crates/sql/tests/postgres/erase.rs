@@ -1,4 +1,4 @@
-//! What was erased is in no row of any table, and where it may remain is what the answer says.
+//! An erased response is in no row of any table, and the answer names where it may remain.
 
 use crate::records::{NOW, claimed, finished, id, is_done, stamp};
 use crate::server::{Schema, connect};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const SECRET: &str = "SECRET-OF-ADA;";
 
-/// Stores a response of about so many bytes, which is the secret over and over, and erases it in the end.
+/// Stores a response of about this many bytes that repeats the secret, and erases it in the end.
 async fn stored(store: &Store, number: u64, bytes: usize) -> semel_core::record::Record {
     let body: Vec<u8> = SECRET.bytes().cycle().take(bytes).collect();
     let claim = claimed(number);
@@ -27,7 +27,7 @@ async fn erase(store: &Store, number: u64, record: &semel_core::record::Record, 
     assert!(is_done(&written.expect("an answer")));
 }
 
-/// Whether a row of the schema's tables has the secret, as text or among its bytes.
+/// Whether a row of the schema's tables contains the secret, as text or among its bytes.
 async fn is_in_tables(schema: &Schema) -> bool {
     let client = connect().await;
     let sql = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = $1";
@@ -46,7 +46,7 @@ async fn is_in_tables(schema: &Schema) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_an_erased_response_is_left_in_a_row() {
+async fn an_erased_response_is_left_in_no_row() {
     let schema = Schema::new();
     let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
     // In the row itself, compressed, and beside the table.
@@ -59,14 +59,14 @@ async fn nothing_of_an_erased_response_is_left_in_a_row() {
             assert!(!is_in_tables(&schema).await, "{bytes} bytes, {erasure:?}");
         }
     }
-    let Remnants::MayRemain(places) = store.scrub().await.expect("scrubbed") else {
+    let Remnants::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
         panic!("dead rows remain")
     };
-    assert!(places.contains(&format!("VACUUM FULL {}.records", schema.name)), "{places}");
-    assert!(places.contains("write-ahead log"), "{places}");
+    assert!(remnants_text.contains(&format!("VACUUM FULL {}.records", schema.name)), "{remnants_text}");
+    assert!(remnants_text.contains("write-ahead log"), "{remnants_text}");
 }
 
-/// Whether a file below the folder has the secret.
+/// Whether a file below the folder contains the secret.
 fn is_in_files(folder: &Path) -> bool {
     std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).any(|path| {
         if path.is_dir() {
@@ -77,9 +77,9 @@ fn is_in_files(folder: &Path) -> bool {
     })
 }
 
-/// What `Remnants` and the guide say about PostgreSQL's own files.
+/// The statements of `Remnants` and the guide about PostgreSQL's own files.
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_rows_keep_it_until_the_table_is_rewritten() {
+async fn dead_rows_keep_an_erased_response_until_the_table_is_rewritten() {
     if !PostgresServer::is_installed() {
         return;
     }
@@ -96,7 +96,7 @@ async fn dead_rows_keep_it_until_the_table_is_rewritten() {
         is_in_files(&Path::new(path.trim()).join("base"))
     };
     server.sql("VACUUM semel.records");
-    assert!(is_in_data(), "VACUUM frees room and overwrites nothing; if it does, the guide says too little");
+    assert!(is_in_data(), "VACUUM frees space and overwrites nothing; otherwise the guide is outdated");
     server.sql("VACUUM FULL semel.records");
     assert!(!is_in_data(), "the rewritten table has none of it");
     store.close().await;

@@ -1,4 +1,4 @@
-//! Lost answers, hung servers, standbys: nothing is guessed, and nothing waits for ever.
+//! Lost answers, hung servers, standbys: nothing is guessed, and no wait is unbounded.
 
 use crate::records::{claimed, finished, id, is_done};
 use crate::server::Schema;
@@ -15,17 +15,18 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
-/// What only statements that write records contain.
+/// Text that only statements that write records contain.
 const WRITES: &str = ".write(";
 const BATCH: u64 = 64;
-const BOUNDED: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn address_in(url: &str) -> SocketAddr {
     let host = url.rsplit_once('@').expect("a user").1;
     host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")
 }
 
-/// A store whose connections go through a proxy. One connection writes, so that what queues up is one batch.
+/// A store whose connections go through a proxy. Only one connection writes, so that queued writes form one
+/// batch.
 async fn proxied(schema: &Schema) -> (Arc<Store>, FaultProxy) {
     let url = schema.url_with("&connections=2&listen=off&timeout=1.5");
     let server = address_in(&url);
@@ -36,8 +37,8 @@ async fn proxied(schema: &Schema) -> (Arc<Store>, FaultProxy) {
     (Arc::new(store), proxy)
 }
 
-/// Writes that wait in the queue while the only connection is busy, and are then sent together: half of them are refused,
-/// since something stands there already.
+/// Writes that wait in the queue while the only connection is busy, and are then sent together: half of them
+/// are refused, because an entry exists.
 async fn batch_through(store: &Arc<Store>, proxy: &FaultProxy, fault: Fault) -> Vec<Result<Written, Kind>> {
     for number in (0..BATCH).step_by(2) {
         assert!(is_done(
@@ -57,7 +58,7 @@ async fn batch_through(store: &Arc<Store>, proxy: &FaultProxy, fault: Fault) -> 
         let store = Arc::clone(store);
         writes.spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await });
     }
-    let answers = timeout(BOUNDED, writes.join_all()).await.expect("a bounded wait");
+    let answers = timeout(TIMEOUT, writes.join_all()).await.expect("a bounded wait");
     assert!(is_done(&first.await.expect("no panic").expect("an answer")));
     answers.into_iter().map(|answer| answer.map_err(|error| error.kind())).collect()
 }
@@ -82,7 +83,7 @@ async fn a_request_that_never_arrived_is_ambiguous_too() {
     let schema = Schema::new();
     let (store, proxy) = proxied(&schema).await;
     for answer in batch_through(&store, &proxy, Fault::CutBefore).await {
-        assert_eq!(answer.err(), Some(Kind::Ambiguous), "nobody can tell whether it arrived");
+        assert_eq!(answer.err(), Some(Kind::Ambiguous), "it is unknown whether it arrived");
     }
     for number in (1..BATCH).step_by(2) {
         let written = store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer");
@@ -97,9 +98,9 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));
     proxy.set_plan(|_: &Request<'_>| Fault::HalfOpen);
     let written =
-        timeout(BOUNDED, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
+        timeout(TIMEOUT, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
     assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::Ambiguous));
-    let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
+    let read = timeout(TIMEOUT, store.get(id(1))).await.expect("a bounded wait");
     assert_eq!(read.map_err(|error| error.kind()).err(), Some(Kind::Unavailable));
     proxy.set_plan(|_: &Request<'_>| Fault::Pass);
     proxy.cut();
@@ -108,7 +109,7 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(BOUNDED, again).await.expect("it answers again as soon as the server does");
+    timeout(TIMEOUT, again).await.expect("it answers again as soon as the server does");
 }
 
 /// Waits until the standby has the record, too.
@@ -121,19 +122,20 @@ async fn has_followed(standby: &str, schema: &Schema) {
     }
 }
 
-/// What a pooler or an address that moves does in a fail-over: the connection stays, the server behind it is another one.
+/// A pooler or an address moves in a failover: the connection stays open, but the server behind it is another
+/// one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_behind_an_open_connection_is_noticed() {
+async fn a_primary_demoted_under_an_open_connection_is_noticed() {
     let Some(standby) = services::postgres_standby_url() else { return };
     let schema = Schema::new();
     let (store, proxy) = proxied(&schema).await;
     let claim = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
-    timeout(BOUNDED, has_followed(&standby, &schema)).await.expect("the standby follows");
+    timeout(TIMEOUT, has_followed(&standby, &schema)).await.expect("the standby follows");
     let (primary, standby) = (address_in(&crate::server::url()), address_in(&standby));
     proxy.swap(standby, Existing::Follow);
     for _ in 0..4 {
-        let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
+        let read = timeout(TIMEOUT, store.get(id(1))).await.expect("a bounded wait");
         assert_eq!(
             read.map_err(|error| error.kind()).err(),
             Some(Kind::ReadOnly),
@@ -142,7 +144,7 @@ async fn a_standby_behind_an_open_connection_is_noticed() {
     }
     let next = finished(&claim, "paid");
     let change = Change::Replace(Unchanged::of(&claim), &next);
-    let written = timeout(BOUNDED, store.write(id(1), change)).await.expect("a bounded wait");
+    let written = timeout(TIMEOUT, store.write(id(1), change)).await.expect("a bounded wait");
     assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::ReadOnly), "nothing was written");
     proxy.swap(primary, Existing::Cut);
     let again = async {
@@ -150,13 +152,13 @@ async fn a_standby_behind_an_open_connection_is_noticed() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(BOUNDED, again).await.expect("it is back at the primary");
+    timeout(TIMEOUT, again).await.expect("it is back at the primary");
     assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&claim));
 }
 
-/// A claim costs one round trip, and so does one that is refused.
+/// A claim costs one round trip, even if it is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_costs_one_round_trip_refused_or_not() {
+async fn a_claim_costs_one_round_trip_even_if_refused() {
     let schema = Schema::new();
     let (store, proxy) = proxied(&schema).await;
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));

@@ -1,4 +1,4 @@
-//! Rows that somebody else has locked.
+//! Rows that another session has locked.
 
 use crate::records::{claimed, id, is_done, renewed};
 use crate::server::{Schema, connect};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 const OTHERS: u64 = 64;
 
-/// A person with an open transaction on one record delays whoever writes to that record, and nobody else.
+/// An open transaction on one record delays writes to that record, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_row_delays_only_writes_to_it() {
     let schema = Schema::new();
@@ -20,8 +20,8 @@ async fn a_locked_row_delays_only_writes_to_it() {
         Arc::new(Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens"));
     let locked = claimed(0);
     assert!(is_done(&store.write(id(0), Change::Insert(&locked)).await.expect("an answer")));
-    let person = connect().await;
-    person
+    let other_session = connect().await;
+    other_session
         .batch_execute(&format!("BEGIN; SELECT 1 FROM {}.records FOR UPDATE", schema.name))
         .await
         .expect("locked");
@@ -41,18 +41,18 @@ async fn a_locked_row_delays_only_writes_to_it() {
         assert!(is_done(&written.expect("no panic").expect("an answer")));
     }
     assert!(!waiting.is_finished(), "the others were answered while the lock was waited for");
-    // Nothing was written, and that is certain.
+    // It is certain that nothing was written.
     let refused = timeout(Duration::from_secs(30), waiting).await.expect("a bounded wait").expect("no panic");
     assert_eq!(refused.map_err(|error| error.kind()).err(), Some(Kind::Unavailable));
 
     let waiting = write(Arc::clone(&store));
     tokio::time::sleep(Duration::from_millis(200)).await;
-    person.batch_execute("COMMIT").await.expect("unlocked");
+    other_session.batch_execute("COMMIT").await.expect("unlocked");
     let written = timeout(Duration::from_secs(30), waiting).await.expect("a bounded wait").expect("no panic");
-    assert!(is_done(&written.expect("an answer")), "as soon as the lock is gone it is written");
+    assert!(is_done(&written.expect("an answer")), "it is written as soon as the lock is released");
 }
 
-/// Many records are locked at once: each caller hears why, in time, and that it is not the store.
+/// Many records are locked at once: each caller learns the reason in time, and that it is not the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_locked_rows_are_reported_as_locked_within_seconds() {
     let schema = Schema::new();
@@ -63,9 +63,9 @@ async fn many_locked_rows_are_reported_as_locked_within_seconds() {
             &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
         ));
     }
-    let person = connect().await;
+    let other_session = connect().await;
     let lock = format!("BEGIN; SELECT 1 FROM {}.records FOR UPDATE", schema.name);
-    person.batch_execute(&lock).await.expect("locked");
+    other_session.batch_execute(&lock).await.expect("locked");
     let mut waiting = JoinSet::new();
     for number in 0..OTHERS {
         let store = Arc::clone(&store);
@@ -74,8 +74,8 @@ async fn many_locked_rows_are_reported_as_locked_within_seconds() {
             store.write(id(number), Change::Replace(Unchanged::of(&claim), &renewed(&claim))).await
         });
     }
-    let told = timeout(Duration::from_secs(9), waiting.join_all()).await;
-    for written in told.expect("within the time that the engine gives a store") {
+    let results = timeout(Duration::from_secs(9), waiting.join_all()).await;
+    for written in results.expect("within the time that the engine gives a store") {
         let refused = written.expect_err("locked");
         assert!(refused.is_entry_locked() && !refused.is_ambiguous(), "{refused}");
         let text = refused.to_string();
@@ -84,7 +84,7 @@ async fn many_locked_rows_are_reported_as_locked_within_seconds() {
             "{text}"
         );
     }
-    person.batch_execute("COMMIT").await.expect("unlocked");
+    other_session.batch_execute("COMMIT").await.expect("unlocked");
     let claim = claimed(3);
     let written = store.write(id(3), Change::Replace(Unchanged::of(&claim), &renewed(&claim))).await;
     assert!(is_done(&written.expect("an answer")));

@@ -1,5 +1,5 @@
-//! What the store on PostgreSQL promises beyond what every store does. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which
-//! `cargo xtask test` sets.
+//! Tests of the PostgreSQL store beyond the contract of all stores. They need a server:
+//! `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
 
 mod batches;
 mod confirmed;

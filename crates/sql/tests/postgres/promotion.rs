@@ -1,4 +1,4 @@
-//! A standby that nobody waited for takes over: what is lost, and that it was told before.
+//! An asynchronous standby takes over: what is lost, and that a hazard warned of it.
 
 use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
@@ -8,13 +8,13 @@ use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use std::time::Duration;
 
-/// Where a server's log ends, as a number.
+/// The end of a server's log, as a number.
 fn position(server: &PostgresServer, function: &str) -> u64 {
     let bytes = server.sql(&format!("SELECT {function}() - '0/0'::pg_lsn"));
     bytes.trim().parse().expect("a position")
 }
 
-/// A command that was claimed and finished, and where the log ended as soon as that was acknowledged.
+/// Claims and finishes a command; returns the end of the log after the acknowledgement.
 async fn acknowledged(store: &Store, primary: &PostgresServer, number: u64) -> u64 {
     let claim = claimed(number);
     assert!(is_done(&store.write(id(number), Change::Insert(&claim)).await.expect("an answer")));
@@ -24,7 +24,7 @@ async fn acknowledged(store: &Store, primary: &PostgresServer, number: u64) -> u
     position(primary, "pg_current_wal_flush_lsn")
 }
 
-/// What stands there, as soon as the node has found the server that takes writes now.
+/// The record, as soon as the node has found the new primary.
 async fn state_of(store: &Store, number: u64) -> Option<StateName> {
     let found = async {
         loop {
@@ -37,7 +37,7 @@ async fn state_of(store: &Store, number: u64) -> Option<StateName> {
     tokio::time::timeout(Duration::from_mins(1), found).await.expect("a server takes writes")
 }
 
-/// Acknowledged writes that the standby has not replayed are lost, and no others. The danger has a name beforehand.
+/// Only acknowledged writes that the standby has not replayed are lost. A hazard warned of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_promoted_asynchronous_standby_loses_only_unreplayed_writes() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion");
@@ -50,21 +50,22 @@ async fn a_promoted_asynchronous_standby_loses_only_unreplayed_writes() {
     );
     let store = Store::open(&url, Options::default()).await.expect("the primary takes writes");
     let hazards = store.hazards().await.expect("looked at");
-    let told =
+    let hazard_found =
         hazards.iter().find(|hazard| hazard.code == "postgres-asynchronous-standby").expect("a hazard");
-    assert_eq!(told.severity, Severity::Danger);
+    assert_eq!(hazard_found.severity, Severity::Danger);
     assert!(
-        told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"),
-        "{told:?}"
+        hazard_found.what.contains("loses the last acknowledged writes")
+            && hazard_found.what.contains("runs again"),
+        "{hazard_found:?}"
     );
-    assert!(told.fix.contains("synchronous_standby_names"), "{told:?}");
+    assert!(hazard_found.fix.contains("synchronous_standby_names"), "{hazard_found:?}");
 
     let mut positions = Vec::new();
     for number in 0..30 {
         positions.push(acknowledged(&store, &primary, number).await);
     }
     standby.catch_up(&primary);
-    // It falls behind, and the primary goes on without it.
+    // It falls behind, and the primary continues without it.
     standby.stop();
     for number in 30..50 {
         positions.push(acknowledged(&store, &primary, number).await);
@@ -81,10 +82,13 @@ async fn a_promoted_asynchronous_standby_loses_only_unreplayed_writes() {
             assert_eq!(entry, Some(StateName::Succeeded), "{number}: the standby had it");
         }
         lost += u32::from(entry.is_none());
-        assert!(entry.is_none_or(|state| state == StateName::Succeeded), "{number}: whole, or lost whole");
+        assert!(
+            entry.is_none_or(|state| state == StateName::Succeeded),
+            "{number}: complete, or lost completely"
+        );
     }
     assert_eq!(lost, 20, "what was acknowledged after the standby fell behind");
-    // This is what the hazard says: its claim is lost, and its command runs again.
+    // As the hazard says: the claim is lost, and the command runs again.
     assert!(is_done(&store.write(id(40), Change::Insert(&claimed(40))).await.expect("an answer")));
     let hazards = store.hazards().await.expect("looked at");
     assert!(
@@ -93,13 +97,13 @@ async fn a_promoted_asynchronous_standby_loses_only_unreplayed_writes() {
     );
 }
 
-/// The old primary comes back as if nothing had happened, and takes writes: it is the first host of the URL.
+/// The old primary returns and takes writes: it is the first host of the URL.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_was_replaced_is_not_believed() {
+async fn a_replaced_primary_is_not_trusted() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion-old");
     let mut primary = PostgresServer::start(folder.join("primary"));
     let mut standby = primary.standby(folder.join("standby"));
-    // A role without any rights but those that the guide names.
+    // A role with only the rights that the guide names.
     primary.sql("CREATE ROLE guest LOGIN");
     let url = |user: &str| {
         let (one, other) = (primary.port(), standby.port());
@@ -120,7 +124,7 @@ async fn a_primary_that_was_replaced_is_not_believed() {
 
     primary.restart();
     assert_eq!(primary.sql("SELECT pg_is_in_recovery()").trim(), "f", "it takes writes");
-    // Every connection is opened anew.
+    // Every connection is reopened.
     standby.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guest'");
     for number in 0..50 {
         assert_eq!(state_of(&store, 2).await, Some(StateName::Succeeded), "{number}");
@@ -132,20 +136,24 @@ async fn a_primary_that_was_replaced_is_not_believed() {
     let count = "SELECT count(*) FROM semel.records";
     assert_eq!((primary.sql(count).trim(), standby.sql(count).trim()), ("1", "32"));
 
-    // The new primary is gone as well: nothing is better than the old one.
+    // The new primary is down as well: no server is better than the old one.
     standby.kill();
-    let refused = store.get(id(1)).await.expect_err("nobody is believed");
+    let refused = store.get(id(1)).await.expect_err("no server is trusted");
     assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("timeline 1, and timeline 2 has been seen") && told.contains("stop it"), "{told}");
-    let refused = store.write(id(200), Change::Insert(&claimed(200))).await.expect_err("nobody is believed");
+    let message = refused.to_string();
+    assert!(
+        message.contains("timeline 1, and timeline 2 has been seen") && message.contains("stop it"),
+        "{message}"
+    );
+    let refused =
+        store.write(id(200), Change::Insert(&claimed(200))).await.expect_err("no server is trusted");
     assert!(!refused.is_ambiguous(), "{refused}");
     // A node that has not seen the new primary cannot know.
     let fresh = Store::open(&guests, Options::default()).await.expect("it takes writes");
     assert_eq!(state_of(&fresh, 2).await, None);
 }
 
-/// With a standby that commits wait for, the same promotion loses nothing.
+/// With a synchronous standby, the same promotion loses nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_promoted_synchronous_standby_loses_nothing() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion-sync");

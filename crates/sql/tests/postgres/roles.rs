@@ -1,4 +1,4 @@
-//! Roles and servers that are set up otherwise.
+//! Roles and servers with other settings.
 
 use crate::records::{claim_at, claimed, id, is_done};
 use crate::server::{Schema, connect};
@@ -6,7 +6,7 @@ use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 
-/// A server of one's own, with a role that is not its owner.
+/// A separate server, with a role that is not its owner.
 struct Server {
     server: PostgresServer,
     _folder: ScratchDir,
@@ -46,7 +46,7 @@ impl Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_that_may_not_create_tables_works_as_soon_as_they_are_there() {
+async fn a_role_without_create_rights_works_on_existing_tables() {
     let server = Server::start("role-without-ddl");
     let refused =
         Store::open(&server.guest_url(), Options::default()).await.expect_err("it may not create tables");
@@ -59,9 +59,9 @@ async fn a_role_that_may_not_create_tables_works_as_soon_as_they_are_there() {
     assert!(store.get(id(1)).await.expect("an answer").record().is_some());
 }
 
-/// Durability is raised for each write, whatever the role has, and never lowered.
+/// Durability is raised for each write, whatever the role's setting, and never lowered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_waits_for_the_disk_whatever_the_role_is_set_to() {
+async fn a_commit_waits_for_the_disk_despite_the_roles_settings() {
     let server = Server::start("role-durability");
     server.owners().await.close().await;
     server.server.sql(
@@ -92,16 +92,16 @@ async fn a_commit_waits_for_the_disk_whatever_the_role_is_set_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_is_refused_with_the_reason() {
+async fn a_read_only_server_is_refused_with_the_reason() {
     let server = Server::start("role-read-only");
     server.server.sql("ALTER ROLE guest SET default_transaction_read_only = on");
     let refused = Store::open(&server.guest_url(), Options::default()).await.expect_err("it takes no writes");
     assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
 }
 
-/// Under a stricter default than READ COMMITTED, writes that meet are tried again, and none is lost.
+/// Under a stricter default than READ COMMITTED, conflicting writes are retried, and none is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_isolation_level_keeps_the_promises() {
+async fn the_contract_holds_at_every_isolation_level() {
     let server = Server::start("role-isolation");
     server.owners().await.close().await;
     server.grant();
@@ -122,7 +122,7 @@ async fn every_isolation_level_keeps_the_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_in_the_url_name_the_setting() {
+async fn url_errors_name_the_setting() {
     let schema = Schema::new();
     let address = schema.address();
     let unreachable = Store::open("postgres://semel@127.0.0.1:1/semel", Options::default()).await;
@@ -139,7 +139,7 @@ async fn mistakes_in_the_url_name_the_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unlogged_table_is_a_danger() {
+async fn an_unlogged_table_is_a_hazard() {
     let schema = Schema::new();
     let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
     let codes = |hazards: Vec<semel_core::store::Hazard>| -> Vec<_> {

@@ -1,4 +1,4 @@
-//! How the tables come to be, and which are refused.
+//! How the tables are created, and which are refused.
 
 use crate::records::{claimed, id, is_done};
 use crate::server::{Schema, connect};
@@ -31,7 +31,7 @@ async fn nodes_that_start_at_the_same_time_create_the_tables_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_is_there_as_soon_as_its_tables_are() {
+async fn a_store_exists_as_soon_as_its_tables_do() {
     let schema = Schema::new();
     let address = schema.address();
     assert!(!Backend.exists(&address).await.expect("looked"));
@@ -47,7 +47,7 @@ async fn a_store_is_there_as_soon_as_its_tables_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_a_newer_build_or_of_somebody_else_are_left_alone() {
+async fn newer_and_foreign_tables_are_left_alone() {
     let schema = Schema::new();
     Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens").close().await;
     let client = connect().await;
@@ -60,9 +60,9 @@ async fn tables_of_a_newer_build_or_of_somebody_else_are_left_alone() {
     assert!(refusal(&schema).await.contains("were not made by this software"));
 }
 
-/// Each of these would break the guarantee or every write; none is noticed by the server.
+/// Each of these would break the guarantee or every write; the server notices none.
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_that_were_changed_by_hand_are_refused_with_the_change() {
+async fn manually_changed_tables_are_refused_with_the_difference() {
     let client = connect().await;
     for (change, undo, named) in [
         (
@@ -93,7 +93,7 @@ async fn tables_that_were_changed_by_hand_are_refused_with_the_change() {
         (
             "ALTER FUNCTION S.set(text, bytea, bytea) SET synchronous_commit = off",
             "ALTER FUNCTION S.set(text, bytea, bytea) RESET ALL",
-            "the function set has settings of its own",
+            "the function set has its own settings",
         ),
         (
             "CREATE OR REPLACE FUNCTION S.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT 1::bigint'",
@@ -145,8 +145,8 @@ async fn foreign_triggers_on_the_tables_are_a_hazard() {
         .await
         .expect("changed");
     let found = codes().await;
-    let whats: Vec<_> = found.iter().map(|hazard| (hazard.severity, hazard.what.as_str())).collect();
-    let [(Severity::Danger, hung), (Severity::Notice, missing)] = whats[..] else { panic!("{found:?}") };
+    let problems: Vec<_> = found.iter().map(|hazard| (hazard.severity, hazard.what.as_str())).collect();
+    let [(Severity::Danger, hung), (Severity::Notice, missing)] = problems[..] else { panic!("{found:?}") };
     assert!(
         hung.starts_with(
             "row security on settings, the rule silence on settings, the trigger audit on records can"
@@ -156,9 +156,9 @@ async fn foreign_triggers_on_the_tables_are_a_hazard() {
     assert!(missing.starts_with("the index records_due is missing"), "{missing}");
 }
 
-/// What somebody changed by hand is found, and reported with the record that it concerns.
+/// Manual changes are found, and reported with the record.
 #[tokio::test(flavor = "multi_thread")]
-async fn verification_finds_what_was_changed_by_hand() {
+async fn verification_finds_manual_changes() {
     let schema = Schema::new();
     let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
     for number in 1..=4 {
@@ -177,12 +177,12 @@ async fn verification_finds_what_was_changed_by_hand() {
         assert_eq!(changed, 1);
     }
     let findings = inspected.verify().await.expect("read");
-    for (number, words) in
+    for (number, expected) in
         [(1, "changed without its digest"), (1, "cannot be read"), (2, "columns"), (3, "does not follow")]
     {
         let operation_id = semel_core::id::OperationId::of(&id(number)).to_string();
-        let is_told = |line: &String| line.contains(&operation_id) && line.contains(words);
-        assert!(findings.iter().any(is_told), "{operation_id} {words}: {findings:?}");
+        let is_reported = |line: &String| line.contains(&operation_id) && line.contains(expected);
+        assert!(findings.iter().any(is_reported), "{operation_id} {expected}: {findings:?}");
     }
     assert_eq!(findings.len(), 4, "{findings:?}");
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 const PART: &str = "SEMEL_SIZES_URL";
 
-/// The record of a command whose entry has exactly so many bytes.
+/// The record of a command whose entry has exactly this many bytes.
 fn of_bytes(number: u64, bytes: usize) -> semel_core::record::Record {
     let claim = claimed(number);
     let mut body = bytes - codec::encode_record(&finished(&claim, Vec::new())).len();
@@ -18,7 +18,7 @@ fn of_bytes(number: u64, bytes: usize) -> semel_core::record::Record {
         let record = finished(&claim, vec![0xa5; body]);
         match codec::encode_record(&record).len().checked_sub(bytes) {
             Some(0) => return record,
-            // Lengths are written in as few bytes as they take.
+            // Lengths are encoded in as few bytes as possible.
             Some(over) => body -= over,
             None => panic!("no entry has {bytes} bytes"),
         }
@@ -26,7 +26,7 @@ fn of_bytes(number: u64, bytes: usize) -> semel_core::record::Record {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_body_comes_back_as_one() {
+async fn an_empty_body_is_read_back_as_empty() {
     let schema = Schema::new();
     let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
     let claim = claimed(1);
@@ -37,14 +37,14 @@ async fn an_empty_body_comes_back_as_one() {
     assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&empty));
 }
 
-/// How many bytes of memory this process has had at once.
+/// The peak memory use of this process.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// The part of a process of its own, whose memory is nobody else's. Without its variable it is no test.
+/// Runs in a separate process, whose memory is measured. Does nothing without its variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_entries() {
     let Ok(url) = std::env::var(PART) else { return };
@@ -56,10 +56,13 @@ async fn large_entries() {
     let before = peak_bytes();
     let written = store.write(id(1), Change::Replace(Unchanged::of(&claim), &largest)).await;
     assert!(is_done(&written.expect("an answer")));
-    assert!(store.get(id(1)).await.expect("an answer").record() == Some(&largest), "it comes back as it was");
+    assert!(
+        store.get(id(1)).await.expect("an answer").record() == Some(&largest),
+        "it is read back unchanged"
+    );
     let page = store.page(&Filter::default(), None, 10).await.expect("an answer");
     assert!(page.items.len() == 1 && page.items[0].record() == Some(&largest));
-    // What refuses a write is shown, however large it is.
+    // The record that refuses a write is returned, however large it is.
     let refused = store.write(id(1), Change::Insert(&claim)).await.expect("an answer");
     assert!(matches!(&refused, Written::Refused(found) if found.record() == Some(&largest)));
     drop((page, refused));
@@ -76,16 +79,16 @@ async fn large_entries() {
 }
 
 #[test]
-fn the_largest_entry_comes_back_and_memory_is_bounded() {
+fn the_largest_entry_is_read_back_within_bounded_memory() {
     let schema = Schema::new();
-    // A statement of 128 MiB takes its time on a busy machine.
+    // A statement of 128 MiB takes a while on a busy machine.
     let url = schema.url_with("&timeout=120&connections=2");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "sizes::large_entries", "--nocapture"])
         .env(PART, url)
         .output()
         .expect("it starts");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(told.contains("copies at once"), "{told}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output_text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output_text.contains("copies at once"), "{output_text}");
 }

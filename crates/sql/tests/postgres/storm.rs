@@ -1,6 +1,6 @@
 //! A storm of duplicates, faults and kills on PostgreSQL.
 
-use crate::storms::{self, Blow, NODES, Storm};
+use crate::storms::{self, NODES, ServerFault, Storm};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::proxy::Protocol;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 const END_SOME: &str = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE usename = 'semel' \
                         AND pid <> pg_backend_pid() AND query LIKE '%.write(%' LIMIT 2) AS some_of_them";
 
-/// The part of a node. Without the variables of a storm it is no test.
+/// Runs as a node. Does nothing without the variables of a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
     storms::run_node(async |url| Some(Arc::new(Store::open(url, Options::default()).await.ok()?) as _)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_has_one_effect_whatever_is_killed_or_lost() {
+async fn a_key_has_one_effect_despite_kills_and_losses() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "storm");
     let mut server = PostgresServer::start(folder.join("server"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
@@ -31,12 +31,12 @@ async fn a_key_has_one_effect_whatever_is_killed_or_lost() {
     }
     let mut storm = Storm::start(folder.path(), urls);
     storm
-        .rage(|blow| match blow {
-            Blow::RestartServer => {
+        .run_to_end(|fault| match fault {
+            ServerFault::RestartServer => {
                 server.kill();
                 server.restart();
             }
-            Blow::EndConnections => drop(server.try_sql(END_SOME)),
+            ServerFault::EndConnections => drop(server.try_sql(END_SOME)),
         })
         .await;
     let store = Store::open(&direct, Options::default()).await.expect("the store opens");

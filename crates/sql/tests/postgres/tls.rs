@@ -1,4 +1,4 @@
-//! TLS against a real server: which certificates are accepted, and that records travel encrypted.
+//! TLS against a real server: which certificates are accepted, and that records are sent encrypted.
 
 use crate::records::{claimed, finished, id, is_done};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// Every authority has the same name, as one has before and after its key was replaced.
+/// Every authority has the same name, as before and after a key change.
 fn authority() -> Authority {
     authority_named(None)
 }
@@ -37,7 +37,7 @@ struct World {
 }
 
 impl World {
-    /// A server with TLS and a certificate for `name`; without TLS where there is none.
+    /// A server with TLS and a certificate for `name`; without TLS if there is none.
     fn start(test: &str, name: Option<&str>) -> Self {
         let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), test);
         let server = PostgresServer::start(folder.join("data"));
@@ -68,7 +68,7 @@ impl World {
         refused.to_string()
     }
 
-    /// How many connections of the store there are, encrypted and not.
+    /// How many connections the store has, encrypted and not.
     fn connections(&self) -> (u32, u32) {
         let counted = self.server.sql(
             "SELECT count(*) FILTER (WHERE ssl), count(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl \
@@ -106,20 +106,20 @@ async fn every_mode_connects_to_a_server_with_the_right_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_authority_is_refused_with_the_setting_to_look_at() {
+async fn a_certificate_of_another_authority_is_refused_with_advice() {
     let world = World::start("tls-authority", Some("127.0.0.1"));
-    let (same_name, other_name) = (authority(), authority_named(Some("stranger")));
+    let (same_name, other_name) = (authority(), authority_named(Some("other authority")));
     let same_name = world.folder.write("same-name.pem", same_name.pem());
-    let stranger = world.folder.write("stranger.pem", other_name.pem());
-    let why = world.refusal("verify-ca", Some(&same_name)).await;
-    assert!(why.contains("check sslrootcert"), "{why}");
+    let other_root = world.folder.write("other.pem", other_name.pem());
+    let message = world.refusal("verify-ca", Some(&same_name)).await;
+    assert!(message.contains("check sslrootcert"), "{message}");
     for mode in ["require", "verify-ca", "verify-full"] {
-        let why = world.refusal(mode, Some(&stranger)).await;
-        assert!(why.contains("check sslrootcert"), "{mode}: {why}");
+        let message = world.refusal(mode, Some(&other_root)).await;
+        assert!(message.contains("check sslrootcert"), "{mode}: {message}");
     }
-    // Without a file the system's authorities count, and this server's is not one of them.
-    let why = world.refusal("verify-full", None).await;
-    assert!(why.contains("sslrootcert"), "{why}");
+    // Without a file, the system's authorities are used, and this server's is not one of them.
+    let message = world.refusal("verify-full", None).await;
+    assert!(message.contains("sslrootcert"), "{message}");
     let missing = world.refusal("verify-full", Some(Path::new("/no/such/file.pem"))).await;
     assert!(missing.contains("sslrootcert=/no/such/file.pem"), "{missing}");
     assert_eq!(world.connections(), (0, 0));
@@ -129,8 +129,8 @@ async fn another_authority_is_refused_with_the_setting_to_look_at() {
 async fn a_certificate_for_another_host_is_refused_by_verify_full_only() {
     let world = World::start("tls-host", Some("db.example"));
     let root = world.root.clone();
-    let why = world.refusal("verify-full", Some(&root)).await;
-    assert!(why.contains("check the host") && why.contains("sslmode=verify-ca"), "{why}");
+    let message = world.refusal("verify-full", Some(&root)).await;
+    assert!(message.contains("check the host") && message.contains("sslmode=verify-ca"), "{message}");
     let store = Store::open(&world.url("verify-ca", Some(&root)), Options::default())
         .await
         .expect("its authority is right");
@@ -142,10 +142,13 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
     let world = World::start("tls-none", None);
     let root = world.root.clone();
     for (mode, root) in [("require", None), ("verify-ca", Some(&*root)), ("verify-full", Some(&*root))] {
-        let why = world.refusal(mode, root).await;
-        assert!(why.contains("does not support TLS") && why.contains("sslmode="), "{mode}: {why}");
+        let message = world.refusal(mode, root).await;
+        assert!(
+            message.contains("does not support TLS") && message.contains("sslmode="),
+            "{mode}: {message}"
+        );
     }
-    assert_eq!(world.connections(), (0, 0), "nothing was sent in the clear");
+    assert_eq!(world.connections(), (0, 0), "nothing was sent unencrypted");
     let store = Store::open(&world.url("prefer", None), Options::default())
         .await
         .expect("prefer takes what there is");
@@ -153,7 +156,7 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
     assert!(world.connections().1 > 0);
 }
 
-/// Passes everything on and remembers what the client sent.
+/// Passes everything on and records what the client sent.
 async fn relay(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its number");
@@ -180,9 +183,9 @@ async fn relay(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     (address, sent)
 }
 
-/// Whoever reads along sees no record, unless the URL allows it.
+/// An eavesdropper sees no record, unless the URL allows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn records_travel_encrypted() {
+async fn records_are_sent_encrypted() {
     let world = World::start("tls-wire", Some("127.0.0.1"));
     let server = SocketAddr::from(([127, 0, 0, 1], world.server.port()));
     for (number, mode, is_clear) in [(1, "disable", true), (2, "require", false), (3, "verify-full", false)] {
@@ -205,9 +208,9 @@ async fn records_travel_encrypted() {
     }
 }
 
-/// `any` takes a server that refuses writes; the first write says so.
+/// `any` accepts a read-only server; the first write reports it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_refuses_writes_is_taken_where_any_will_do() {
+async fn a_read_only_server_is_accepted_if_any_server_may_be() {
     let world = World::start("session-any", None);
     let owner = Store::open(&world.server.admin_url(), Options::default()).await.expect("the store opens");
     works(&owner, 1).await;

@@ -8,20 +8,20 @@ use semel_sql::postgres::{Options, Store};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn opened(schema: &Schema, parameters: &str) -> Store {
     Store::open(&schema.url_with(parameters), Options::default()).await.expect("the store opens")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_is_woken_by_another_nodes_write_and_not_before() {
+async fn a_waiter_is_woken_only_by_another_nodes_write() {
     let schema = Schema::new();
     let (here, there) = (opened(&schema, "").await, opened(&schema, "").await);
     let claim = claimed(1);
     assert!(is_done(&there.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
     let announced = here.changed(id(1)).expect("it listens");
-    timeout(SOON, announced).await.expect("woken as soon as the others know of it, to look again");
+    timeout(TIMEOUT, announced).await.expect("woken as soon as the others know of it, to look again");
     let mut changed = here.changed(id(1)).expect("it listens");
     let early = timeout(Duration::from_millis(300), &mut changed).await;
     assert!(early.is_err(), "woken although nothing was written");
@@ -32,36 +32,37 @@ async fn a_waiter_is_woken_by_another_nodes_write_and_not_before() {
     let done = finished(&claim, "paid");
     let written = there.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.expect("an answer");
     assert!(is_done(&written));
-    timeout(SOON, changed).await.expect("woken by the write");
+    timeout(TIMEOUT, changed).await.expect("woken by the write");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everybody_is_woken_when_notifications_may_have_been_missed() {
+async fn all_waiters_are_woken_if_notifications_may_be_missed() {
     let schema = Schema::new();
     let here = opened(&schema, "").await;
-    timeout(SOON, here.changed(id(1)).expect("it listens")).await.expect("announced");
+    timeout(TIMEOUT, here.changed(id(1)).expect("it listens")).await.expect("announced");
     let changed = here.changed(id(1)).expect("it listens");
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = $1";
     let listening = format!("LISTEN semel_{}", schema.name);
     let ended = connect().await.query(end, &[&listening]).await.expect("an answer");
     assert_eq!(ended.len(), 1, "one connection listens");
-    timeout(SOON, changed).await.expect("woken");
+    timeout(TIMEOUT, changed).await.expect("woken");
     let again = async {
         while here.changed(id(1)).is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(SOON, again).await.expect("it listens again");
+    timeout(TIMEOUT, again).await.expect("it listens again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_does_not_listen_says_so() {
     let schema = Schema::new();
-    let deaf = opened(&schema, "&listen=off").await;
-    assert!(deaf.changed(id(1)).is_none());
-    assert!(!deaf.capabilities().notifies);
+    let without_listening = opened(&schema, "&listen=off").await;
+    assert!(without_listening.changed(id(1)).is_none());
+    assert!(!without_listening.capabilities().notifies);
     assert!(
-        deaf.hazards()
+        without_listening
+            .hazards()
             .await
             .expect("looked at")
             .iter()

@@ -1,6 +1,8 @@
 //! Conditions, answers and times.
 
-use crate::scratch::{Hand, NOW, Scratch, claim_at, claimed, finished, id, insert, is_done, renewed, swap};
+use crate::scratch::{
+    ManualClock, NOW, Scratch, claim_at, claimed, finished, id, insert, is_done, renewed, swap,
+};
 use semel_core::id::OperationId;
 use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, StateName, Token};
@@ -11,7 +13,7 @@ use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_is_read_after_the_store_is_opened_again() {
+async fn written_records_are_read_after_reopening() {
     let scratch = Scratch::new("reopened");
     let (first, second) = (claimed(1), finished(&claimed(2), "paid"));
     {
@@ -30,7 +32,7 @@ async fn what_was_written_is_read_after_the_store_is_opened_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_insert_brings_what_stands_there() {
+async fn a_refused_insert_returns_the_existing_record() {
     let scratch = Scratch::new("refused");
     let store = scratch.open();
     let (winner, loser) = (claim_at(1, 10, NOW), claim_at(1, 11, NOW));
@@ -41,7 +43,7 @@ async fn a_refused_insert_brings_what_stands_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swap_needs_version_token_and_state_each() {
+async fn a_swap_needs_matching_version_token_and_state() {
     let scratch = Scratch::new("swap");
     let store = scratch.open();
     let old = claimed(1);
@@ -70,7 +72,7 @@ async fn a_swap_needs_version_token_and_state_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_marker_is_no_record_and_only_removed_as_a_marker() {
+async fn a_marker_is_not_a_record_and_needs_its_own_removal() {
     let scratch = Scratch::new("marker");
     let store = scratch.open();
     assert!(is_done(&store.write(id(1), Change::InsertMarker).await.expect("an answer")));
@@ -87,7 +89,7 @@ async fn a_marker_is_no_record_and_only_removed_as_a_marker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_claims_for_one_command_one_wins_and_the_rest_see_it() {
+async fn one_of_many_claims_wins_and_the_rest_see_it() {
     let scratch = Scratch::new("race");
     let store = std::sync::Arc::new(scratch.open());
     for number in 0..20 {
@@ -112,7 +114,7 @@ async fn of_many_claims_for_one_command_one_wins_and_the_rest_see_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_carries_the_clocks_time() {
     let scratch = Scratch::new("time");
-    let clock = Hand::at(5);
+    let clock = ManualClock::at(5);
     let store =
         Store::open(scratch.file(), Options::default().clock(clock.clone())).expect("the store opens");
     assert_eq!(insert(&store, 1, &claimed(1)).await.now(), Time::from_millis(5));
@@ -125,7 +127,7 @@ async fn every_answer_carries_the_clocks_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_of_sixteen_mebibytes_comes_back_whole() {
+async fn an_outcome_of_sixteen_mebibytes_is_read_back_unchanged() {
     let scratch = Scratch::new("large");
     let store = scratch.open();
     let body: Vec<u8> = (0..16_u32 << 20).map(|n| n.to_le_bytes()[1]).collect();
@@ -137,7 +139,7 @@ async fn an_outcome_of_sixteen_mebibytes_comes_back_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_whose_operation_id_is_not_its_commands_is_refused() {
+async fn a_record_with_another_commands_operation_id_is_refused() {
     let scratch = Scratch::new("other-id");
     let store = scratch.open();
     let error = store.write(id(1), Change::Insert(&claimed(2))).await.expect_err("refused");
@@ -146,7 +148,7 @@ async fn a_record_whose_operation_id_is_not_its_commands_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_setting_is_replaced_only_where_it_is_what_was_expected() {
+async fn a_setting_is_replaced_only_if_it_has_the_expected_value() {
     let scratch = Scratch::new("settings");
     let store = scratch.open();
     let set = async |expect: Option<&'static str>, next: Option<&'static str>| {
@@ -163,7 +165,7 @@ async fn a_setting_is_replaced_only_where_it_is_what_was_expected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_what_it_can_do() {
+async fn the_store_reports_its_capabilities() {
     let scratch = Scratch::new("capabilities");
     let store = scratch.open();
     let expected = Capabilities {

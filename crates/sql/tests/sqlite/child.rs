@@ -1,4 +1,4 @@
-//! Processes of their own: this very program, started again to play one part.
+//! Separate processes: this program, started again for one role.
 
 use crate::scratch::{NOW, claim_at, claimed, finished, id, insert, is_done, open, renewed, swap};
 use semel_core::machine;
@@ -14,40 +14,42 @@ const PART: &str = "SEMEL_TEST_PART";
 const FILE: &str = "SEMEL_TEST_FILE";
 const NUMBER: &str = "SEMEL_TEST_NUMBER";
 
-/// A part that a process plays.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Opens the file, which may not exist, and puts one record there.
+    /// Opens the file, which may not exist, and inserts one record.
     Open,
-    /// Claims and renews the same commands as everybody else; tells what it won.
+    /// Claims and renews the same commands as the others; reports what it won.
     Hammer,
-    /// Writes without end; tells what was acknowledged.
+    /// Writes without end; reports what was acknowledged.
     Load,
-    /// Fills the disk, makes room, goes on.
+    /// Fills the disk, frees space, continues.
     Fill,
     /// Writes until the file may not grow any more.
     Grow,
-    /// Opens a file where nothing may be written.
+    /// Opens a file that must not be written.
     ReadOnly,
-    /// Opens a file beside it by a relative name that looks like a URI, and goes elsewhere.
+    /// Opens a file by a relative name that looks like a URI, and changes the directory.
     Uri,
+    /// Erases a response while somebody reads, and waits to be killed before it can remove the bytes.
+    Erase,
 }
 
-const PARTS: [Part; 7] =
-    [Part::Open, Part::Hammer, Part::Load, Part::Fill, Part::Grow, Part::ReadOnly, Part::Uri];
+const PARTS: [Part; 8] =
+    [Part::Open, Part::Hammer, Part::Load, Part::Fill, Part::Grow, Part::ReadOnly, Part::Uri, Part::Erase];
 
-/// The command that plays `part` on `file`, for the caller to start or to wrap.
+/// The command that runs `part` on `file`, for the caller to start or to wrap.
 pub(crate) fn command(part: Part, file: &Path, number: u64) -> Command {
-    through(&[], part, file, number)
+    start_with(&[], part, file, number)
 }
 
 /// The same, started by the shell script `script`, which ends with `exec "$@"`.
 pub(crate) fn in_shell(launcher: &[&str], script: &str, part: Part, file: &Path) -> Command {
-    let words = [launcher, &["sh", "-c", script, "sh"]].concat();
-    through(&words, part, file, 0)
+    let command_line = [launcher, &["sh", "-c", script, "sh"]].concat();
+    start_with(&command_line, part, file, 0)
 }
 
-fn through(launcher: &[&str], part: Part, file: &Path, number: u64) -> Command {
+fn start_with(launcher: &[&str], part: Part, file: &Path, number: u64) -> Command {
     let program = std::env::current_exe().expect("this program has a file");
     let mut command = match launcher.split_first() {
         None => Command::new(program),
@@ -66,34 +68,34 @@ fn through(launcher: &[&str], part: Part, file: &Path, number: u64) -> Command {
     command
 }
 
-/// A process at work, and what it tells.
-pub(crate) struct Playing {
+/// A running process, and its output.
+pub(crate) struct ChildProcess {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Playing {
+impl ChildProcess {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut process = command.spawn().expect("a process starts");
         let stdout = process.stdout.take().expect("it was asked for");
         Self { process, lines: BufReader::new(stdout).lines() }
     }
 
-    /// The next line that begins with `word`, without it; `None` once the process is gone.
-    pub(crate) fn told(&mut self, word: &str) -> Option<Vec<u64>> {
+    /// The numbers of the next line that begins with `word`; `None` when the process has ended.
+    pub(crate) fn next_numbers(&mut self, word: &str) -> Option<Vec<u64>> {
         let line = self.lines.by_ref().map_while(Result::ok).find_map(|line| {
-            // A process that is killed in mid-line has not told anything.
+            // A line that was cut off by a kill does not count.
             line.strip_prefix(word)?.trim().strip_suffix(" .").map(str::to_owned)
         })?;
         Some(line.split(' ').map(|number| number.parse().expect("a number")).collect())
     }
 
-    /// As a power failure would, for the process.
+    /// Kills the process without warning.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it is ours to kill");
     }
 
-    /// Waits for the end; whether it went well.
+    /// Waits for the end; returns whether it succeeded.
     pub(crate) fn ended(mut self) -> bool {
         while self.lines.next().is_some() {}
         self.process.wait().expect("it ends").success()
@@ -101,8 +103,10 @@ impl Playing {
 }
 
 #[test]
-#[ignore = "a part in other tests, played in a process of its own"]
+#[ignore = "a role in other tests, run in a separate process"]
 fn run() {
+    // With one thread, the test harness has printed the test's name and no line feed yet.
+    println!();
     let asked = std::env::var(PART).expect("started by another test");
     let part = PARTS.into_iter().find(|part| format!("{part:?}") == asked).expect("a part");
     let file = PathBuf::from(std::env::var_os(FILE).expect("started by another test"));
@@ -117,6 +121,7 @@ fn run() {
             Part::Grow => grow(&file).await,
             Part::ReadOnly => read_only(&file),
             Part::Uri => uri(&file).await,
+            Part::Erase => crate::erase::erase_and_wait(&file, number).await,
         }
     });
 }
@@ -177,7 +182,7 @@ async fn load(file: &Path, first: u64) {
     }
 }
 
-/// On a small file system with a ballast of a MiB beside the file.
+/// On a small file system, with a file of 1 MiB beside it that can be removed.
 async fn fill(file: &Path) {
     let ballast = file.with_file_name("ballast");
     std::fs::write(&ballast, vec![1; 1 << 20]).expect("there is room for it");
@@ -195,7 +200,7 @@ async fn fill(file: &Path) {
     assert!(acknowledged > 5, "some fit");
     assert_eq!(error.kind(), Kind::Full, "{error}");
     assert_eq!(
-        store.get(id(acknowledged)).await.expect("reading goes on").entry,
+        store.get(id(acknowledged)).await.expect("reading continues").entry,
         None,
         "nothing was written"
     );
@@ -212,7 +217,7 @@ async fn fill(file: &Path) {
     assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
 }
 
-/// Where writes fail for a reason that proves nothing: a limit on the size of files.
+/// Writes fail for a reason that proves nothing: a limit on the size of files.
 async fn grow(file: &Path) {
     let store = open(file);
     let large = |number| finished(&claimed(number), vec![7; 50_000]);
@@ -247,11 +252,11 @@ async fn uri(file: &Path) {
     let store = open(Path::new("file:semel.db?mode=memory"));
     assert!(is_done(&insert(&store, 1, &claimed(1)).await));
     std::env::set_current_dir("/").expect("it is there");
-    let told = store.hazards().await.expect("looked at");
-    assert!(told.iter().all(|hazard| hazard.code != "sqlite-file-replaced"), "{told:?}");
+    let next_numbers = store.hazards().await.expect("looked at");
+    assert!(next_numbers.iter().all(|hazard| hazard.code != "sqlite-file-replaced"), "{next_numbers:?}");
 }
 
-/// So that the parts that only some tests need are known to be used.
+/// Keeps the roles that only some tests use from being reported as unused.
 #[test]
 fn a_renewal_is_the_next_version() {
     assert_eq!(renewed(&claimed(1)).version(), claimed(1).version() + 1);

@@ -1,4 +1,4 @@
-//! How a store ends, and what becomes of those who wait.
+//! How a store is closed, and the answers of waiting callers.
 
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
 use semel_core::store::{Change, Clock, Kind, Pending, Store as _};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_answers_everybody_and_leaves_one_file() {
+async fn closing_answers_all_requests_and_leaves_one_file() {
     let scratch = Scratch::new("closing");
     let store = Arc::new(scratch.open());
     let waiting: Vec<_> = (0..200)
@@ -24,8 +24,8 @@ async fn closing_answers_everybody_and_leaves_one_file() {
     for (number, answer) in (0..).zip(waiting) {
         match answer.await.expect("no panic") {
             Ok(written) if is_done(&written) => done.push(number),
-            Ok(other) => panic!("nothing stood there: {other:?}"),
-            // It came after the door was closed.
+            Ok(other) => panic!("nothing was stored: {other:?}"),
+            // It arrived after the store was closed.
             Err(error) => assert_eq!(error.kind(), Kind::Closed),
         }
     }
@@ -46,12 +46,12 @@ async fn closing_answers_everybody_and_leaves_one_file() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn dropping_the_store_ends_its_threads_also_where_only_one_thread_runs_the_tasks() {
+async fn dropping_the_store_ends_its_threads_in_any_runtime() {
     let scratch = Scratch::new("dropping");
     let store = scratch.open();
     let record = claimed(1);
-    // Accepted, and nobody waits for it any more: written or not, but never in part.
-    put(&mut store.write(id(1), Change::Insert(&record))).await;
+    // Accepted, but its caller is gone: written or not, but never partially.
+    enqueue(&mut store.write(id(1), Change::Insert(&record))).await;
     drop(store);
     let store = scratch.open();
     let reading = store.get(id(1)).await.expect("read");
@@ -59,38 +59,38 @@ async fn dropping_the_store_ends_its_threads_also_where_only_one_thread_runs_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_nobody_waits_for_any_more_is_left_undone_unless_it_has_begun() {
+async fn a_cancelled_write_is_dropped_unless_it_has_begun() {
     let scratch = Scratch::new("gone");
     let store = scratch.open();
     let records: Vec<_> = (0..50).map(claimed).collect();
-    // While somebody else writes, everything gathers behind the batch that waits already.
+    // While another process writes, everything gathers behind the waiting batch.
     let other = scratch.raw();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     let mut first = store.write(id(0), Change::Insert(&records[0]));
-    put(&mut first).await;
+    enqueue(&mut first).await;
     for (number, record) in (1..).zip(&records[1..49]) {
-        put(&mut store.write(id(number), Change::Insert(record))).await;
+        enqueue(&mut store.write(id(number), Change::Insert(record))).await;
     }
     let mut last = store.write(id(49), Change::Insert(&records[49]));
-    put(&mut last).await;
-    other.execute_batch("COMMIT").expect("the lock is let go");
+    enqueue(&mut last).await;
+    other.execute_batch("COMMIT").expect("the lock is released");
     assert!(is_done(&first.await.expect("an answer")));
     assert!(is_done(&last.await.expect("an answer")));
     let mut stand = 0;
     for number in 1..49 {
         stand += u32::from(store.get(id(number)).await.expect("read").entry.is_some());
     }
-    // One may have been looked at between its two steps: put there, and given up.
-    assert!(stand <= 1, "{stand} of those that were given up");
+    // One may have been seen between its two steps: queued, and abandoned.
+    assert!(stand <= 1, "{stand} of the abandoned ones");
 }
 
-/// Has the store accept a write.
-async fn put<T>(write: &mut Pending<'_, T>) {
+/// Makes the store accept a write.
+async fn enqueue<T>(write: &mut Pending<'_, T>) {
     let polled = std::future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
     drop(polled);
 }
 
-/// A clock that breaks when it is told to: the one piece of foreign code in the writer's thread.
+/// A clock that panics on request: the only foreign code in the writer's thread.
 struct Breakable(AtomicBool);
 
 impl Clock for Breakable {
@@ -101,7 +101,7 @@ impl Clock for Breakable {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_the_writer_leaves_nobody_waiting() {
+async fn a_panic_in_the_writer_leaves_no_request_waiting() {
     let scratch = Scratch::new("panic");
     let clock = Arc::new(Breakable(AtomicBool::new(false)));
     let store = Arc::new(
@@ -123,8 +123,8 @@ async fn a_panic_in_the_writer_leaves_nobody_waiting() {
     assert_eq!(read, Err(Kind::Unavailable), "the reader's clock is broken too");
     clock.0.store(false, Ordering::SeqCst);
     let later = store.write(id(60), Change::Insert(&claimed(60))).await;
-    assert_eq!(later.map_err(|error| error.kind()), Err(Kind::Unavailable), "there is no writer any more");
-    assert_eq!(store.get(id(1)).await.expect("readers go on").record(), Some(&claimed(1)));
-    assert_eq!(store.get(id(2)).await.expect("readers go on").entry, None);
+    assert_eq!(later.map_err(|error| error.kind()), Err(Kind::Unavailable), "the writer has ended");
+    assert_eq!(store.get(id(1)).await.expect("readers continue").record(), Some(&claimed(1)));
+    assert_eq!(store.get(id(2)).await.expect("readers continue").entry, None);
     store.close().await;
 }

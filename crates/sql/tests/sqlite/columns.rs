@@ -1,7 +1,7 @@
 //! Numbers that do not fit into a signed column, and the counts.
 
 use crate::scratch::{
-    Hand, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
+    ManualClock, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
 };
 use semel_core::machine::{Command, Unchanged};
 use semel_core::policy::{Policy, PolicySettings};
@@ -12,26 +12,26 @@ use semel_sql::sqlite::{Options, Store};
 use std::task::Poll;
 use std::time::Duration;
 
-fn far(number: u64, lease: Duration) -> Record {
+fn far_future(number: u64, lease: Duration) -> Record {
     let mut command = command(number);
-    let far = |policy: &mut PolicySettings| {
+    let distant_terms = |policy: &mut PolicySettings| {
         (policy.lease, policy.ttl, policy.denied_ttl) = (lease, 2 * lease, 2 * lease);
     };
-    command.policy = Policy::clone(&command.policy).with(far).expect("fit for use").into();
+    command.policy = Policy::clone(&command.policy).with(distant_terms).expect("fit for use").into();
     claim(&command, 7, NOW)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moments_beyond_a_signed_number_are_kept_and_due_when_they_are() {
+async fn times_beyond_a_signed_integer_are_stored_and_due_correctly() {
     let scratch = Scratch::new("far");
-    let clock = Hand::at(NOW);
+    let clock = ManualClock::at(NOW);
     let store =
         Store::open(scratch.file(), Options::default().clock(clock.clone())).expect("the store opens");
     let half = u64::MAX / 2;
     let records = [
-        far(1, Duration::from_millis(u64::MAX)),
-        far(2, Duration::from_millis(half - NOW - 1)),
-        far(3, Duration::from_millis(half + 1000)),
+        far_future(1, Duration::from_millis(u64::MAX)),
+        far_future(2, Duration::from_millis(half - NOW - 1)),
+        far_future(3, Duration::from_millis(half + 1000)),
         claimed(4),
     ];
     assert_eq!(records[0].due_at(), Some(Time::MAX));
@@ -51,12 +51,12 @@ async fn moments_beyond_a_signed_number_are_kept_and_due_when_they_are() {
     assert!(due(near - 1).await.is_empty());
     assert_eq!(due(near).await, [near]);
     assert_eq!(due(half - 1).await, [near, half - 1]);
-    assert_eq!(due(half + 1).await, [near, half - 1], "the column says no more than: beyond");
+    assert_eq!(due(half + 1).await, [near, half - 1], "the column only says: beyond");
     assert_eq!(due(u64::MAX).await.len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_asked_for_by_moments_beyond_a_signed_number_leaves_nothing_out() {
+async fn filters_beyond_a_signed_integer_omit_nothing() {
     let scratch = Scratch::new("far-pages");
     let store = scratch.open();
     assert!(is_done(&insert(&store, 1, &claim_at(1, 1, u64::MAX - 5)).await));
@@ -74,10 +74,10 @@ async fn a_page_asked_for_by_moments_beyond_a_signed_number_leaves_nothing_out()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_follow_every_write_and_stop_where_asked() {
+async fn counts_follow_every_write_and_stop_at_the_limit() {
     let scratch = Scratch::new("counts");
     let store = scratch.open();
-    let count = async |what, at_most| store.count(what, at_most).await.expect("read").count;
+    let count = async |subject, at_most| store.count(subject, at_most).await.expect("read").count;
     for number in 0..10 {
         assert!(is_done(&insert(&store, number, &claimed(number)).await));
         assert!(!is_done(&insert(&store, number, &claimed(number)).await));
@@ -88,7 +88,7 @@ async fn counts_follow_every_write_and_stop_where_asked() {
     }
     let gone = Unchanged::of(&claimed(9));
     assert!(is_done(&store.write(id(9), Change::Remove(gone)).await.expect("an answer")));
-    // An operator, by hand.
+    // An operator, manually.
     scratch
         .raw()
         .execute("DELETE FROM semel_records WHERE command_id = ?1", [id(8).as_bytes()])
@@ -110,13 +110,13 @@ async fn counts_follow_every_write_and_stop_where_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callers_first_record_that_goes_in_the_batch_it_came_in_leaves_no_count() {
-    let scratch = Scratch::new("came-and-went");
+async fn a_callers_record_removed_in_its_own_batch_leaves_no_count() {
+    let scratch = Scratch::new("inserted-and-removed");
     let store = scratch.open();
     let records: Vec<_> = (0..50)
         .map(|number| claim(&Command { caller_hash: caller(1000 + number), ..command(number) }, 1, NOW))
         .collect();
-    // While somebody else writes, everything gathers; at most one pair is parted by the batch that waits already.
+    // While another process writes, everything gathers; the waiting batch separates at most one pair.
     let other = scratch.raw();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     let mut writes = Vec::new();
@@ -129,7 +129,7 @@ async fn a_callers_first_record_that_goes_in_the_batch_it_came_in_leaves_no_coun
         let polled = std::future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
         assert!(polled.is_pending());
     }
-    other.execute_batch("COMMIT").expect("the lock is let go");
+    other.execute_batch("COMMIT").expect("the lock is released");
     for write in writes {
         assert!(is_done(&write.await.expect("an answer")));
     }

@@ -1,4 +1,4 @@
-//! What cannot be read is answered as such, and never written over.
+//! Unreadable entries are reported as such, and never overwritten.
 
 use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, renewed};
 use rusqlite::params;
@@ -8,7 +8,7 @@ use semel_core::store::{Change, Filter, Kind, Store as _, Written};
 
 fn entry(scratch: &Scratch, number: u64) -> Vec<u8> {
     let sql = "SELECT entry FROM semel_records WHERE command_id = ?1";
-    scratch.raw().query_row(sql, [id(number).as_bytes()], |row| row.get(0)).expect("it stands there")
+    scratch.raw().query_row(sql, [id(number).as_bytes()], |row| row.get(0)).expect("it is stored")
 }
 
 fn overwrite(scratch: &Scratch, number: u64, entry: &[u8]) {
@@ -18,15 +18,15 @@ fn overwrite(scratch: &Scratch, number: u64, entry: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match() {
+async fn a_damaged_entry_with_matching_columns_is_not_swapped_or_removed() {
     let scratch = Scratch::new("damaged");
     let store = scratch.open();
     let record = claimed(1);
     assert!(is_done(&insert(&store, 1, &record).await));
-    let whole = entry(&scratch, 1);
+    let intact = entry(&scratch, 1);
     // Every byte that could carry the version, the token or the state, and some that do not.
-    for at in (0..whole.len()).step_by(7) {
-        let mut damaged = whole.clone();
+    for at in (0..intact.len()).step_by(7) {
+        let mut damaged = intact.clone();
         damaged[at] ^= 0x10;
         overwrite(&scratch, 1, &damaged);
         let expect = Unchanged::of(&record);
@@ -41,9 +41,9 @@ async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match
             assert_eq!(reading.found(), Found::Unreadable, "byte {at}");
         }
         assert_eq!(store.get(id(1)).await.expect("read").found(), Found::Unreadable);
-        assert_eq!(entry(&scratch, 1), damaged, "it was left as it is");
+        assert_eq!(entry(&scratch, 1), damaged, "it was left unchanged");
     }
-    overwrite(&scratch, 1, &whole);
+    overwrite(&scratch, 1, &intact);
     assert!(is_done(
         &store
             .write(id(1), Change::Replace(Unchanged::of(&record), &renewed(&record)))
@@ -53,7 +53,7 @@ async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_listed_all_the_same() {
+async fn unreadable_records_are_listed() {
     let scratch = Scratch::new("listed-damage");
     let store = scratch.open();
     for number in 1..4 {
@@ -67,13 +67,13 @@ async fn what_cannot_be_read_is_listed_all_the_same() {
     let page = store.page(&Filter::default(), None, 10).await.expect("read");
     assert_eq!(readable(&page.items), expected);
     let due = store.due(None, 10).await.expect("read");
-    assert_eq!(due.items.len(), 0, "the machine's clock has not come to the leases");
+    assert_eq!(due.items.len(), 0, "the machine's clock has not reached the leases");
     let (_, found) = store.find(OperationId::of(&id(2))).await.expect("read");
     assert_eq!(found.map(|item| (item.id, item.entry.is_ok())), Some((id(2), false)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_commands_id_under_the_same_operation_id_is_an_error_and_not_the_same_command() {
+async fn two_command_ids_under_one_operation_id_are_an_error() {
     let scratch = Scratch::new("collision");
     let store = scratch.open();
     let record = claimed(1);
@@ -92,12 +92,12 @@ async fn another_commands_id_under_the_same_operation_id_is_an_error_and_not_the
     assert_eq!(store.get(id(1)).await.map_err(|error| error.kind()), Err(Kind::Unfit));
     let found = store.find(OperationId::of(&id(1))).await;
     assert_eq!(found.map_err(|error| error.kind()), Err(Kind::Unfit));
-    // The others do not suffer from it.
+    // The others are not affected.
     assert!(is_done(&insert(&store, 3, &claimed(3)).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_of_another_type_spoils_its_own_row_and_not_the_page() {
+async fn a_column_of_another_type_affects_only_its_row() {
     let scratch = Scratch::new("column-type");
     let store = scratch.open();
     for number in 1..4 {

@@ -1,6 +1,6 @@
-//! The file itself: what it may hold already, and what is dangerous about its place.
+//! The file itself: what it may already contain, and the hazards of its location.
 
-use crate::child::{Part, Playing, command};
+use crate::child::{ChildProcess, Part, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done, open};
 use semel_core::store::{Change, Error, Kind, Severity, Store as _};
 use semel_sql::sqlite::{Options, Store};
@@ -11,7 +11,7 @@ fn refusal(path: &Path) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_applications_own_tables_may_stand_in_the_same_file() {
+async fn the_applications_tables_may_be_in_the_same_file() {
     let scratch = Scratch::new("shared-file");
     scratch.raw().execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("made");
     let store = scratch.open();
@@ -22,7 +22,7 @@ async fn the_applications_own_tables_may_stand_in_the_same_file() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_left_as_it_is() {
+fn a_file_that_is_not_a_database_is_left_unchanged() {
     let scratch = Scratch::new("no-database");
     let text = "dear diary, ".repeat(1000);
     std::fs::write(scratch.file(), &text).expect("written");
@@ -33,7 +33,7 @@ fn a_file_that_is_no_database_is_left_as_it_is() {
 }
 
 #[test]
-fn tables_of_somebody_else_and_schemas_of_a_newer_build_are_refused() {
+fn newer_and_foreign_tables_are_refused() {
     let scratch = Scratch::new("not-ours");
     scratch.raw().execute_batch("CREATE TABLE semel_records (mine)").expect("made");
     let error = refusal(&scratch.file());
@@ -49,7 +49,7 @@ fn tables_of_somebody_else_and_schemas_of_a_newer_build_are_refused() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn a_missing_directory_is_named() {
     let scratch = Scratch::new("nowhere");
     let path = scratch.directory().join("missing").join("semel.db");
     let error = refusal(&path);
@@ -59,7 +59,7 @@ fn a_directory_that_is_not_there_is_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_new_file_is_its_owners_alone() {
+fn only_the_owner_may_read_a_new_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let scratch = Scratch::new("private");
     let store = scratch.open();
@@ -71,10 +71,10 @@ fn a_new_file_is_its_owners_alone() {
     drop(store);
 }
 
-/// Seen by a bystander who looks as often as it can while files come to be.
+/// An observer checks as often as it can while the files are created.
 #[cfg(unix)]
 #[test]
-fn a_new_file_was_never_anybody_elses() {
+fn a_new_file_is_private_from_the_start() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
     let scratch = Scratch::new("never-public");
@@ -105,8 +105,8 @@ fn a_new_file_was_never_anybody_elses() {
 #[test]
 fn a_path_is_a_path_and_not_a_uri() {
     let scratch = Scratch::new("uri");
-    // Relative, as only such a path can begin like a URI.
-    assert!(Playing::start(command(Part::Uri, &scratch.file(), 0)).ended());
+    // Relative, because only such a path can look like a URI.
+    assert!(ChildProcess::start(command(Part::Uri, &scratch.file(), 0)).ended());
     assert!(scratch.directory().join("file:semel.db?mode=memory").exists());
     for path in ["", ":memory:"] {
         let error = refusal(Path::new(path));
@@ -117,7 +117,7 @@ fn a_path_is_a_path_and_not_a_uri() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn links_lead_to_the_one_file() {
+async fn links_lead_to_the_same_store() {
     let scratch = Scratch::new("links");
     let (inner, link) = (scratch.directory().join("inner"), scratch.directory().join("link.db"));
     std::fs::create_dir(&inner).expect("made");
@@ -129,8 +129,8 @@ async fn links_lead_to_the_one_file() {
     assert_eq!(store.name(), format!("sqlite:{}", inner.join("semel.db").display()));
     assert!(is_done(&insert(&store, 1, &claimed(1)).await));
     let replaced = async || {
-        let told = store.hazards().await.expect("looked at");
-        told.iter().any(|hazard| hazard.code == "sqlite-file-replaced")
+        let hazards = store.hazards().await.expect("looked at");
+        hazards.iter().any(|hazard| hazard.code == "sqlite-file-replaced")
     };
     assert!(!replaced().await);
     std::fs::remove_file(&link).expect("unlinked");
@@ -138,17 +138,17 @@ async fn links_lead_to_the_one_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_are_looked_at_while_somebody_else_holds_the_lock() {
+async fn settings_are_read_while_another_process_holds_the_lock() {
     let scratch = Scratch::new("held");
     let store = scratch.open();
     let free = store.hazards().await.expect("looked at");
     let other = rusqlite::Connection::open(scratch.file()).expect("the same file");
-    other.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    other.execute_batch("BEGIN IMMEDIATE").expect("another transaction");
     assert_eq!(store.hazards().await.expect("looked at"), free);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
+async fn a_file_removed_under_the_store_is_a_hazard() {
     let scratch = Scratch::new("replaced");
     let store = scratch.open();
     let codes = async || -> Vec<_> {
@@ -169,23 +169,23 @@ async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_was_taken_away_under_the_store_is_a_danger() {
+async fn a_log_removed_under_the_store_is_a_hazard() {
     let scratch = Scratch::new("no-log");
     let store = scratch.open();
-    let told = async || -> Vec<_> {
+    let hazard_codes = async || -> Vec<_> {
         let found = store.hazards().await.expect("looked at");
         found.into_iter().map(|hazard| hazard.code).filter(|code| code.ends_with("-replaced")).collect()
     };
-    assert!(told().await.is_empty());
+    assert!(hazard_codes().await.is_empty());
     std::fs::rename(scratch.log(), scratch.directory().join("elsewhere")).expect("renamed");
-    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    assert_eq!(hazard_codes().await, ["sqlite-log-replaced"]);
     std::fs::write(scratch.log(), "").expect("put in its place");
-    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    assert_eq!(hazard_codes().await, ["sqlite-log-replaced"]);
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_in_memory_is_a_danger() {
+async fn a_file_in_memory_is_a_hazard() {
     // Shared memory is a file system in memory on every Linux.
     let path = Path::new("/dev/shm").join(format!("semel-{}.db", std::process::id()));
     let store = open(&path);
@@ -197,7 +197,7 @@ async fn a_file_in_memory_is_a_danger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
+async fn a_damaged_page_affects_only_its_records_and_is_found() {
     let scratch = Scratch::new("bad-page");
     {
         let store = scratch.open();
@@ -217,7 +217,7 @@ async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
     std::fs::write(scratch.file(), bytes).expect("damaged");
 
     let store = scratch.open();
-    assert_eq!(store.get(id(7)).await.expect("it lies elsewhere").record(), Some(&claimed(7)));
+    assert_eq!(store.get(id(7)).await.expect("it is elsewhere").record(), Some(&claimed(7)));
     let error = store.write(id(1000), Change::Insert(&claimed(1000))).await.expect_err("not written");
     assert_eq!(error.kind(), Kind::Unfit, "{error}");
     assert_eq!(store.get(id(1000)).await.expect("read").entry, None, "nothing of it was written");

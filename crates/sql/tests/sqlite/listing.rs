@@ -1,7 +1,7 @@
-//! Pages: their order, their filters, their bounds.
+//! Pages: their order, filters and limits.
 
 use crate::scratch::{
-    Hand, NOW, Scratch, caller, claim_at, claimed, command, finished, id, insert, is_done, stamp, swap,
+    ManualClock, NOW, Scratch, caller, claim_at, claimed, command, finished, id, insert, is_done, stamp, swap,
 };
 use semel_core::id::CommandId;
 use semel_core::machine;
@@ -27,7 +27,7 @@ async fn all(store: &Store, filter: &Filter, limit: usize) -> Vec<CommandId> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_filter_finds_what_it_means_whatever_index_serves_it() {
+async fn every_filter_finds_its_records_with_every_index() {
     let scratch = Scratch::new("filters");
     let store = scratch.open();
     let mut records = Vec::new();
@@ -65,24 +65,24 @@ async fn every_filter_finds_what_it_means_whatever_index_serves_it() {
         Filter { updated_from: moment(8), updated_before: moment(20), ..Filter::default() },
     ];
     for filter in filters {
-        let wanted: Vec<_> = (0..)
+        let expected: Vec<_> = (0..)
             .zip(&records)
             .filter(|(_, record)| filter.wants(record))
             .map(|(number, _)| id(number))
             .collect();
         for limit in [1, 4, 100] {
-            assert_eq!(all(&store, &filter, limit).await, wanted, "{filter:?}, {limit} a page");
+            assert_eq!(all(&store, &filter, limit).await, expected, "{filter:?}, {limit} a page");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_comes_the_longest_overdue_first_page_by_page() {
+async fn due_records_are_listed_longest_overdue_first() {
     let scratch = Scratch::new("due");
-    let clock = Hand::at(NOW);
+    let clock = ManualClock::at(NOW);
     let store =
         Store::open(scratch.file(), Options::default().clock(clock.clone())).expect("the store opens");
-    // Claimed in another order than they fall due in; three at the same moment.
+    // Claimed in another order than they become due; three at the same time.
     for (number, at) in (0..).zip([50, 10, 40, 10, 20, 10, 30]) {
         assert!(is_done(&insert(&store, number, &claim_at(number, 1, NOW + at)).await));
     }
@@ -121,7 +121,7 @@ async fn markers_are_listed_apart_from_records() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_large_outcomes_is_cut_short_and_can_be_gone_on_from() {
+async fn a_page_of_large_outcomes_is_shortened_and_can_be_continued() {
     let scratch = Scratch::new("large-pages");
     let store = scratch.open();
     for number in 0..8 {
@@ -129,18 +129,18 @@ async fn a_page_of_large_outcomes_is_cut_short_and_can_be_gone_on_from() {
         assert!(is_done(&insert(&store, number, &large).await));
     }
     let first = store.page(&Filter::default(), None, 100).await.expect("read");
-    assert_eq!(first.items.len(), 4, "16 MiB and the one that goes beyond");
+    assert_eq!(first.items.len(), 4, "16 MiB and the one that exceeds it");
     assert!(first.next.is_some());
     assert_eq!(all(&store, &Filter::default(), 100).await, [0, 1, 2, 3, 4, 5, 6, 7].map(id));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_that_somebody_made_up_is_refused() {
+async fn a_forged_cursor_is_refused() {
     let scratch = Scratch::new("cursor");
     let store = scratch.open();
-    let made_up = Cursor::from_bytes("made up");
+    let forged = Cursor::from_bytes("made up");
     let kind = |page: Result<Page, semel_core::store::Error>| page.map_err(|error| error.kind());
-    assert_eq!(kind(store.page(&Filter::default(), Some(&made_up), 1).await), Err(Kind::Unfit));
-    assert_eq!(kind(store.due(Some(&made_up), 1).await), Err(Kind::Unfit));
-    assert_eq!(kind(store.markers(Some(&made_up), 1).await), Err(Kind::Unfit));
+    assert_eq!(kind(store.page(&Filter::default(), Some(&forged), 1).await), Err(Kind::Unfit));
+    assert_eq!(kind(store.due(Some(&forged), 1).await), Err(Kind::Unfit));
+    assert_eq!(kind(store.markers(Some(&forged), 1).await), Err(Kind::Unfit));
 }

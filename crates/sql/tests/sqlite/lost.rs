@@ -1,6 +1,6 @@
 //! Files that are removed, renamed or replaced while the store has them open: nothing more is acknowledged.
 
-use crate::child::{Part, Playing, command};
+use crate::child::{ChildProcess, Part, command};
 use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, open};
 use semel_core::store::{Change, Count, Error, Filter, Kind, Severity, Store as _};
 use semel_sql::sqlite::Store;
@@ -33,13 +33,13 @@ async fn refusals(store: &Store) -> Vec<Error> {
     ]
 }
 
-/// Everything fails, with the reason, and goes on to fail.
-async fn is_closed(store: &Store, about: &Path, fate: &str, code: &str) {
+/// Everything fails with the reason, and continues to fail.
+async fn is_closed(store: &Store, about: &Path, change: &str, code: &str) {
     for error in refusals(store).await {
         assert_eq!(error.kind(), Kind::Unfit, "{error}");
         let text = error.to_string();
-        for words in [&*about.to_string_lossy(), fate, "cannot be relied on", "start again"] {
-            assert!(text.contains(words), "{words} is not in: {text}");
+        for expected in [&*about.to_string_lossy(), change, "cannot be relied on", "start again"] {
+            assert!(text.contains(expected), "{expected} is not in: {text}");
         }
     }
     let dangers = store.hazards().await.expect("looked at");
@@ -49,10 +49,10 @@ async fn is_closed(store: &Store, about: &Path, fate: &str, code: &str) {
     );
 }
 
-/// A store with one acknowledged record, after `lose` took something away and a write was not acknowledged.
+/// A store with one acknowledged record, after `lose` removed something and a write was not acknowledged.
 async fn lost(scratch: &Scratch, lose: impl FnOnce(&Scratch)) -> Store {
     write(&scratch.open(), 1).await.expect("acknowledged");
-    // Nothing was written by this one yet, so that nothing looks at the files before the write below.
+    // This one has written nothing yet, so that nothing checks the files before the write below.
     let store = scratch.open();
     lose(scratch);
     let error = write(&store, 2).await.expect_err("not acknowledged");
@@ -60,7 +60,7 @@ async fn lost(scratch: &Scratch, lose: impl FnOnce(&Scratch)) -> Store {
     store
 }
 
-/// Ambiguous, or where a checkpoint has come across it before: nothing was written.
+/// Ambiguous; or nothing was written, if a checkpoint has noticed it before.
 async fn is_not_acknowledged(store: &Store, number: u64) {
     let error = write(store, number).await.expect_err("not acknowledged");
     assert!(matches!(error.kind(), Kind::Ambiguous | Kind::Unfit), "{error}");
@@ -86,7 +86,7 @@ async fn a_removed_file_takes_no_more_acknowledgements() {
     store.close().await;
     drop(store);
     let anew = scratch.open();
-    assert_eq!(numbers(&anew).await, [false; 3], "what was in it is gone, and nothing of it comes back");
+    assert_eq!(numbers(&anew).await, [false; 3], "its contents are gone, and nothing of them returns");
     assert_eq!(anew.verify().await.expect("read"), Vec::<String>::new());
 }
 
@@ -94,7 +94,7 @@ async fn a_removed_file_takes_no_more_acknowledgements() {
 async fn a_renamed_file_that_is_put_back_has_all_acknowledged_records() {
     let scratch = Scratch::new("lost-renamed");
     let store = scratch.open();
-    // Somebody who reads keeps what is written from being moved into the file.
+    // A reader prevents writes from being moved into the file.
     let reader = scratch.raw();
     reader.execute_batch("BEGIN; SELECT count(*) FROM semel_records").expect("a snapshot");
     write(&store, 1).await.expect("acknowledged");
@@ -103,7 +103,7 @@ async fn a_renamed_file_that_is_put_back_has_all_acknowledged_records() {
     is_closed(&store, &scratch.file(), "removed or renamed", "sqlite-file-replaced").await;
     drop(reader);
     drop(store);
-    // The file alone, as somebody would put it back who knows nothing of its log.
+    // Only the file is put back, without its log.
     for ending in ["-wal", "-shm"] {
         drop(std::fs::remove_file(scratch.directory().join(format!("semel.db{ending}"))));
     }
@@ -122,14 +122,14 @@ async fn a_file_put_back_under_a_running_store_opens_nothing() {
     is_closed(&store, &scratch.file(), "removed or renamed", "sqlite-file-replaced").await;
 }
 
-/// A whole copy, as a backup makes it.
+/// A complete copy, as a backup makes it.
 fn copy(scratch: &Scratch) {
     let to = elsewhere(scratch);
     scratch.raw().execute("VACUUM INTO ?1", [to.to_str().expect("UTF-8")]).expect("copied");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_replaced_by_a_copy_is_not_mixed_with_the_old_log() {
+async fn a_replacing_copy_is_not_mixed_with_the_old_log() {
     let scratch = Scratch::new("lost-copy");
     let store = scratch.open();
     for number in 100..400 {
@@ -144,11 +144,11 @@ async fn a_file_replaced_by_a_copy_is_not_mixed_with_the_old_log() {
     let again = scratch.open();
     assert_eq!(again.verify().await.expect("read"), Vec::<String>::new());
     assert_eq!(again.count(Count::Records, 1_000).await.expect("read").count, 300, "what the copy held");
-    assert_eq!(numbers(&again).await, [false; 3], "and nothing that came after it");
+    assert_eq!(numbers(&again).await, [false; 3], "and nothing later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_replaced_by_an_empty_one_is_a_new_store_afterwards() {
+async fn an_empty_file_in_the_files_place_is_a_new_store() {
     let scratch = Scratch::new("lost-empty");
     let store = lost(&scratch, |scratch| {
         std::fs::write(elsewhere(scratch), "").expect("made");
@@ -180,7 +180,7 @@ async fn a_removed_log_closes_the_store_and_loses_nothing_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_somebody_else_began_is_left_alone() {
+async fn a_log_begun_by_another_process_is_left_alone() {
     let scratch = Scratch::new("lost-log-replaced");
     let store = lost(&scratch, |scratch| {
         std::fs::rename(scratch.log(), elsewhere(scratch)).expect("renamed");
@@ -222,7 +222,10 @@ async fn nothing_is_read_from_a_file_that_another_process_replaced() {
     for ending in ["", "-wal", "-shm"] {
         std::fs::remove_file(scratch.directory().join(format!("semel.db{ending}"))).expect("removed");
     }
-    assert!(Playing::start(command(Part::Open, &scratch.file(), 7)).ended(), "it wrote to a file of its own");
+    assert!(
+        ChildProcess::start(command(Part::Open, &scratch.file(), 7)).ended(),
+        "it wrote to a separate file"
+    );
     let error = store.get(id(7)).await.expect_err("not read as absent");
     assert_eq!(error.kind(), Kind::Unfit, "{error}");
     is_closed(&store, &scratch.file(), "while this process had it open", "sqlite-file-replaced").await;
@@ -233,7 +236,7 @@ async fn nothing_is_read_from_a_file_that_another_process_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_write_of_a_batch_is_acknowledged_after_the_file_is_gone() {
+async fn no_write_is_acknowledged_after_the_file_is_removed() {
     let scratch = Scratch::new("lost-batch");
     let store = Arc::new(scratch.open());
     std::fs::remove_file(scratch.file()).expect("removed");
@@ -249,7 +252,7 @@ async fn no_write_of_a_batch_is_acknowledged_after_the_file_is_gone() {
         assert!(matches!(kind, Kind::Ambiguous | Kind::Unfit), "{kind}");
         ambiguous += usize::from(kind == Kind::Ambiguous);
     }
-    assert!(ambiguous > 0, "the batch that met it cannot tell");
+    assert!(ambiguous > 0, "the affected batch is ambiguous");
 }
 
 #[cfg(unix)]
@@ -274,23 +277,23 @@ async fn a_link_that_leads_elsewhere_closes_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_sqlite_and_its_tools_do_closes_nothing() {
+async fn sqlites_own_tools_do_not_close_the_store() {
     let scratch = Scratch::new("lost-not");
     let store = scratch.open();
     for round in 0..5 {
         write(&store, round).await.expect("acknowledged");
         let other = scratch.raw();
-        other.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("a checkpoint of somebody else's");
+        other.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("another process's checkpoint");
         other.execute_batch("CREATE TABLE IF NOT EXISTS mine (x); VACUUM").expect("rewritten in place");
         assert_ne!(
             other.pragma_update_and_check(None, "journal_mode", "delete", |row| row.get::<_, String>(0)).ok(),
             Some("delete".to_owned()),
-            "nobody takes the log away while the file is open elsewhere"
+            "the log stays while the file is open elsewhere"
         );
         drop(other);
         copy(&scratch);
         std::fs::remove_file(elsewhere(&scratch)).expect("removed");
-        assert!(Playing::start(command(Part::Open, &scratch.file(), 100 + round)).ended());
+        assert!(ChildProcess::start(command(Part::Open, &scratch.file(), 100 + round)).ended());
         drop(scratch.open());
         assert!(store.get(id(100 + round)).await.expect("read").record().is_some());
     }

@@ -1,4 +1,4 @@
-//! What the embedded store promises beyond what every store does.
+//! Tests of the embedded store beyond the contract of all stores.
 
 mod basics;
 mod child;

@@ -1,6 +1,6 @@
 //! Two processes, one file.
 
-use crate::child::{KEYS, Part, Playing, ROUNDS, command};
+use crate::child::{ChildProcess, KEYS, Part, ROUNDS, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
 use semel_core::store::{Change, Count, Kind, Store as _};
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 async fn processes_that_create_the_same_file_at_once_all_succeed() {
     let scratch = Scratch::new("created-at-once");
     let started: Vec<_> =
-        (0..6).map(|number| Playing::start(command(Part::Open, &scratch.file(), number))).collect();
-    for playing in started {
-        assert!(playing.ended());
+        (0..6).map(|number| ChildProcess::start(command(Part::Open, &scratch.file(), number))).collect();
+    for child in started {
+        assert!(child.ended());
     }
     let store = scratch.open();
     assert_eq!(store.count(Count::Records, 100).await.expect("read").count, 6);
@@ -19,19 +19,19 @@ async fn processes_that_create_the_same_file_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_processes_one_wins_each_command_and_every_version_once() {
+async fn one_of_several_processes_wins_each_command_and_version() {
     let scratch = Scratch::new("hammered");
-    let mut playing: Vec<_> =
-        (0..3).map(|process| Playing::start(command(Part::Hammer, &scratch.file(), process))).collect();
+    let mut child: Vec<_> =
+        (0..3).map(|process| ChildProcess::start(command(Part::Hammer, &scratch.file(), process))).collect();
     let mut written: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for playing in &mut playing {
-        while let Some(told) = playing.told("wrote") {
-            let [number, version] = told[..] else { panic!("{told:?}") };
+    for child in &mut child {
+        while let Some(numbers) = child.next_numbers("wrote") {
+            let [number, version] = numbers[..] else { panic!("{numbers:?}") };
             written.entry(number).or_default().push(version);
         }
     }
-    for playing in playing {
-        assert!(playing.ended());
+    for child in child {
+        assert!(child.ended());
     }
     let store = scratch.open();
     for number in 0..KEYS {
@@ -39,12 +39,12 @@ async fn of_several_processes_one_wins_each_command_and_every_version_once() {
         versions.sort_unstable();
         let last = store.get(id(number)).await.expect("read").record().expect("a record").version();
         assert_eq!(versions, (1..=last).collect::<Vec<_>>(), "each was written by one of them, once");
-        assert!(last > ROUNDS, "whoever is refused goes on from what it was told");
+        assert!(last > ROUNDS, "a refused caller continues from the returned entry");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_is_not_let_go_of_is_unavailable_and_nothing_is_written() {
+async fn a_lock_that_is_never_released_is_unavailable() {
     let scratch = Scratch::new("locked");
     let store = scratch.open();
     let other = scratch.raw();
@@ -59,12 +59,12 @@ async fn a_lock_that_is_not_let_go_of_is_unavailable_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_of_another_process_is_seen_by_the_next_question() {
+async fn another_processs_write_is_seen_by_the_next_read() {
     let scratch = Scratch::new("seen");
     let store = scratch.open();
     for number in 0..3 {
         assert_eq!(store.get(id(number)).await.expect("read").entry, None);
-        assert!(Playing::start(command(Part::Open, &scratch.file(), number)).ended());
+        assert!(ChildProcess::start(command(Part::Open, &scratch.file(), number)).ended());
         assert_eq!(store.get(id(number)).await.expect("read").record(), Some(&claimed(number)));
         assert!(!is_done(&insert(&store, number, &claimed(number)).await));
     }

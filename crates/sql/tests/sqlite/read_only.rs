@@ -8,7 +8,7 @@ fn inspect(scratch: &Scratch) -> ReadOnlyStore {
     ReadOnlyStore::open(scratch.file(), Options::default()).expect("it can be read")
 }
 
-fn wanted() -> usize {
+fn current() -> usize {
     Backend.schema_steps().len()
 }
 
@@ -22,7 +22,7 @@ async fn inspecting_creates_no_file_and_no_table() {
     scratch.raw().execute_batch("CREATE TABLE payments (id)").expect("made");
     let before = std::fs::read(scratch.file()).expect("read");
     let schema = inspect(&scratch).schema().await.expect("none of ours");
-    assert_eq!(schema, SchemaVersion { have: 0, wanted: wanted() });
+    assert_eq!(schema, SchemaVersion { have: 0, wanted: current() });
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
 }
 
@@ -32,7 +32,7 @@ async fn inspecting_shows_what_others_write_and_writes_nothing() {
     let store = scratch.open();
     let look = inspect(&scratch);
     let schema = look.schema().await.expect("ours");
-    assert_eq!(schema, SchemaVersion { have: wanted(), wanted: wanted() });
+    assert_eq!(schema, SchemaVersion { have: current(), wanted: current() });
     assert!(is_done(&insert(&store, 1, &claimed(1)).await));
     assert!(look.get(id(1)).await.expect("read").record().is_some());
     assert_eq!(look.count(Count::Records, 10).await.expect("counted").count, 1);

@@ -1,11 +1,11 @@
-//! No room, and no permission.
+//! No space, and no permission.
 
-use crate::child::{Part, Playing, command, in_shell};
+use crate::child::{ChildProcess, Part, command, in_shell};
 use crate::scratch::{Scratch, claimed, finished, id};
 use semel_core::store::Store as _;
 use std::process::{Command, Stdio};
 
-/// How to start something that may mount: as root, or as whoever we are in a user namespace of our own.
+/// How to start a process that may mount: as root, or in a user namespace.
 fn namespace() -> Vec<&'static str> {
     let ways = [vec!["unshare", "--mount"], vec!["unshare", "--user", "--map-root-user", "--mount"]];
     let works = |way: &Vec<&str>| {
@@ -21,36 +21,36 @@ fn namespace() -> Vec<&'static str> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_as_such_and_writing_goes_on_once_there_is_room() {
+fn a_full_disk_is_reported_and_writing_resumes_with_space() {
     let scratch = Scratch::new("full");
     let script =
         format!("mount -t tmpfs -o size=4m tmpfs '{}' && exec \"$@\"", scratch.directory().display());
-    assert!(Playing::start(in_shell(&namespace(), &script, Part::Fill, &scratch.file())).ended());
+    assert!(ChildProcess::start(in_shell(&namespace(), &script, Part::Fill, &scratch.file())).ended());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_read_only_file_system_is_told_as_such() {
+fn a_read_only_file_system_is_reported() {
     let scratch = Scratch::new("read-only");
-    // A file that is in order, and a directory that takes no more.
-    assert!(Playing::start(command(Part::Open, &scratch.file(), 1)).ended());
+    // An intact file, in a directory that cannot be written.
+    assert!(ChildProcess::start(command(Part::Open, &scratch.file(), 1)).ended());
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
     let script = script.replace("$0", &scratch.directory().display().to_string());
-    assert!(Playing::start(in_shell(&namespace(), &script, Part::ReadOnly, &scratch.file())).ended());
+    assert!(ChildProcess::start(in_shell(&namespace(), &script, Part::ReadOnly, &scratch.file())).ended());
 }
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_before_writes_began_to_fail_is_there() {
+async fn acknowledged_writes_survive_later_write_failures() {
     let scratch = Scratch::new("limited");
-    // In blocks of 512 bytes; past it a write fails, and does not kill.
+    // In blocks of 512 bytes; beyond it a write fails without a signal.
     let script = "trap '' XFSZ; ulimit -f 4000; exec \"$@\"";
-    let mut playing = Playing::start(in_shell(&[], script, Part::Grow, &scratch.file()));
+    let mut child = ChildProcess::start(in_shell(&[], script, Part::Grow, &scratch.file()));
     let mut acknowledged = Vec::new();
-    while let Some(told) = playing.told("acknowledged") {
-        acknowledged.push(told[0]);
+    while let Some(numbers) = child.next_numbers("acknowledged") {
+        acknowledged.push(numbers[0]);
     }
-    assert!(playing.ended());
+    assert!(child.ended());
     let store = scratch.open();
     for number in acknowledged {
         let expected = finished(&claimed(number), vec![7; 50_000]);

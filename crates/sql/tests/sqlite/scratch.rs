@@ -1,4 +1,4 @@
-//! Files to play with, and a clock to turn.
+//! Temporary files, and a manual clock.
 
 pub(crate) use crate::records::*;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A store's files in a directory of their own.
+/// A store's files in a separate directory.
 pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
@@ -37,7 +37,7 @@ impl Scratch {
         open(&self.file())
     }
 
-    /// A connection of one's own to the same file, as an operator or another tool would have.
+    /// A separate connection to the same file, as an operator or another tool would have.
     pub(crate) fn raw(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.file()).expect("the file opens")
     }
@@ -47,10 +47,10 @@ pub(crate) fn open(path: &Path) -> Store {
     Store::open(path, Options::default()).expect("the store opens")
 }
 
-/// A clock that stands still until it is set.
-pub(crate) struct Hand(AtomicU64);
+/// A clock that changes only when it is set.
+pub(crate) struct ManualClock(AtomicU64);
 
-impl Hand {
+impl ManualClock {
     pub(crate) fn at(millis: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(millis)))
     }
@@ -60,7 +60,7 @@ impl Hand {
     }
 }
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Time {
         Time::from_millis(self.0.load(Ordering::SeqCst))
     }

@@ -1,5 +1,6 @@
-//! Three nodes, many duplicates, a network that loses answers, nodes and servers that are killed: at most one effect for each key,
-//! nothing acknowledged lost, and one order that explains every answer. For the tests of every store that machines share.
+//! Three nodes, many duplicates, a network that loses answers, and kills of nodes and servers: at most one
+//! effect per key, no acknowledged write lost, and one order that explains every answer. For the tests of
+//! every shared store.
 //!
 //! `SEMEL_STORM_SEED` and `SEMEL_STORM_KEYS` choose another storm, and a longer one:
 //! `SEMEL_STORM_SEED=7 SEMEL_STORM_KEYS=2000 cargo test -p semel-redis --test redis storm`.
@@ -15,14 +16,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many nodes there are at any moment.
+/// How many nodes run at a time.
 pub(crate) const NODES: usize = 3;
 /// The test in which a node runs; see [`run_node`].
 const NODE_TEST: &str = "storm::node";
 const NODE: &str = "SEMEL_STORM_NODE";
 const URL: &str = "SEMEL_STORM_URL";
 const FOLDER: &str = "SEMEL_STORM_FOLDER";
-/// Between two blows.
+/// The pause between two faults.
 const PAUSE: Duration = Duration::from_millis(350);
 const ODDS: Odds = Odds {
     delay: 40,
@@ -33,9 +34,9 @@ const ODDS: Odds = Odds {
     delay_max: Duration::from_millis(60),
 };
 
-/// What is done to the servers while the nodes work.
+/// What happens to the servers while the nodes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blow {
+pub(crate) enum ServerFault {
     /// A server is killed with -9 and started again.
     RestartServer,
     /// Connections are ended by their server.
@@ -51,7 +52,7 @@ pub(crate) fn workload() -> Workload {
     Workload { keys, seed, duplicates: 2, concurrency: 16, tries_max: 400, ..Workload::default() }
 }
 
-/// A network for the `number`th way to a server.
+/// A network for the `number`th route to a server.
 pub(crate) async fn proxy(server: SocketAddr, protocol: Protocol, number: u64) -> FaultProxy {
     let plan = Seeded::new(workload().seed * 100 + number, ODDS);
     FaultProxy::start(server, protocol, plan).await.expect("a port")
@@ -65,8 +66,8 @@ fn history_of(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.history"))
 }
 
-/// A node, in a process of its own that may be killed at any moment: what the test `storm::node` does. Without the variables of a storm
-/// it does nothing.
+/// Runs a node in a separate process that may be killed at any moment: the test `storm::node`. Does nothing
+/// without the variables of a storm.
 pub(crate) async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>) {
     let Ok(node) = std::env::var(NODE) else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
@@ -85,7 +86,7 @@ pub(crate) async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>)
     assert_eq!(report.violations, Vec::<String>::new());
 }
 
-/// The nodes, and what has been done to them.
+/// The nodes, and the faults so far.
 pub(crate) struct Storm {
     workload: Workload,
     folder: PathBuf,
@@ -98,7 +99,7 @@ pub(crate) struct Storm {
 }
 
 impl Storm {
-    /// Starts a node on each URL. What they write down is in `folder`.
+    /// Starts a node on each URL. Their journals are in `folder`.
     pub(crate) fn start(folder: &Path, urls: Vec<String>) -> Self {
         let mut storm = Self {
             workload: workload(),
@@ -109,27 +110,27 @@ impl Storm {
             kills: 0,
             restarts: 0,
         };
-        (0..storm.urls.len()).for_each(|place| storm.start_node(place));
+        (0..storm.urls.len()).for_each(|index| storm.start_node(index));
         storm
     }
 
-    fn start_node(&mut self, place: usize) {
+    fn start_node(&mut self, index: usize) {
         let name = format!("node-{}", self.names.len());
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args([NODE_TEST, "--exact", "--quiet"]).stdout(Stdio::null());
-        command.env(NODE, &name).env(URL, &self.urls[place]).env(FOLDER, &self.folder);
-        self.running.push((place, command.spawn().expect("a process")));
+        command.env(NODE, &name).env(URL, &self.urls[index]).env(FOLDER, &self.folder);
+        self.running.push((index, command.spawn().expect("a process")));
         self.names.push(name);
     }
 
-    /// Kills a node with -9, and starts another in its place.
+    /// Kills a node with -9, and starts another one.
     fn kill_one(&mut self, draw: usize) {
         let at = draw % self.running.len().max(1);
         if at < self.running.len() {
-            let (place, mut child) = self.running.swap_remove(at);
+            let (index, mut child) = self.running.swap_remove(at);
             child.kill().expect("killed");
             child.wait().expect("ended");
-            self.start_node(place);
+            self.start_node(index);
             self.kills += 1;
         }
     }
@@ -145,30 +146,30 @@ impl Storm {
         self.running.is_empty()
     }
 
-    /// Goes on until every node has come to its end. `strike` may block.
-    pub(crate) async fn rage(&mut self, mut strike: impl FnMut(Blow)) {
+    /// Continues until every node has ended. `inject` may block.
+    pub(crate) async fn run_to_end(&mut self, mut inject: impl FnMut(ServerFault)) {
         let (mut round, mut kills, mut ends) = (0_u64, 0, 0);
         while !self.all_ended() {
             tokio::time::sleep(PAUSE).await;
             round += 1;
-            assert!(round < 1_500, "the storm does not come to an end");
+            assert!(round < 1_500, "the storm does not end");
             let draw = self.workload.seed.wrapping_mul(31).wrapping_add(round) % 97;
             if round % 5 == 2 && kills < 8 {
                 self.kill_one(usize::try_from(draw).expect("small"));
                 kills += 1;
             } else if round % 9 == 4 && self.restarts < 3 {
-                tokio::task::block_in_place(|| strike(Blow::RestartServer));
+                tokio::task::block_in_place(|| inject(ServerFault::RestartServer));
                 self.restarts += 1;
             } else if round % 2 == 1 && ends < 40 {
-                tokio::task::block_in_place(|| strike(Blow::EndConnections));
+                tokio::task::block_in_place(|| inject(ServerFault::EndConnections));
                 ends += 1;
             }
         }
-        // What a killed node left on the wire has been applied or is gone.
+        // What a killed node had sent is applied or lost by now.
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
 
-    /// Compares what is in the store with what the nodes wrote down.
+    /// Compares the store with the nodes' journals.
     pub(crate) async fn judge(&self, store: &dyn Store) {
         let (workload, folder) = (&self.workload, self.folder.as_path());
         let journals = self.names.iter().map(|name| FileJournal::read(journal_of(folder, name)));

@@ -1,7 +1,7 @@
 //! A PostgreSQL that belongs to one test, which may kill it.
 //!
-//! Contents: a server from its start to its end, and a standby of it. Never here: a server that another test uses;
-//! those are in [`services`](crate::services).
+//! A server from its start to its end, and a standby of it. Servers that several tests share are in
+//! [`services`](crate::services).
 
 mod programs;
 #[cfg(feature = "postgres")]
@@ -16,21 +16,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Given at each start. Every commit is synced, as PostgreSQL does by itself. There is no socket in the file system,
-/// and a standby looks for its primary ten times a second.
+/// Used at each start. Every commit is synced, as by default. There is no Unix socket, and a standby looks for its
+/// primary ten times a second.
 const SETTINGS: &str = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
                         -c wal_retrieve_retry_interval=100ms";
 
 /// An ordinary role with its own database.
 const ROLE: [&str; 2] = ["CREATE ROLE semel LOGIN CREATEDB", "CREATE DATABASE semel OWNER semel"];
 
-/// Together half a minute.
+/// Half a minute in total.
 const LOOKS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
 const PORTS_MAX: u32 = 5;
 
-/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with
-/// the directory. Calls block, and panic if the server does not do what they say.
+/// A PostgreSQL server on 127.0.0.1, in a directory of the caller. It stops when it is dropped; its files are removed
+/// with the directory. Calls block, and panic if the server fails.
 ///
 /// It has an ordinary role `semel` and a database `semel` that belongs to it, both without a password. As root it
 /// runs as the user `postgres`, who must be able to enter the directory.
@@ -42,7 +42,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Whether PostgreSQL is installed. If it is not, the test is to be left out, and standard error says so; under
+    /// Whether PostgreSQL is installed. If it is not, skip the test; a message is printed to standard error. Under
     /// `cargo xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let found = Programs::find().is_some();
@@ -68,8 +68,8 @@ impl PostgresServer {
         server
     }
 
-    /// Copies this server to `dir` and starts the copy as its streaming standby: read-only, behind by a moment, and
-    /// never waited for by a commit unless `synchronous_standby_names` says so.
+    /// Copies this server to `dir` and starts the copy as its streaming standby: read-only, slightly behind, and no
+    /// commit waits for it unless `synchronous_standby_names` says so.
     #[must_use]
     pub fn standby(&self, dir: impl AsRef<Path>) -> Self {
         let mut standby = Self::new(self.programs.clone(), dir.as_ref());
@@ -114,7 +114,7 @@ impl PostgresServer {
         format!("postgres://postgres@127.0.0.1:{}/semel", self.port)
     }
 
-    /// The port, which it keeps over a restart.
+    /// The port, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -124,17 +124,17 @@ impl PostgresServer {
         let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
         let pid: u32 = file.lines().next()?.trim().parse().ok()?;
         let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-        let own = std::fs::canonicalize(self.dir.join("data")).ok()?;
-        (folder == own).then_some(pid)
+        let data_dir = std::fs::canonicalize(self.dir.join("data")).ok()?;
+        (folder == data_dir).then_some(pid)
     }
 
-    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics if it answers with an
+    /// The server's answer to the superuser: rows as lines, columns separated by `|`. Panics if the server reports an
     /// error.
     pub fn sql(&self, sql: &str) -> String {
         self.try_sql(sql).expect("an answer of PostgreSQL")
     }
 
-    /// The same, with what `psql` says as the error.
+    /// The same, with the output of `psql` as the error.
     pub fn try_sql(&self, sql: &str) -> Result<String, String> {
         self.ask("semel", sql)
     }
@@ -144,41 +144,41 @@ impl PostgresServer {
         self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
     }
 
-    /// A `psql` that connects as the superuser to this database by way of `port`, where a proxy may listen, and reads
+    /// A `psql` that connects to this database as the superuser through `port`, where a proxy may listen, and reads
     /// commands from its standard input.
     pub fn psql(&self, port: u16) -> Command {
         let url = format!("postgres://postgres@127.0.0.1:{port}/semel");
         self.programs.command("psql", &["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url])
     }
 
-    /// Ends every process of the server with SIGKILL. Nothing is written any more; clients find their connections
-    /// closed.
+    /// Kills every process of the server with SIGKILL. Nothing more is written; clients find their connections closed.
     pub fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
-        // The server first: it would start a process that is missing again.
+        // The server first, because it restarts missing processes.
         let mut pids = vec![pid];
         pids.extend(children(pid));
         programs::kill(&pids);
         wait_until("the server is gone", || self.pid().is_none());
     }
 
-    /// Ends the server in an orderly way: open transactions are rolled back.
+    /// Stops the server properly: open transactions are rolled back.
     pub fn stop(&mut self) {
         if self.pid().is_some() {
             self.programs.run("pg_ctl", &["stop", "-w", "-t", "60", "-m", "fast", "-D", &self.data()]);
         }
     }
 
-    /// Starts the server again on its data and port, after [`kill`](Self::kill) or [`stop`](Self::stop); one that
-    /// runs is stopped first. Returns as soon as it answers.
+    /// Starts the server again on its data and port, after [`kill`](Self::kill) or [`stop`](Self::stop); a running one
+    /// is stopped first. Returns as soon as it answers.
     pub fn restart(&mut self) {
         self.stop();
         let _ = std::fs::remove_file(self.dir.join("data/postmaster.pid"));
-        // Processes of a killed server hold its memory, and clients its port, a moment longer than the server lived.
+        // Processes of a killed server keep its memory, and clients keep its port, slightly longer than the server
+        // itself.
         wait_until("the server has started", || self.try_start().is_ok());
     }
 
-    /// Makes a standby take writes. Returns as soon as it does. Its old primary is not informed.
+    /// Makes a standby accept writes. Returns as soon as it does. Its old primary is not informed.
     pub fn promote(&mut self) {
         self.programs.run("pg_ctl", &["promote", "-w", "-t", "60", "-D", &self.data()]);
     }
@@ -195,7 +195,7 @@ impl PostgresServer {
         wait_until("the server offers TLS", || self.sql("SHOW ssl") == "on");
     }
 
-    /// Waits until a standby has seen all that was committed on `primary` so far.
+    /// Waits until a standby has replayed everything that was committed on `primary` so far.
     pub fn catch_up(&self, primary: &Self) {
         let target = primary.sql("SELECT pg_current_wal_flush_lsn()");
         let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{target}'");
@@ -253,7 +253,7 @@ fn spare_port() -> u16 {
 fn children(pid: u32) -> Vec<u32> {
     let parent_of = |child: u32| -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-        // The name in parentheses may hold anything; state and parent follow it.
+        // The name in parentheses may contain any characters; state and parent follow it.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
     let entries = std::fs::read_dir("/proc").expect("Linux").flatten();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where Debian has the programs of each major version.
+/// Where Debian installs the programs of each major version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 const NEEDED: [&str; 5] = ["initdb", "pg_basebackup", "pg_ctl", "postgres", "psql"];
 
@@ -59,7 +59,7 @@ impl Programs {
         }
     }
 
-    /// Runs a program to its end and yields what it printed. Panics if it fails.
+    /// Runs a program to its end and returns its output. Panics if it fails.
     pub(super) fn run(&self, name: &str, arguments: &[&str]) -> String {
         self.try_run(name, arguments).expect("PostgreSQL's own programs work")
     }
@@ -68,7 +68,7 @@ impl Programs {
         output(&mut self.command(name, arguments)).map_err(|reason| format!("{name}: {reason}"))
     }
 
-    /// A program that is to run as the server's user.
+    /// A program that runs as the server's user.
     pub(super) fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let program = self.folder.join(name);
         let mut command = if self.is_root {
@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Sends SIGKILL. A process may have ended by itself meanwhile, which is no failure.
+/// Sends SIGKILL. It is not a failure if a process has ended meanwhile.
 pub(super) fn kill(pids: &[u32]) {
     let numbers: Vec<_> = pids.iter().map(u32::to_string).collect();
     let script = format!("kill -9 {}; true", numbers.join(" "));

@@ -1,6 +1,4 @@
-//! The server that tests connect to, and a schema of its own for each test.
-//!
-//! Contents: where the server is, and what one test keeps there. Never here: anything about the store's tables.
+//! The server that tests connect to, and a separate schema for each test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -20,21 +18,21 @@ pub fn url() -> String {
     )
 }
 
-/// A schema that is removed with its tables when this is dropped.
+/// A schema that is dropped with its tables together with this value.
 pub struct Schema {
-    /// As SQL writes it; needs no quotes.
+    /// The name in SQL; it needs no quotes.
     pub name: String,
 }
 
 impl Schema {
-    /// One that no other test has. It is created by anyone who opens a store in it.
-    #[expect(clippy::new_without_default, reason = "each is another")]
+    /// A unique name. Opening a store creates the schema.
+    #[expect(clippy::new_without_default, reason = "each schema is different")]
     pub fn new() -> Self {
         let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
         Self { name: format!("test_{}_{number}", std::process::id()) }
     }
 
-    /// What follows `postgres:` in the URL of the store in this schema.
+    /// The part after `postgres:` in the URL of the store in this schema.
     pub fn address(&self) -> String {
         self.address_at(&url())
     }
@@ -42,7 +40,7 @@ impl Schema {
     /// The same on another server, or through a pooler.
     ///
     /// # Panics
-    /// If it is no URL.
+    /// If it is not a URL.
     pub fn address_at(&self, url: &str) -> String {
         let address = url.split_once(':').expect("a URL").1;
         let joint = if address.contains('?') { '&' } else { '?' };
@@ -58,7 +56,7 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        // Nothing may block within a runtime, so another thread does it.
+        // Blocking is not allowed within a runtime, so another thread does it.
         let dropping = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async { connect().await.batch_execute(&sql).await })
@@ -67,7 +65,7 @@ impl Drop for Schema {
     }
 }
 
-/// A connection of one's own, as an operator has with psql.
+/// A separate connection, as an operator has with psql.
 ///
 /// # Panics
 /// If the server does not answer.

@@ -2,7 +2,7 @@ use super::*;
 use crate::ScratchDir;
 
 #[test]
-fn what_was_committed_survives_a_kill_and_the_port_stays() {
+fn commits_survive_a_kill_and_the_port_stays() {
     if !PostgresServer::is_installed() {
         return;
     }
@@ -11,7 +11,7 @@ fn what_was_committed_survives_a_kill_and_the_port_stays() {
     let (url, pid) = (server.url(), server.pid().expect("it runs"));
     assert_eq!(server.sql("SHOW fsync"), "on");
     server.sql("CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)");
-    // One of its processes is too busy to notice that the server has ended.
+    // One of its processes is too busy to notice that the server has stopped.
     let busy = server.admin_url();
     let programs = server.programs.clone();
     let query = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A client of Redis for tests: it does what an operator does with `redis-cli`, and blocks.
+//! A blocking Redis client for tests, for the commands that an operator gives with `redis-cli`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,13 +7,13 @@ use std::time::Duration;
 /// An answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisReply {
-    /// There is nothing.
+    /// No value.
     Nil,
     /// A number.
     Number(i64),
     /// A string or a status.
     Bytes(Vec<u8>),
-    /// What went wrong.
+    /// An error.
     Error(String),
     /// Several answers.
     Array(Vec<RedisReply>),
@@ -23,7 +23,7 @@ impl RedisReply {
     /// The bytes of a string.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a string.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -34,7 +34,7 @@ impl RedisReply {
     /// The same as text.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a string.
     pub fn text(self) -> String {
         String::from_utf8(self.bytes()).expect("UTF-8")
     }
@@ -42,7 +42,7 @@ impl RedisReply {
     /// A number.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a number.
     pub fn number(self) -> i64 {
         match self {
             Self::Number(number) => number,
@@ -74,7 +74,7 @@ impl RedisClient {
         Self::try_connect(address).expect("the server answers")
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a command, and waits for the answer.
     ///
     /// # Panics
     /// If the connection breaks.
@@ -82,7 +82,7 @@ impl RedisClient {
         self.try_ask(arguments).expect("an answer")
     }
 
-    /// The same; nothing if the connection breaks.
+    /// The same; `None` if the connection breaks.
     pub fn try_ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<RedisReply> {
         let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {

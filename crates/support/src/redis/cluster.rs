@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const SERVERS: usize = 6;
 
-/// Servers that share the keys. They end when it is dropped.
+/// Servers that share the keys. They stop when this is dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The servers, in no particular order.
@@ -14,13 +14,13 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts six servers in `dir`: three that take writes, each with a replica. Returns as soon as all of them agree.
+    /// Starts six servers in `dir`: three masters, each with a replica. Returns as soon as all of them agree.
     pub fn start(dir: impl AsRef<Path>) -> Self {
         Self::create(dir.as_ref(), &[&[][..]; SERVERS], "1")
     }
 
-    /// The same of servers without replicas, one for each port: the port of 127.0.0.1 that it says it has. Something else listens there
-    /// and passes on to it.
+    /// The same with servers without replicas, one for each port that they announce on 127.0.0.1. Something else
+    /// listens on that port and forwards to the server.
     pub fn start_announcing(dir: impl AsRef<Path>, ports: &[u16]) -> Self {
         let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
         let more: Vec<_> = ports.iter().map(|port| ["--cluster-announce-port", port]).collect();
@@ -30,7 +30,7 @@ impl RedisCluster {
 
     fn create(dir: &Path, arguments: &[&[&str]], replicas: &str) -> Self {
         let start = |(number, arguments): (usize, &&[&str])| {
-            // The servers talk to each other on a port that is ten thousand higher.
+            // The servers use a second port, ten thousand higher, to talk to each other.
             let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
             RedisServer::start(dir.join(number.to_string()), &[&more[..], *arguments].concat())
         };
@@ -45,13 +45,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// Every server, as a store's URL names them.
+    /// All servers, in the form of a store's URL.
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(RedisServer::address).collect();
         format!("redis://{}", addresses.join(","))
     }
 
-    /// The number of a server that takes writes.
+    /// The index of a server that accepts writes.
     pub fn master(&self) -> usize {
         let is_master = |server: &RedisServer| server.info("role") == "master";
         self.servers.iter().position(is_master).expect("one takes writes")
@@ -68,7 +68,7 @@ impl RedisCluster {
         });
     }
 
-    /// Moves slots from one server that takes writes to another, while both are at work.
+    /// Moves slots from one master to another while both are working.
     pub fn move_slots(&self, count: u32) {
         let from = &self.servers[self.master()];
         let id = |server: &RedisServer| server.ask("CLUSTER MYID").text();
@@ -96,7 +96,7 @@ fn run(arguments: &[String]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Right after it was created a cluster still refuses questions.
+/// A new cluster still refuses commands for a moment.
 fn is_ready(server: &RedisServer, count: usize) -> bool {
     let RedisReply::Bytes(info) = server.ask("CLUSTER INFO") else { return false };
     let info = String::from_utf8_lossy(&info).into_owned();

@@ -1,7 +1,7 @@
 //! A Redis that belongs to one test, which may kill it.
 //!
-//! Contents: a server from its start to its end, and a replica of it. Never here: a server that another test uses;
-//! those are in [`services`](crate::services).
+//! A server from its start to its end, and a replica of it. Servers that several tests share are in
+//! [`services`](crate::services).
 
 mod client;
 mod cluster;
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Together half a minute.
+/// Half a minute in total.
 const LOOKS_MAX: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(50);
 const PORTS_MAX: u32 = 5;
 
-/// Given at each start: every write is synced before it is answered, and nothing is evicted.
+/// Used at each start: every write is synced before it is answered, and nothing is evicted.
 const SETTINGS: &[&str] = &[
     "--appendonly",
     "yes",
@@ -36,8 +36,8 @@ const SETTINGS: &[&str] = &[
     "no",
 ];
 
-/// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
-/// directory. Calls block, and panic if the server does not do what they say.
+/// A Redis server on 127.0.0.1, in a directory of the caller. It stops when it is dropped; its files are removed with
+/// the directory. Calls block, and panic if the server fails.
 #[derive(Debug)]
 pub struct RedisServer {
     /// The program and its first arguments.
@@ -49,7 +49,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Whether Redis is installed. If it is not, the test is to be left out, and standard error says so; under `cargo
+    /// Whether Redis is installed. If it is not, skip the test; a message is printed to standard error. Under `cargo
     /// xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let mut version = Command::new("redis-server");
@@ -66,7 +66,7 @@ impl RedisServer {
         Self::start_program(vec!["redis-server".into()], dir, more)
     }
 
-    /// The same of Valkey; nothing where it is not on this machine, which standard error says.
+    /// The same with Valkey; `None` if it is not on this machine, with a message on standard error.
     pub fn start_valkey(dir: impl AsRef<Path>, more: &[&str]) -> Option<Self> {
         valkey::program().map(|program| Self::start_program(program, dir, more))
     }
@@ -92,7 +92,7 @@ impl RedisServer {
         let of = format!("127.0.0.1 {}", self.port);
         let replica = Self::start_program(self.program.clone(), dir, &["--replicaof", &of]);
         wait_until("the replica follows", || replica.info("master_link_status") == "up");
-        // Until its log is written anew after the first synchronisation, a killed replica comes back without that.
+        // Until its log is rewritten after the first synchronisation, a killed replica would restart without that data.
         wait_until("the replica's log is written", || {
             let persistence = replica.ask("INFO persistence").text();
             ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
@@ -102,7 +102,7 @@ impl RedisServer {
         replica
     }
 
-    /// The port, which it keeps over a restart.
+    /// The port, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -122,7 +122,7 @@ impl RedisServer {
         RedisClient::try_connect(&self.address()).expect("the server answers")
     }
 
-    /// What the server answers to a command of plain words.
+    /// The server's answer to a command of plain words.
     pub fn ask(&self, command: &str) -> RedisReply {
         self.client().ask(&command.split_whitespace().collect::<Vec<_>>())
     }
@@ -142,13 +142,13 @@ impl RedisServer {
         }
     }
 
-    /// Starts the server again on its data and port; one that runs is killed first. Returns as soon as it answers.
+    /// Starts the server again on its data and port; a running one is killed first. Returns as soon as it answers.
     pub fn restart(&mut self) {
         self.kill();
         wait_until("the server has started", || self.try_start());
     }
 
-    /// Makes a replica take writes. Its old master is not informed.
+    /// Makes a replica accept writes. Its old master is not informed.
     pub fn promote(&self) {
         self.ask("REPLICAOF NO ONE");
         wait_until("the replica takes writes", || self.info("role") == "master");

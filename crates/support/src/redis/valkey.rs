@@ -5,11 +5,12 @@ use crate::services;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Where it was unpacked with its own libraries, as `cargo xtask services` does, its loader is beside them.
+/// If it was unpacked with its own libraries, as `cargo xtask services` does, its loader is next to them.
 const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// What starts another one: the program and its first arguments. The running one says where it is.
+/// The command that starts another server: the program and its first arguments. The running server reports its
+/// location.
 pub(super) fn program() -> Option<Vec<OsString>> {
     let info = RedisClient::connect(&services::valkey_url()?).ask(&["INFO", "server"]).text();
     let path = info.lines().find_map(|line| line.strip_prefix("executable:")).unwrap_or_default().trim();

@@ -1,16 +1,17 @@
-//! A key has one claim, anyone who comes at the same moment.
+//! A key has one claim, however many requests arrive at the same moment.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    Ask, DIFFERENT, START, bring, command, first, insert, is_done, read, refused, stamp, stands_there, token,
+    DIFFERENT, START, TestCommand, assert_stored, bring, command, first, insert, is_done, read, refused,
+    stamp, token,
 };
 use semel_core::machine::{self, Begin, Decision, Reply, Ticket};
 use semel_core::record::StateName;
 use semel_core::store::{Change, Written};
 use std::sync::Arc;
 
-/// Of many claims at the same moment, from two nodes, one wins; every other is shown the winner.
+/// Of many claims at the same moment, from two nodes, one wins, and all others are shown the winner.
 pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;
@@ -33,24 +34,24 @@ pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subjec
                 assert_eq!(shown.record(), Some(winner), "a loser is shown the winner");
             }
         }
-        stands_there(&*handles[1], &command(round), winner).await;
+        assert_stored(&*handles[1], &command(round), winner).await;
     }
 }
 
-/// A claim where a record stands, in whichever state, is refused and changes nothing.
+/// A claim on an existing record, in any state, is refused and changes nothing.
 pub async fn a_claim_on_an_existing_record_changes_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
         let command = command(n);
-        let stands = bring(store, state, &command, token(n), START).await;
+        let stored = bring(store, state, &command, token(n), START).await;
         let late = first(&command, token(n + 100), START);
         let written = store.write(command.id, Change::Insert(&late)).await.expect("an answer");
-        refused(store, &command, written, &stands).await;
+        refused(store, &command, written, &stored).await;
     }
 }
 
-/// What was written is what is read, to the last field, in every state.
+/// A record is read exactly as it was written, in every state.
 pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -58,11 +59,11 @@ pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject)
         let command = command(n);
         let written = bring(store, state, &command, token(n), START).await;
         assert_eq!(written.state_name(), state);
-        stands_there(store, &command, &written).await;
+        assert_stored(store, &command, &written).await;
     }
 }
 
-/// Nothing is under an id that nothing was put under, whatever stands under others.
+/// An unused ID has no entry, whatever exists under other IDs.
 pub async fn an_unused_key_has_no_record(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -71,13 +72,13 @@ pub async fn an_unused_key_has_no_record(subject: Subject) {
     assert_eq!(read(store, &command(1)).await.entry, None);
 }
 
-/// A claim with another payload, while the first is in flight, learns from the refusal alone that it is a mismatch.
-pub async fn another_payload_in_flight_is_told_apart_by_the_refusal(subject: Subject) {
+/// A claim with another payload, while the first is in flight, is a mismatch by the refusal alone.
+pub async fn a_refusal_shows_the_payload_that_is_in_flight(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let original = command(1);
     insert(store, &original, &first(&original, token(1), START)).await;
-    let other = Ask { fingerprint: DIFFERENT, ..command(1) };
+    let other = TestCommand { fingerprint: DIFFERENT, ..command(1) };
     let late = first(&other, token(2), START);
     let written = store.write(other.id, Change::Insert(&late)).await.expect("an answer");
     let Written::Refused(shown) = written else { panic!("two payloads were claimed under one key") };

@@ -1,9 +1,9 @@
-//! The store's time: every answer carries it, and records are judged by it.
+//! Every answer contains the store's time, and records are judged by it.
 
 use crate::harness::Subject;
 use crate::scene::{
-    DRIFT, HOUR, START, attempt, command, command_under, finish, first, insert, paid, policy, read, refused,
-    stamp, stands_there, swap, token,
+    DRIFT, HOUR, START, assert_stored, attempt, command, command_under, finish, first, insert, paid, policy,
+    read, refused, stamp, swap, token,
 };
 use semel_core::machine::{self, Begin, Decision, Reply, Ticket, Unchanged};
 use semel_core::policy::PolicySettings;
@@ -11,16 +11,16 @@ use semel_core::store::{Change, ClockSource, Count, Filter, Store};
 use semel_core::time::Time;
 use std::time::Duration;
 
-/// Every answer carries the store's time, also after it was set forwards and back by years.
+/// Every answer contains the store's time, also after it was set forwards and back by years.
 pub async fn every_answer_carries_the_stores_time(subject: Subject) {
     const YEAR: Duration = Duration::from_hours(24 * 365);
     let store = &**subject.store();
     for (n, now) in (0..).zip([START, START + 3 * YEAR, START - YEAR, START + HOUR]) {
         subject.turn(now).await;
-        for (question, told) in times(store, n * 10, now).await {
+        for (question, answered_at) in times(store, n * 10, now).await {
             assert!(
-                told >= now && told <= now + DRIFT,
-                "{question} answered at {told:?}; the store's time was {now:?}"
+                answered_at >= now && answered_at <= now + DRIFT,
+                "{question} answered at {answered_at:?}; the store's time was {now:?}"
             );
         }
     }
@@ -61,7 +61,7 @@ async fn times(store: &dyn Store, n: u64, now: Time) -> Vec<(&'static str, Time)
     ]
 }
 
-/// A lease is dead when the store's time says so: when it is over, and when it ends later than any lease can.
+/// A lease is dead by the store's time: when it is over, and if it ends later than any lease can.
 pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
     let store = &**subject.store();
     let command = command(1);
@@ -81,18 +81,18 @@ pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
     }
 }
 
-/// A refusal carries the time that its record is to be judged by: no second question is needed.
+/// A refusal contains the time by which its record is judged: no second call is needed.
 pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
     let store = &**subject.store();
     let command = command_under(
         1,
-        policy().with(|policy| policy.class = semel_core::policy::Class::Downstream).expect("fit for use"),
+        policy().with(|policy| policy.class = semel_core::policy::Class::Downstream).expect("valid"),
     );
     subject.turn(START).await;
     let running = first(&command, token(1), START);
     insert(store, &command, &running).await;
     subject.turn(START + 2 * HOUR).await;
-    // The request's own idea of the time is long out of date.
+    // The request's own time is long out of date.
     let claim = first(&command, token(2), START);
     let written = store.write(command.id, Change::Insert(&claim)).await.expect("an answer");
     let now = written.now();
@@ -101,7 +101,7 @@ pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
     swap(store, &command, &attempt(shown.found(), &command, token(2), now)).await;
 }
 
-/// Records from the first and the last moment of time keep them, and are due when they say so.
+/// Records with the first and the last possible moment keep them, and are due at those moments.
 pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
     let store = &**subject.store();
     subject.turn(START).await;
@@ -109,7 +109,7 @@ pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
         policy.lease = Duration::from_millis(u64::MAX);
         (policy.ttl, policy.denied_ttl) = (2 * policy.lease, 2 * policy.lease);
     };
-    let endless = policy().with(last).expect("fit for use");
+    let endless = policy().with(last).expect("valid");
     let cases = [
         (command(1), Time::from_millis(0)),
         (command(2), Time::MAX),
@@ -121,7 +121,7 @@ pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
     for (command, now) in &cases {
         let record = first(command, token(1), *now);
         insert(store, command, &record).await;
-        stands_there(store, command, &record).await;
+        assert_stored(store, command, &record).await;
     }
     let due = store.due(None, 10).await.expect("an answer");
     let due: Vec<_> = due.items.iter().map(|item| item.id).collect();

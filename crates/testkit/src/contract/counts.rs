@@ -1,4 +1,4 @@
-//! Counts are exact up to the limit that was asked for, and stop there, where the store says that they are exact.
+//! Counts are exact up to the requested limit and stop there, if the store declares exact counts.
 
 use crate::harness::Subject;
 use crate::scene::{HOUR, START, bring, command_in, finish, paid, policy, swap, token};
@@ -20,7 +20,7 @@ async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[
         }
         Counting::None => {
             let refused = store.count(Count::Records, u64::MAX).await.expect_err("it does not count");
-            assert_eq!(refused.kind(), Kind::Unfit, "a count that is not to be had is refused for good");
+            assert_eq!(refused.kind(), Kind::Unfit, "an unsupported count is refused permanently");
             return;
         }
     }
@@ -42,7 +42,7 @@ async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[
     }
 }
 
-/// Records are counted in all, by caller and by state, through every change of theirs, up to the limit.
+/// Records are counted in total, by caller and by state, after every change, up to the limit.
 pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -73,13 +73,13 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
             Written::Done { .. }
         ));
     }
-    // Time alone changes no count: a record is there until it is removed.
+    // Time alone changes no count: a record counts until it is removed.
     subject.turn(START + 10_000 * HOUR).await;
     all_counts_are_right(store, &records, &callers).await;
 }
 
-/// Records are counted by operation and state, in parts that end, whether all are wanted or those in one state.
-/// Markers are not among them.
+/// Records are counted by operation and state, in a finite number of parts, for all states or for one. Markers are not
+/// counted.
 pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -130,5 +130,5 @@ async fn tallied(
             return sums;
         }
     }
-    panic!("the parts do not come to an end");
+    panic!("the parts never end");
 }

@@ -1,4 +1,4 @@
-//! What is due: all of it, nothing else, the longest overdue first, in chunks.
+//! All due records are listed and nothing else, the longest overdue first, in chunks.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -23,7 +23,7 @@ pub async fn the_longest_overdue_records_come_first(subject: Subject) {
     subject.turn(START).await;
     let mut records = Vec::new();
     for n in 0..70_u32 {
-        // Neither in the order of their creation nor of their ids; some at the same moment.
+        // Not in the order of creation or of IDs; some at the same moment.
         let now = START + HOUR * (n * 37 % 60);
         let command = command(u64::from(n));
         let state = StateName::ALL[n as usize % 7];
@@ -70,32 +70,32 @@ pub async fn a_write_moves_a_record_to_its_new_time(subject: Subject) {
     assert_eq!(due, [stays.id], "a live lease is not due");
 
     subject.turn(later + 2 * HOUR).await;
-    let unknown = machine::lapse(&renewed.next, stamp(later + 2 * HOUR)).expect("its lease is dead");
+    let unknown = machine::lapse(&renewed.next, stamp(later + 2 * HOUR)).expect("its lease has expired");
     swap(store, &moved, &unknown).await;
-    assert_eq!(walk::due(store, 10).await.len(), 2, "it is to be asked about at once");
+    assert_eq!(walk::due(store, 10).await.len(), 2, "a probe is due at once");
     let for_people = machine::postpone(&unknown.next, None, later + 2 * HOUR).expect("it is unknown");
     swap(store, &moved, &for_people).await;
     subject.turn(later + 900 * HOUR).await;
     let due: Vec<_> = walk::due(store, 10).await.iter().map(|item| item.id).collect();
-    assert_eq!(due, [stays.id], "what waits for a person is never due");
+    assert_eq!(due, [stays.id], "a record left to an operator is never due");
 }
 
 /// An entry that is due in a moment is not due yet.
 pub async fn nothing_is_due_before_its_time(subject: Subject) {
     let store = &**subject.store();
-    let skewed = policy().with(|policy| policy.skew = 2 * HOUR).expect("fit for use");
+    let skewed = policy().with(|policy| policy.skew = 2 * HOUR).expect("valid");
     insert(store, &command(1), &first(&command_under(1, skewed), token(1), START)).await;
     if store.capabilities().clock == ClockSource::One {
         subject.turn(START + 2 * HOUR).await;
     } else {
         subject.turn(START + 3 * HOUR - Duration::from_millis(1)).await;
     }
-    assert_eq!(walk::due(store, 10).await, [], "the allowance for skew is not over");
+    assert_eq!(walk::due(store, 10).await, [], "the skew is not over");
     subject.turn(START + 3 * HOUR).await;
-    assert_eq!(walk::due(store, 10).await.len(), 1, "it is over at that very moment");
+    assert_eq!(walk::due(store, 10).await.len(), 1, "it is over at exactly that moment");
 }
 
-/// Ten thousand records past their time are swept in chunks, each exactly once, and nothing else goes with them.
+/// Ten thousand expired records are swept in chunks, each exactly once, and nothing else is removed.
 pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
     const OLD: u64 = 10_000;
     const WRITERS: u64 = 50;
@@ -120,7 +120,7 @@ pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
         let due = store.due(None, CHUNK).await.expect("an answer");
         assert!(due.items.len() <= CHUNK, "{} in a chunk of {CHUNK}", due.items.len());
         chunks += 1;
-        assert!(chunks <= OLD, "the sweep does not come to an end");
+        assert!(chunks <= OLD, "the sweep never ends");
         swept += due.items.len() as u64;
         if due.items.is_empty() && due.next.is_none() {
             break;
@@ -132,9 +132,9 @@ pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
     assert_eq!(store.count(Count::Records, OLD).await.expect("an answer").count, 10, "what is left");
 }
 
-/// Claimed and given up: past its time it is as good as gone.
+/// Claimed and abandoned: it counts as absent after its retention.
 async fn given_up(store: &dyn Store, n: u64) {
-    let command = command_under(n, policy().with(|policy| policy.ttl = 2 * HOUR).expect("fit for use"));
+    let command = command_under(n, policy().with(|policy| policy.ttl = 2 * HOUR).expect("valid"));
     let claim = first(&command, token(n), START);
     insert(store, &command, &claim).await;
     let abandoned = machine::abandon(&claim, token(n), stamp(START)).expect("its own claim");

@@ -1,4 +1,4 @@
-//! The end of a record: it goes once, and what took its place stays.
+//! The end of a record: it is removed once, and its successor stays.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -13,10 +13,10 @@ use semel_core::store::{Change, Count, Filter, Store};
 use std::sync::Arc;
 
 fn forgetful() -> Policy {
-    policy().with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("fit for use")
+    policy().with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("valid")
 }
 
-/// If a sweeper that expires, a sweeper that purges and a request that reuses the key meet, exactly one succeeds.
+/// If an expiring sweeper, a purging sweeper and a request that reuses the key race, exactly one succeeds.
 pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..20 {
@@ -26,7 +26,7 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
         let later = START + 49 * HOUR;
         subject.turn(later).await;
         let expire = machine::expire(&done, stamp(later)).expect("past its time");
-        let purge = machine::purge(&done, later).expect("as good as gone");
+        let purge = machine::purge(&done, later).expect("its retention is over");
         let found = machine::Found::Record(&done);
         let reuse = attempt(found, &command, token(round + 1_000), later);
         let id = command.id;
@@ -44,18 +44,18 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
         };
         let answers = at_once((0..12).map(race)).await;
         let winners: Vec<usize> = answers.into_iter().filter(|(_, won)| *won).map(|(n, _)| n).collect();
-        assert_eq!(winners.len(), 1, "who had their way (0 expire, 1 purge, 2 reuse): {winners:?}");
-        let stands = read(&*handles[0], &command).await;
+        assert_eq!(winners.len(), 1, "the winners (0 expire, 1 purge, 2 reuse): {winners:?}");
+        let stored = read(&*handles[0], &command).await;
         let expected = [Some(&expire.next), None, Some(&reuse.next)][winners[0]];
-        assert_eq!(stands.record(), expected, "what the winner wrote stands there");
-        if let Some(record) = stands.record() {
+        assert_eq!(stored.record(), expected, "the winner's write is stored");
+        if let Some(record) = stored.record() {
             let left = handles[0].write(id, Change::Remove(Unchanged::of(record))).await.expect("an answer");
             assert!(is_done(&left), "{left:?}");
         }
     }
 }
 
-/// A purge that was computed before the key was used again is refused.
+/// A purge computed before the key was reused is refused.
 pub async fn a_purge_of_a_reused_key_is_refused(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -63,14 +63,14 @@ pub async fn a_purge_of_a_reused_key_is_refused(subject: Subject) {
     let done = bring(store, StateName::Succeeded, &command, token(1), START).await;
     let later = START + 49 * HOUR;
     subject.turn(later).await;
-    let purge = machine::purge(&done, later).expect("as good as gone");
+    let purge = machine::purge(&done, later).expect("its retention is over");
     let reuse = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &reuse).await;
     let written = store.write(command.id, Change::Remove(purge)).await.expect("an answer");
     refused(store, &command, written, &reuse.next).await;
 }
 
-/// A record that was removed is gone from every question, and its key is as good as new.
+/// A removed record is in no query, and its key is free.
 pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -78,7 +78,7 @@ pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
     let tombstone = bring(store, StateName::Expired, &command, token(1), START).await;
     let later = START + 300 * HOUR;
     subject.turn(later).await;
-    let purge = machine::purge(&tombstone, later).expect("the tombstone's time is over");
+    let purge = machine::purge(&tombstone, later).expect("the tombstone has expired");
     let written = store.write(command.id, Change::Remove(purge)).await.expect("an answer");
     assert!(is_done(&written), "{written:?}");
 
@@ -93,7 +93,7 @@ pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
     insert(store, &command, &first(&command, token(2), later)).await;
 }
 
-/// To remove twice what stood once is refused the second time: of two sweepers, one has done it.
+/// The second removal of one record is refused: of two sweepers, one succeeds.
 pub async fn of_many_removals_one_is_done(subject: Subject) {
     let handles = subject.two_handles().await;
     subject.turn(START).await;

@@ -1,4 +1,4 @@
-//! A record is found by its operation id for as long as it is there.
+//! A record is found by its operation ID as long as it exists.
 
 use crate::harness::Subject;
 use crate::scene::{START, bring, command, finish, first, insert, paid, swap, token};
@@ -12,7 +12,7 @@ async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandI
     item.map(|item| (item.id, item.record().expect("it can be read").clone()))
 }
 
-/// A record is found in its current form, through every change, and no longer as soon as it is removed.
+/// A record is found in its current form after every change, and no longer after it is removed.
 pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -31,8 +31,8 @@ pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
     assert_eq!(found(store, command.operation_id).await, None);
 }
 
-/// Each of many is found, and only that one.
-pub async fn each_of_many_is_found(subject: Subject) {
+/// Each of many records is found, and only that one.
+pub async fn each_of_many_records_is_found(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     for n in 0..70_u32 {

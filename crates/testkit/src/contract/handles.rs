@@ -1,16 +1,16 @@
-//! Whatever one handle was told is done, every other sees.
+//! A write acknowledged to one handle is visible to every other.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    START, command, finish, first, insert, is_done, paid, read, renew, stands_there, swap, token,
+    START, assert_stored, command, finish, first, insert, is_done, paid, read, renew, swap, token,
 };
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Count, Filter, Setting};
 use std::sync::Arc;
 
-/// A write that one node reported as done is seen at once by the next question of another.
+/// A write acknowledged to one node is visible at once to the next call of another.
 pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
     subject.turn(START).await;
     let [here, there] = subject.two_handles().await;
@@ -20,10 +20,10 @@ pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
         assert_eq!(read(&**reader, &command).await.entry, None);
         let record = first(&command, token(n), START);
         insert(&**writer, &command, &record).await;
-        stands_there(&**reader, &command, &record).await;
+        assert_stored(&**reader, &command, &record).await;
         let done = finish(&record, paid(), START);
         swap(&**reader, &command, &done).await;
-        stands_there(&**writer, &command, &done.next).await;
+        assert_stored(&**writer, &command, &done.next).await;
         let (_, found) = writer.find(command.operation_id).await.expect("an answer");
         assert_eq!(found.as_ref().and_then(|item| item.record()), Some(&done.next));
         let succeeded = Filter { state: Some(StateName::Succeeded), ..Filter::default() };
@@ -38,7 +38,7 @@ pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
     assert_eq!(there.settings().await.expect("an answer").len(), 1);
 }
 
-/// Anyone who reads while others write never sees a version again that is older than one it has seen.
+/// A reader never sees an older version than one it has already seen, while others write.
 pub async fn readers_never_go_back_in_time(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;
@@ -73,13 +73,16 @@ pub async fn a_waiter_is_notified_of_a_change(subject: Subject) {
     let [here, there] = subject.two_handles().await;
     let record = first(&command(1), token(1), START);
     insert(&*here, &command(1), &record).await;
-    let told = here.changed(command(1).id);
-    assert!(told.is_some() || !here.capabilities().notifies, "a store that notifies has to tell");
-    let Some(told) = told else { return };
+    let notified = here.changed(command(1).id);
+    assert!(
+        notified.is_some() || !here.capabilities().notifies,
+        "a store that notifies must return a future"
+    );
+    let Some(notified) = notified else { return };
     // Every store that notifies must report its own node's changes; another node's only if it says so.
     let writer = if here.capabilities().notifies { &there } else { &here };
     let done = finish(&record, paid(), START);
     swap(&**writer, &command(1), &done).await;
-    told.await;
+    notified.await;
     assert_eq!(read(&*here, &command(1)).await.record().map(Record::version), Some(2));
 }

@@ -1,12 +1,14 @@
-//! Whose record it is: ids, callers and operations are distinguished to the last bit.
+//! IDs, callers and operations are distinguished to the last bit.
 
 use crate::harness::Subject;
-use crate::scene::{Ask, START, command, command_in, first, insert, policy, read, stands_there, token};
+use crate::scene::{
+    START, TestCommand, assert_stored, command, command_in, first, insert, policy, read, token,
+};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::scope::{Caller, Identity, Operation, Scope};
 use semel_core::store::{Count, Filter};
 
-/// Ids that a careless comparison would take for one another: in case, in padding, in a sign, in one bit.
+/// IDs that a careless comparison would treat as equal: they differ in case, padding, a sign or one bit.
 pub async fn ids_are_distinguished_to_the_last_bit(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -30,19 +32,21 @@ pub async fn ids_are_distinguished_to_the_last_bit(subject: Subject) {
         with(b'%', 0, b'_'),
         with(b'\'', 0, b'\\'),
     ];
-    let commands: Vec<Ask> =
-        ids.iter().map(|id| Ask { id: *id, operation_id: OperationId::of(id), ..command(1) }).collect();
+    let commands: Vec<TestCommand> = ids
+        .iter()
+        .map(|id| TestCommand { id: *id, operation_id: OperationId::of(id), ..command(1) })
+        .collect();
     for (n, command) in (0..).zip(&commands) {
         insert(store, command, &first(command, token(n), START)).await;
     }
     for (n, command) in (0..).zip(&commands) {
-        stands_there(store, command, &first(command, token(n), START)).await;
+        assert_stored(store, command, &first(command, token(n), START)).await;
         let (_, found) = store.find(command.operation_id).await.expect("an answer");
         assert_eq!(found.map(|item| item.id), Some(command.id), "found by its operation id");
     }
 }
 
-/// Scopes that look alike once their parts are joined, cut, trimmed, folded or read as text.
+/// Scopes that look equal when their parts are joined, cut, trimmed, folded or read as text.
 fn lookalikes() -> Vec<(Scope, &'static str)> {
     let named =
         |caller: &[u8], operation: &str| Scope::new(Identity::api_key(caller), Operation::named(operation));
@@ -78,21 +82,21 @@ fn lookalikes() -> Vec<(Scope, &'static str)> {
     ]
 }
 
-/// Hostile callers, operations and keys are each a command of their own, and read back as they were.
+/// Hostile callers, operations and keys are each a separate command, and read back unchanged.
 pub async fn hostile_scopes_and_keys_are_kept_apart(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let commands: Vec<_> = lookalikes().iter().map(|(scope, key)| command_in(scope, key, policy())).collect();
     for (n, command) in (0..).zip(&commands) {
-        assert_eq!(read(store, command).await.entry, None, "{:?} was taken for another", command.operation);
+        assert_eq!(read(store, command).await.entry, None, "{:?} was treated as another", command.operation);
         insert(store, command, &first(command, token(n), START)).await;
     }
     for (n, command) in (0..).zip(&commands) {
-        stands_there(store, command, &first(command, token(n), START)).await;
+        assert_stored(store, command, &first(command, token(n), START)).await;
     }
 }
 
-/// A filter by operation, caller or key means exactly that one; so does a count.
+/// A filter by operation, caller or key matches exactly that one; so does a count.
 pub async fn hostile_scopes_and_keys_are_searched_for_exactly(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -107,8 +111,8 @@ pub async fn hostile_scopes_and_keys_are_searched_for_exactly(subject: Subject) 
         let key = Filter { key: Some(command.key_hash), ..Filter::default() };
         for filter in [operation, caller, key] {
             let shown = crate::walk::page(store, &filter, 100).await;
-            let wanted = records.iter().filter(|record| filter.wants(record)).count();
-            assert_eq!(shown.len(), wanted, "how many are shown for {filter:?}");
+            let matching = records.iter().filter(|record| filter.wants(record)).count();
+            assert_eq!(shown.len(), matching, "how many are shown for {filter:?}");
             assert!(shown.iter().all(|item| item.record().is_some_and(|record| filter.wants(record))));
         }
         let of_caller = records.iter().filter(|record| record.caller_hash() == command.caller_hash).count();

@@ -1,4 +1,4 @@
-//! A dead owner is replaced once, and cannot come back.
+//! A dead owner is replaced once, and cannot write afterwards.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -11,7 +11,7 @@ use semel_core::record::StateName;
 use semel_core::store::{Change, Written};
 use std::sync::Arc;
 
-/// Of many requests that meet a claim whose lease is dead, one takes it over.
+/// Of many requests that find a claim with an expired lease, one takes it over.
 pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..10 {
@@ -23,8 +23,8 @@ pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
             async move {
                 let command = command(round);
                 let reading = read(&*store, &command).await;
-                let found = reading.record().expect("the dead claim stands there");
-                // Anyone who reads after the winner wrote finds a live lease: no attempt to be had.
+                let found = reading.record().expect("the dead claim is stored");
+                // A reader after the winner's write finds a live lease: there is no attempt to take over.
                 if found.token() != token(round) {
                     return false;
                 }
@@ -34,12 +34,12 @@ pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
         };
         let won = at_once((0..16).map(taker)).await;
         assert_eq!(won.iter().filter(|won| **won).count(), 1, "how many took one dead claim over");
-        let stands = read(&*handles[1], &command(round)).await;
-        assert_eq!(stands.record().map(|record| (record.attempt(), record.version())), Some((2, 2)));
+        let stored = read(&*handles[1], &command(round)).await;
+        assert_eq!(stored.record().map(|record| (record.attempt(), record.version())), Some((2, 2)));
     }
 }
 
-/// An owner that was replaced can neither start, renew, finish, abandon nor remove: the successor's record stands.
+/// A replaced owner can neither start, renew, finish, abandon nor remove: the successor's record stays.
 pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -50,11 +50,11 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
     subject.turn(later).await;
     let takeover = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &takeover).await;
-    // Also as soon as the successor's version has passed through the one that the stale owner would write next.
+    // Also after the successor's version has passed the one that the stale owner would write next.
     let started = machine::start(&stale, token(1), stamp(START)).expect("its own claim");
     let renewed = renew(&takeover.next, later);
-    for stands in [&takeover.next, &renewed.next] {
-        if stands.version() > takeover.next.version() {
+    for stored in [&takeover.next, &renewed.next] {
+        if stored.version() > takeover.next.version() {
             swap(store, &command, &renewed).await;
         }
         let late = [
@@ -66,16 +66,16 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
         ];
         for write in late {
             let written = store.write(command.id, Change::from(&write)).await.expect("an answer");
-            refused(store, &command, written, stands).await;
+            refused(store, &command, written, stored).await;
         }
         for expect in [Unchanged::of(&stale), Unchanged::of(&started.next)] {
             let written = store.write(command.id, Change::Remove(expect)).await.expect("an answer");
-            refused(store, &command, written, stands).await;
+            refused(store, &command, written, stored).await;
         }
     }
 }
 
-/// A late finish meets the verdict that was made over its attempt: same token, another version and state.
+/// A late finish meets the verdict on its attempt: same token, another version and state.
 pub async fn a_late_finish_sees_the_verdict_and_can_be_repeated(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -83,7 +83,7 @@ pub async fn a_late_finish_sees_the_verdict_and_can_be_repeated(subject: Subject
     let running = bring(store, StateName::Processing, &command, token(1), START).await;
     let later = START + 4 * HOUR;
     subject.turn(later).await;
-    let unknown = machine::lapse(&running, stamp(later)).expect("its lease is dead");
+    let unknown = machine::lapse(&running, stamp(later)).expect("its lease has expired");
     swap(store, &command, &unknown).await;
     let absent = Verdict::NotApplied { asked_at: later };
     let denied = machine::reconcile(&unknown.next, absent, stamp(later)).expect("the quiet period is over");

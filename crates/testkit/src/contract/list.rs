@@ -1,6 +1,4 @@
 //! The list of promises, for both the table and the tests.
-//!
-//! Contents: every promise by name, so that both ways to run the suite have the same promises.
 
 /// Passes the list to [`__generate`](crate::__generate!).
 #[doc(hidden)]
@@ -14,7 +12,7 @@ macro_rules! __promises {
                 a_claim_on_an_existing_record_changes_nothing
                 a_record_is_read_as_it_was_written_in_every_state
                 an_unused_key_has_no_record
-                another_payload_in_flight_is_told_apart_by_the_refusal
+                a_refusal_shows_the_payload_that_is_in_flight
             }
             clock {
                 every_answer_carries_the_stores_time
@@ -44,7 +42,7 @@ macro_rules! __promises {
             }
             finding {
                 a_record_is_found_by_its_operation_id
-                each_of_many_is_found
+                each_of_many_records_is_found
             }
             handles {
                 a_write_is_seen_at_once_through_another_handle
@@ -71,7 +69,7 @@ macro_rules! __promises {
                 a_second_copy_of_a_removal_spares_the_next_record
             }
             markers {
-                a_marker_is_not_written_over
+                a_marker_is_not_overwritten
                 a_marker_is_refused_by_a_record
                 only_a_marker_is_removed_as_one
                 markers_are_listed_apart_from_records
@@ -88,7 +86,7 @@ macro_rules! __promises {
             settings {
                 a_setting_changes_only_from_what_was_expected
                 settings_keep_their_names_and_bytes
-                of_many_who_create_a_setting_one_does
+                of_many_creators_of_a_setting_one_wins
             }
             swaps {
                 another_version_alone_is_refused
@@ -100,7 +98,7 @@ macro_rules! __promises {
                 no_write_that_was_answered_as_done_is_lost
             }
             unreadable {
-                it_is_never_taken_for_absent
+                it_is_never_treated_as_absent
                 it_refuses_claims_and_markers
                 it_refuses_swaps_and_removals
                 it_is_shown_beside_readable_records
@@ -151,10 +149,7 @@ macro_rules! __generate {
 macro_rules! contract {
     ($name:ident, $open:expr) => {
         mod $name {
-            #[allow(
-                unused_imports,
-                reason = "what opens the store may name everything by its full path"
-            )]
+            #[allow(unused_imports, reason = "the opening function may use full paths")]
             use super::*;
 
             fn open_fresh() -> impl ::std::future::Future<Output = $crate::Subject> + Send + 'static {

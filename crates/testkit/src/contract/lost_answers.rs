@@ -1,9 +1,9 @@
-//! A write whose answer was lost is recognised by reading again, and a copy of it that comes late changes nothing.
+//! A write whose answer was lost is recognised by reading again, and a late copy of it changes nothing.
 
 use crate::faults::{Fault, Faulty, Late, Question, Script};
 use crate::harness::Subject;
 use crate::scene::{
-    HOUR, START, attempt, bring, command, finish, first, insert, paid, read, renew, stamp, stands_there,
+    HOUR, START, assert_stored, attempt, bring, command, finish, first, insert, paid, read, renew, stamp,
     swap, token,
 };
 use semel_core::machine::{self, Found, Unchanged, Verdict, Write};
@@ -20,7 +20,7 @@ fn ambiguous(answer: Result<impl Debug, Error>) {
     assert_eq!(answer.expect_err("the answer was lost").kind(), Kind::Ambiguous);
 }
 
-/// A claim whose answer was lost is recognised as one's own by its token.
+/// A claim whose answer was lost is recognised by its token.
 pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Insert, Fault::FailAfter);
@@ -30,11 +30,11 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     let reread = read(&store, &command).await;
     assert_eq!(machine::claim_landed(&claim, reread.found()), Some(&claim.next));
     // A duplicate's claim is not mistaken for it.
-    let twin = attempt(Found::Nothing, &command, token(2), START);
-    assert_eq!(machine::claim_landed(&twin, reread.found()), None);
+    let duplicate = attempt(Found::Nothing, &command, token(2), START);
+    assert_eq!(machine::claim_landed(&duplicate, reread.found()), None);
 }
 
-/// A swap whose answer was lost is recognised by what it wrote, until somebody overwrites that.
+/// A swap whose answer was lost is recognised by its content, until it is overwritten.
 pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Swap, Fault::FailAfter);
@@ -44,7 +44,7 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     let renewal = renew(&running, START + HOUR);
     ambiguous(store.write(command.id, Change::from(&renewal)).await);
     assert!(machine::landed(&renewal, read(&store, &command).await.found()));
-    // Sent again, it meets itself: refused, and shown.
+    // Sent again, it is refused and shown its own result.
     let again = store.write(command.id, Change::from(&renewal)).await.expect("an answer");
     let Written::Refused(shown) = again else { panic!("a write was applied twice") };
     assert!(machine::landed(&renewal, shown.found()));
@@ -52,7 +52,7 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     assert!(!machine::landed(&renewal, read(&store, &command).await.found()));
 }
 
-/// A removal whose answer was lost has happened: nothing is there.
+/// A removal whose answer was lost has happened: there is no entry.
 pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Remove, Fault::FailAfter);
@@ -62,7 +62,7 @@ pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
     assert_eq!(read(&store, &command).await.entry, None);
 }
 
-/// A claim that arrives after its owner gave up, and after another claim, is refused by that.
+/// A claim that arrives after its owner gave up, and after another claim, is refused.
 pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Insert, Fault::Late);
@@ -73,8 +73,8 @@ pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subj
     assert_eq!(machine::claim_landed(&late, reread.found()), None, "it has not arrived");
     let fresh = attempt(reread.found(), &command, token(2), START);
     insert(&store, &command, &fresh.next).await;
-    arrives_for_nothing(&store, &fresh).await;
-    stands_there(&store, &command, &fresh.next).await;
+    assert_late_copy_ignored(&store, &fresh).await;
+    assert_stored(&store, &command, &fresh.next).await;
 }
 
 /// A second copy of a claim changes nothing, whatever happened to the record since.
@@ -86,8 +86,8 @@ pub async fn a_second_copy_of_a_claim_changes_nothing(subject: Subject) {
     insert(&store, &command, &claim.next).await;
     let done = finish(&claim.next, paid(), START);
     swap(&store, &command, &done).await;
-    arrives_for_nothing(&store, &done).await;
-    stands_there(&store, &command, &done.next).await;
+    assert_late_copy_ignored(&store, &done).await;
+    assert_stored(&store, &command, &done.next).await;
 }
 
 /// A second copy of a finish changes nothing, also after a verdict that kept the owner's token.
@@ -101,11 +101,11 @@ pub async fn a_second_copy_of_a_swap_changes_nothing(subject: Subject) {
     swap(&store, &command, &doubt).await;
     let verdict = machine::resolve(&doubt.next, Verdict::Refused, stamp(START)).expect("the owner ended it");
     swap(&store, &command, &verdict).await;
-    arrives_for_nothing(&store, &verdict).await;
-    stands_there(&store, &command, &verdict.next).await;
+    assert_late_copy_ignored(&store, &verdict).await;
+    assert_stored(&store, &command, &verdict.next).await;
 }
 
-/// A second copy of a removal spares what took the record's place.
+/// A second copy of a removal does not remove the next record.
 pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject) {
     subject.turn(START).await;
     let store = faulty(&subject, Question::Remove, Fault::Twice);
@@ -116,12 +116,12 @@ pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject)
     assert!(matches!(removed, Written::Done { .. }), "{removed:?}");
     let next = attempt(Found::Nothing, &command, token(2), START);
     insert(&store, &command, &next.next).await;
-    arrives_for_nothing(&store, &next).await;
-    stands_there(&store, &command, &next.next).await;
+    assert_late_copy_ignored(&store, &next).await;
+    assert_stored(&store, &command, &next.next).await;
 }
 
-async fn arrives_for_nothing(store: &Faulty, stands: &Write) {
-    let late = store.deliver().await.expect("a write is on its way").expect("an answer");
+async fn assert_late_copy_ignored(store: &Faulty, stored: &Write) {
+    let late = store.deliver().await.expect("a write is in flight").expect("an answer");
     let Late::Entry(Written::Refused(shown)) = late else { panic!("a late copy was applied: {late:?}") };
-    assert_eq!(shown.record(), Some(&stands.next), "a refusal shows what stands there");
+    assert_eq!(shown.record(), Some(&stored.next), "a refusal shows the stored entry");
 }

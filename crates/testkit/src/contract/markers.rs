@@ -1,10 +1,10 @@
-//! Moved markers arbitrate like records, and are counted and shown apart from them.
+//! Moved markers decide races like records, and are counted and listed separately.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    Ask, HOUR, START, bring, command, finish, first, insert, is_done, paid, read, refused, stands_there,
-    token,
+    HOUR, START, TestCommand, assert_stored, bring, command, finish, first, insert, is_done, paid, read,
+    refused, token,
 };
 use crate::walk;
 use semel_core::machine::{Found, Unchanged};
@@ -12,19 +12,19 @@ use semel_core::record::{Entry, StateName};
 use semel_core::store::{Change, Count, Filter, Store, Written};
 use std::sync::Arc;
 
-async fn plant(store: &dyn Store, command: &Ask) {
+async fn plant(store: &dyn Store, command: &TestCommand) {
     let written = store.write(command.id, Change::InsertMarker).await.expect("an answer");
-    assert!(is_done(&written), "nothing stands there, yet the marker was refused: {written:?}");
+    assert!(is_done(&written), "there is no entry, yet the marker was refused: {written:?}");
 }
 
-async fn refused_by_marker(store: &dyn Store, command: &Ask, written: Written) {
-    let Written::Refused(shown) = written else { panic!("a marker was written over or taken away") };
-    assert_eq!(shown.found(), Found::Moved, "a refusal shows what stands there");
+async fn refused_by_marker(store: &dyn Store, command: &TestCommand, written: Written) {
+    let Written::Refused(shown) = written else { panic!("a marker was overwritten or removed") };
+    assert_eq!(shown.found(), Found::Moved, "a refusal shows the stored entry");
     assert_eq!(read(store, command).await.entry, Some(Ok(Entry::Moved)));
 }
 
-/// If a marker stands, neither a claim, a second marker, a swap nor a removal has its way.
-pub async fn a_marker_is_not_written_over(subject: Subject) {
+/// If there is a marker, claims, second markers, swaps and removals are refused.
+pub async fn a_marker_is_not_overwritten(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     let command = command(1);
@@ -43,18 +43,18 @@ pub async fn a_marker_is_not_written_over(subject: Subject) {
     }
 }
 
-/// A marker is not put where a record stands, in whichever state.
+/// A marker is refused if there is a record, in any state.
 pub async fn a_marker_is_refused_by_a_record(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
-        let stands = bring(store, state, &command(n), token(n), START).await;
+        let stored = bring(store, state, &command(n), token(n), START).await;
         let written = store.write(command(n).id, Change::InsertMarker).await.expect("an answer");
-        refused(store, &command(n), written, &stands).await;
+        refused(store, &command(n), written, &stored).await;
     }
 }
 
-/// Removing a marker removes a marker: a record stays, and where nothing stands it is refused.
+/// Removing a marker removes only a marker: a record stays, and without an entry it is refused.
 pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -65,13 +65,13 @@ pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
     let again = store.write(command(1).id, Change::RemoveMarker).await.expect("an answer");
     assert!(matches!(&again, Written::Refused(shown) if shown.entry.is_none()), "{again:?}");
     for (n, state) in (10..).zip(StateName::ALL) {
-        let stands = bring(store, state, &command(n), token(n), START).await;
+        let stored = bring(store, state, &command(n), token(n), START).await;
         let written = store.write(command(n).id, Change::RemoveMarker).await.expect("an answer");
-        refused(store, &command(n), written, &stands).await;
+        refused(store, &command(n), written, &stored).await;
     }
 }
 
-/// Markers are listed and counted as markers, each once, and show up nowhere else.
+/// Markers are listed and counted as markers, each once, and appear nowhere else.
 pub async fn markers_are_listed_apart_from_records(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -98,7 +98,7 @@ pub async fn markers_are_listed_apart_from_records(subject: Subject) {
     assert_eq!(store.find(command(3).operation_id).await.expect("an answer").1, None);
 }
 
-/// If a claim and a marker meet, exactly one is there afterwards.
+/// If a claim and a marker race, exactly one is stored.
 pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;
@@ -112,12 +112,12 @@ pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
             }
         };
         let won = at_once((0..8).map(race)).await;
-        assert_eq!(won.iter().filter(|won| **won).count(), 1, "how many were put in one place");
+        assert_eq!(won.iter().filter(|won| **won).count(), 1, "how many were stored under one ID");
         let winner = won.iter().position(|won| *won).expect("one won") as u64;
         if winner.is_multiple_of(2) {
             assert_eq!(read(&*handles[0], &command(round)).await.found(), Found::Moved);
         } else {
-            stands_there(
+            assert_stored(
                 &*handles[0],
                 &command(round),
                 &first(&command(round), token(round * 100 + winner), START),

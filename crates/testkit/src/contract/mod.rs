@@ -1,7 +1,7 @@
 //! The contract suite: the promises of every store, each tested on a fresh store.
 //!
-//! **Contents**: the promises by subject, their list, and the two ways to run it. **Never here**: sleeping, a timed
-//! assertion, or an exception for one kind of store. Declared capabilities are tested.
+//! The promises by subject, their list, and the two ways to run it. Promises never sleep, make no timed assertions, and
+//! have no exceptions for one kind of store. Declared capabilities are tested.
 //!
 //! A promise is an async function that takes a fresh [`Subject`] and panics if the promise is broken.
 
@@ -99,11 +99,11 @@ pub fn show<F: Future<Output = Subject> + Send + 'static>(promise: Promise, open
         .expect("threads are available");
     let shown = async move { (promise.show)(open.await).await };
     let ended = runtime.block_on(async { tokio::time::timeout(HANGS_AFTER, tokio::spawn(shown)).await });
-    // A broken promise may leave tasks that hang for ever; do not wait for them.
+    // A broken promise may leave tasks that hang forever; do not wait for them.
     runtime.shutdown_background();
     let how = match ended {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(failed)) => told(&*failed.into_panic()),
+        Ok(Err(failed)) => panic_text(&*failed.into_panic()),
         Err(_) => format!("it did not end within {HANGS_AFTER:?}"),
     };
     Err(Broken { promise, how })
@@ -118,7 +118,7 @@ pub fn show_named<F: Future<Output = Subject> + Send + 'static>(name: &str, open
     }
 }
 
-fn told(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_else(|| "a panic without a message".to_owned())

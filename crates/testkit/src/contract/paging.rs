@@ -1,4 +1,4 @@
-//! What operators see: every record once, the oldest first, and of a filter exactly what it wants.
+//! What operators see: every record once, the oldest first, and exactly the matches of a filter.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every record comes once, the oldest or the newest first where the store says so, whatever the size of the pages.
+/// Every record is listed once, the oldest or the newest first if the store declares it, whatever the page size.
 pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     let store = &**subject.store();
     let mut expected = Vec::new();
@@ -31,7 +31,7 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
         insert(store, &command, &first(&command, token(u64::from(n)), now)).await;
         expected.push(command.id);
     }
-    // A change does not make a record younger.
+    // A change does not change a record's age.
     let changed = read(store, &command(3)).await;
     let write = finish(changed.record().expect("it stands"), paid(), START + HOUR);
     assert!(is_done(&store.write(command(3).id, Change::from(&write)).await.expect("an answer")));
@@ -59,8 +59,8 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     }
 }
 
-/// However many records a page may have, it holds no more bytes of them than a page may, besides one more; and every
-/// record comes all the same.
+/// A page contains no more bytes of records than allowed, plus one record, however many records it may have; and every
+/// record is still listed.
 pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
     const LARGE: usize = 6;
     const SIZE: usize = PAGE_BYTES_MAX / 4 * 3;
@@ -84,7 +84,7 @@ pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
         assert!(page.items.len() <= 2, "{} entries of {SIZE} bytes in one page", page.items.len());
         shown.extend(page.items.iter().map(|item| item.id));
         pages += 1;
-        assert!(pages < 100, "the pages do not come to an end");
+        assert!(pages < 100, "the pages never end");
         after = page.next;
         if after.is_none() {
             break;
@@ -108,7 +108,7 @@ pub async fn an_empty_store_has_one_empty_page(subject: Subject) {
     assert_eq!(walk::markers(store, 10).await, []);
 }
 
-/// Each part of a filter, and two together, show exactly the records that are wanted.
+/// Each part of a filter, and two together, list exactly the matching records.
 pub async fn a_filter_shows_exactly_what_matches(subject: Subject) {
     let store = &**subject.store();
     let records = varied(&subject).await;
@@ -147,11 +147,11 @@ pub async fn a_filter_shows_exactly_what_matches(subject: Subject) {
         shown
     };
     for filter in filters {
-        let wanted = in_order(records.iter().filter(|record| filter.wants(record)).cloned().collect());
+        let matching = in_order(records.iter().filter(|record| filter.wants(record)).cloned().collect());
         for limit in [2, 100] {
             let items = walk::page(store, &filter, limit).await;
             let shown = in_order(items.iter().filter_map(|item| item.record().cloned()).collect());
-            assert_eq!(shown, wanted, "for {filter:?} in pages of {limit}");
+            assert_eq!(shown, matching, "for {filter:?} in pages of {limit}");
         }
     }
 }
@@ -171,7 +171,7 @@ async fn varied(subject: &Subject) -> Vec<Record> {
     records
 }
 
-/// A filter that wants a few among thousands finds them, however the store divides the work.
+/// A filter that matches a few among thousands finds them, however the store divides the work.
 pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
     const ALL: u64 = 2_500;
     subject.turn(START).await;
@@ -188,16 +188,16 @@ pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
         }
     };
     at_once((0..25).map(insert_some)).await;
-    let wanted = Filter { operation: Some("rare".to_owned()), ..Filter::default() };
+    let filter = Filter { operation: Some("rare".to_owned()), ..Filter::default() };
     for limit in [1, 2, 100] {
-        let shown = walk::page(&**subject.store(), &wanted, limit).await;
-        let are_wanted = shown.iter().all(|item| item.record().is_some_and(|record| wanted.wants(record)));
-        assert_eq!((shown.len(), are_wanted), (3, true), "in pages of {limit}");
+        let shown = walk::page(&**subject.store(), &filter, limit).await;
+        let all_match = shown.iter().all(|item| item.record().is_some_and(|record| filter.wants(record)));
+        assert_eq!((shown.len(), all_match), (3, true), "in pages of {limit}");
     }
     assert_eq!(walk::page(&**subject.store(), &Filter::default(), 400).await.len() as u64, ALL);
 }
 
-/// While others write, come and go, every record that is there throughout is shown exactly once.
+/// While others write, insert and remove, every record that exists all the time is listed exactly once.
 pub async fn unchanged_records_are_listed_once_during_writes(subject: Subject) {
     const STAY: u64 = 60;
     subject.turn(START).await;
@@ -208,7 +208,7 @@ pub async fn unchanged_records_are_listed_once_during_writes(subject: Subject) {
     let mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
     for handle in &handles {
         tasks.push(Box::pin(read_throughout(Arc::clone(handle), STAY)));
-        tasks.push(Box::pin(come_and_go(Arc::clone(handle), tasks.len() as u64)));
+        tasks.push(Box::pin(insert_and_remove(Arc::clone(handle), tasks.len() as u64)));
     }
     tasks.push(Box::pin(write_throughout(Arc::clone(&handles[1]), STAY)));
     at_once(tasks).await;
@@ -226,7 +226,7 @@ async fn read_throughout(store: Arc<dyn Store>, stay: u64) {
     }
 }
 
-/// Every record that stays is written again and again, so that it moves in every index that a write moves it in.
+/// Every remaining record is written repeatedly, so that it moves in every index that depends on writes.
 async fn write_throughout(store: Arc<dyn Store>, stay: u64) {
     for round in 1..6_u32 {
         for n in 0..stay {
@@ -235,12 +235,12 @@ async fn write_throughout(store: Arc<dyn Store>, stay: u64) {
             let now = START + HOUR * round;
             let write = if round == 5 { finish(record, paid(), now) } else { renew(record, now) };
             let written = store.write(command(n).id, Change::from(&write)).await.expect("an answer");
-            assert!(is_done(&written), "nobody else writes it: {written:?}");
+            assert!(is_done(&written), "there is no other writer: {written:?}");
         }
     }
 }
 
-async fn come_and_go(store: Arc<dyn Store>, who: u64) {
+async fn insert_and_remove(store: Arc<dyn Store>, who: u64) {
     for n in 0..60 {
         let command = command(1_000_000 * (who + 1) + n);
         let record = first(&command, token(n), START);

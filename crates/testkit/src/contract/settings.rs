@@ -16,30 +16,30 @@ async fn done(store: &dyn Store, name: &str, expect: Option<&[u8]>, next: Option
     assert_eq!(value(store, name).await.as_deref(), next, "{name}");
 }
 
-/// A setting is replaced where it is what was expected, and only there; a refusal shows what it is.
+/// A setting is replaced only if it has the expected value; a refusal shows its value.
 pub async fn a_setting_changes_only_from_what_was_expected(subject: Subject) {
     let store = &**subject.store();
     assert_eq!(store.settings().await.expect("an answer"), [], "a fresh store has none");
-    let stands = async |expect: Option<&[u8]>, shown: Option<&'static [u8]>| {
+    let refused_with = async |expect: Option<&[u8]>, shown: Option<&'static [u8]>| {
         let refused = store.set("secret", expect, Some(b"other")).await.expect("an answer");
         assert_eq!(refused, Setting::Refused(shown.map(Bytes::from_static)));
         let refused = store.set("secret", expect, None).await.expect("an answer");
         assert_eq!(refused, Setting::Refused(shown.map(Bytes::from_static)));
         assert_eq!(value(store, "secret").await.as_deref(), shown, "a refused change changes nothing");
     };
-    stands(Some(b"one"), None).await;
-    stands(Some(b""), None).await;
+    refused_with(Some(b"one"), None).await;
+    refused_with(Some(b""), None).await;
     done(store, "secret", None, Some(b"one")).await;
     for wrong in [None, Some(&b""[..]), Some(b"on"), Some(b"one "), Some(b"ONE"), Some(b"one\0")] {
-        stands(wrong, Some(b"one")).await;
+        refused_with(wrong, Some(b"one")).await;
     }
     done(store, "secret", Some(b"one"), Some(b"two")).await;
-    stands(Some(b"one"), Some(b"two")).await;
+    refused_with(Some(b"one"), Some(b"two")).await;
     done(store, "secret", Some(b"two"), None).await;
-    stands(Some(b"two"), None).await;
+    refused_with(Some(b"two"), None).await;
 }
 
-/// An empty value is a value, binary is kept to the byte, and names are distinguished.
+/// An empty value is a value, binary values are kept exactly, and names are distinguished.
 pub async fn settings_keep_their_names_and_bytes(subject: Subject) {
     let store = &**subject.store();
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
@@ -63,8 +63,8 @@ pub async fn settings_keep_their_names_and_bytes(subject: Subject) {
     assert_eq!(all, expected);
 }
 
-/// Of many nodes that create the same setting, one does, and every other is shown its value.
-pub async fn of_many_who_create_a_setting_one_does(subject: Subject) {
+/// Of many nodes that create the same setting, one succeeds, and all others are shown its value.
+pub async fn of_many_creators_of_a_setting_one_wins(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..10 {
         let name = format!("secret-{round}");

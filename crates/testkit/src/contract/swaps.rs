@@ -3,25 +3,25 @@
 use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    START, bring, command, finish, first, insert, is_done, paid, read, refused, renew, reserved,
-    stands_there, swap, token,
+    START, assert_stored, bring, command, finish, first, insert, is_done, paid, read, refused, renew,
+    reserved, swap, token,
 };
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Store, Written};
 use std::sync::Arc;
 
-/// Brings a record into every state and tries to change and to remove it on conditions that `others` yields.
+/// Brings a record into every state and tries to change and remove it under the conditions of `others`.
 async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Unchanged>) {
     for (n, state) in (0..).zip(StateName::ALL) {
         let command = command(n);
-        let stands = bring(store, state, &command, token(n), START).await;
+        let stored = bring(store, state, &command, token(n), START).await;
         let next = first(&command, token(n + 100), START);
-        for expect in others(&stands) {
+        for expect in others(&stored) {
             let swapped = store.write(command.id, Change::Replace(expect, &next)).await.expect("an answer");
-            refused(store, &command, swapped, &stands).await;
+            refused(store, &command, swapped, &stored).await;
             let removed = store.write(command.id, Change::Remove(expect)).await.expect("an answer");
-            refused(store, &command, removed, &stands).await;
+            refused(store, &command, removed, &stored).await;
         }
     }
 }
@@ -38,7 +38,7 @@ pub async fn another_version_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// If only the token differs, be it in one bit, nothing is written.
+/// If only the token differs, even in one bit, nothing is written.
 pub async fn another_token_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -63,7 +63,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// If nothing stands, a swap on a record writes nothing: a finish never inserts.
+/// If there is no entry, a swap writes nothing: a finish never inserts.
 pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -77,12 +77,12 @@ pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
         let Written::Refused(shown) = written.expect("an answer") else {
             panic!("a swap of nothing was applied")
         };
-        assert_eq!(shown.entry, None, "a refusal shows what stands there: nothing");
+        assert_eq!(shown.entry, None, "a refusal shows that there is no entry");
     }
     assert_eq!(read(store, &command).await.entry, None);
 }
 
-/// A swap changes the one record that it names, and its neighbours not at all.
+/// A swap changes only the record that it names.
 pub async fn a_swap_changes_one_record_only(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
@@ -97,26 +97,26 @@ pub async fn a_swap_changes_one_record_only(subject: Subject) {
         store.write(command(3).id, Change::Remove(Unchanged::of(&records[3]))).await.expect("an answer");
     assert!(is_done(&gone), "{gone:?}");
     for n in [0, 1, 4] {
-        stands_there(store, &command(n), &records[usize::try_from(n).expect("small")]).await;
+        assert_stored(store, &command(n), &records[usize::try_from(n).expect("small")]).await;
     }
-    stands_there(store, &command(2), &write.next).await;
+    assert_stored(store, &command(2), &write.next).await;
     assert_eq!(read(store, &command(3)).await.entry, None);
 }
 
-/// Of many writes that were computed from the same record, one is applied, and every other is shown it.
+/// Of many writes computed from the same record, one is applied, and all others are shown it.
 pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;
     for round in 0..20 {
         let command_id = command(round).id;
-        let stands = reserved(&command(round), token(round), START);
-        insert(&*handles[0], &command(round), &stands).await;
+        let stored = reserved(&command(round), token(round), START);
+        insert(&*handles[0], &command(round), &stored).await;
         let write = |n: u64| {
             let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
-            let stands = stands.clone();
+            let stored = stored.clone();
             async move {
-                // Each writes another time, so that every content is distinguished.
-                let write = renew(&stands, START + std::time::Duration::from_millis(n));
+                // Each write has another time, so that every content differs.
+                let write = renew(&stored, START + std::time::Duration::from_millis(n));
                 let written = store.write(command_id, Change::from(&write)).await.expect("an answer");
                 (write.next, written)
             }
@@ -129,11 +129,11 @@ pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
                 assert_eq!(shown.record(), Some(&winners[0].0), "a loser is shown the winner");
             }
         }
-        stands_there(&*handles[0], &command(round), &winners[0].0).await;
+        assert_stored(&*handles[0], &command(round), &winners[0].0).await;
     }
 }
 
-/// However many tasks write one record in turns, every write that was answered as done is counted in its version.
+/// However many tasks write one record in turn, every acknowledged write is counted in its version.
 pub async fn no_write_that_was_answered_as_done_is_lost(subject: Subject) {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 12;

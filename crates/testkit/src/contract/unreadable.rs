@@ -1,9 +1,9 @@
-//! What cannot be read is shown as that: never taken for absent, never written over, never skipped.
+//! An unreadable entry is reported as such: never treated as absent, overwritten or skipped.
 //!
-//! These promises are waived where the harness says that nothing can be damaged.
+//! These promises are waived if the harness declares that entries cannot be damaged.
 
 use crate::harness::Subject;
-use crate::scene::{Ask, HOUR, START, bring, command, finish, first, paid, read, token};
+use crate::scene::{HOUR, START, TestCommand, bring, command, finish, first, paid, read, token};
 use crate::walk;
 use bytes::Bytes;
 use semel_core::codec;
@@ -11,9 +11,8 @@ use semel_core::machine::{Found, Unchanged};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Count, Filter, Store, Written};
 
-/// Records that stand in the store and whose bytes are damaged, each in another way: flipped, cut short, emptied,
-/// newer than this node, random.
-async fn damaged(subject: &Subject) -> Option<Vec<(Ask, Record)>> {
+/// Stored records with damaged bytes, each in another way: flipped, cut short, emptied, newer than this node, random.
+async fn damaged(subject: &Subject) -> Option<Vec<(TestCommand, Record)>> {
     subject.turn(START).await;
     let mut all = Vec::new();
     for n in 0..5 {
@@ -35,7 +34,7 @@ async fn damaged(subject: &Subject) -> Option<Vec<(Ask, Record)>> {
     Some(all)
 }
 
-/// An undamaged entry of a format that no node of today writes.
+/// An undamaged entry in a format that no current node writes.
 fn newer() -> Vec<u8> {
     let mut bytes = vec![0xfe, 0, 1, 2, 3];
     let sum = crc32(&bytes);
@@ -44,7 +43,7 @@ fn newer() -> Vec<u8> {
     bytes
 }
 
-/// The codec's checksum, bit by bit.
+/// The codec's checksum, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |sum: u32, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
@@ -54,14 +53,14 @@ fn is_shown(entry: Option<&Result<semel_core::record::Entry, codec::Error>>) -> 
     matches!(entry, Some(Err(_)))
 }
 
-async fn still_there(store: &dyn Store, command: &Ask, written: Written) {
-    let Written::Refused(shown) = written else { panic!("what cannot be read was written over or removed") };
-    assert_eq!(shown.found(), Found::Unreadable, "a refusal shows what stands there");
+async fn assert_unchanged(store: &dyn Store, command: &TestCommand, written: Written) {
+    let Written::Refused(shown) = written else { panic!("an unreadable entry was overwritten or removed") };
+    assert_eq!(shown.found(), Found::Unreadable, "a refusal shows the stored entry");
     assert_eq!(read(store, command).await.found(), Found::Unreadable);
 }
 
-/// Reading it says that it cannot be read.
-pub async fn it_is_never_taken_for_absent(subject: Subject) {
+/// Reading it reports that it is unreadable.
+pub async fn it_is_never_treated_as_absent(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     for (command, _) in &all {
         assert_eq!(read(&**subject.store(), command).await.found(), Found::Unreadable);
@@ -70,16 +69,16 @@ pub async fn it_is_never_taken_for_absent(subject: Subject) {
     }
 }
 
-/// Neither a claim nor a marker is put in its place.
+/// Neither a claim nor a marker replaces it.
 pub async fn it_refuses_claims_and_markers(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     let store = &**subject.store();
     for (command, _) in &all {
         let claim = first(command, token(99), START);
         let written = store.write(command.id, Change::Insert(&claim)).await.expect("an answer");
-        still_there(store, command, written).await;
+        assert_unchanged(store, command, written).await;
         let written = store.write(command.id, Change::InsertMarker).await.expect("an answer");
-        still_there(store, command, written).await;
+        assert_unchanged(store, command, written).await;
     }
 }
 
@@ -91,12 +90,12 @@ pub async fn it_refuses_swaps_and_removals(subject: Subject) {
         let write = finish(record, paid(), START);
         for change in [Change::from(&write), Change::Remove(Unchanged::of(record)), Change::RemoveMarker] {
             let written = store.write(command.id, change).await.expect("an answer");
-            still_there(store, command, written).await;
+            assert_unchanged(store, command, written).await;
         }
     }
 }
 
-/// It is shown among what is due and what operators see, beside the records that can be read, and is counted.
+/// It is listed among due records and for operators, next to readable records, and is counted.
 pub async fn it_is_shown_beside_readable_records(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     let sound = command(50);
@@ -105,7 +104,7 @@ pub async fn it_is_shown_beside_readable_records(subject: Subject) {
     is_shown_everywhere(&**subject.store(), &all, &sound).await;
 }
 
-/// The same after a restart: what finds it does not only live in memory.
+/// The same after a restart: its index is not only in memory.
 pub async fn it_is_shown_after_a_restart_too(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     let sound = command(50);
@@ -115,7 +114,7 @@ pub async fn it_is_shown_after_a_restart_too(subject: Subject) {
     is_shown_everywhere(&**subject.store(), &all, &sound).await;
 }
 
-async fn is_shown_everywhere(store: &dyn Store, all: &[(Ask, Record)], sound: &Ask) {
+async fn is_shown_everywhere(store: &dyn Store, all: &[(TestCommand, Record)], sound: &TestCommand) {
     for limit in [1, 2, 100] {
         for items in [walk::page(store, &Filter::default(), limit).await, walk::due(store, limit).await] {
             assert_eq!(items.len(), all.len() + 1, "each once, in pages of {limit}");

@@ -1,6 +1,6 @@
 //! Which fault happens to which call.
 //!
-//! Contents: faults, and the two kinds of plan, a script and a seed. Two runs of the same plan are identical.
+//! Faults, and the two kinds of plan: a script and a seed. Two runs of the same plan are identical.
 
 use crate::chance::mixed;
 use semel_core::id::CommandId;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is named for the method of Store, or the change, that it stands for")]
+#[expect(missing_docs, reason = "named after the method of Store or the change")]
 pub enum Question {
     Hazards,
     Insert,
@@ -68,11 +68,11 @@ pub enum Fault {
     FailBefore,
     /// The store does it, but the answer is lost: a write is `Ambiguous`, a read `Unavailable`.
     FailAfter,
-    /// The caller gets `Ambiguous` before a write arrives; it stays on its way until
+    /// The caller gets `Ambiguous` before a write arrives; it stays in flight until
     /// [`deliver`](super::Faulty::deliver). A read is `Unavailable`.
     Late,
-    /// The write is done and answered, and a second copy stays on its way until [`deliver`](super::Faulty::deliver).
-    /// A read passes.
+    /// The write is done and answered, and a second copy stays in flight until [`deliver`](super::Faulty::deliver). A
+    /// read passes.
     Twice,
     /// It reaches the store after the pause.
     DelayBefore(Pause),

@@ -1,4 +1,4 @@
-//! A history as lines of JSON: one for the beginning of each call, one for its end.
+//! A history as lines of JSON: one for the start of each call, one for its end.
 
 use super::{Answer, Call, History, Operation, Value};
 use semel_core::id::CommandId;
@@ -19,7 +19,7 @@ const KINDS: [Kind; 7] = [
     Kind::Closed,
 ];
 
-/// The line that says what is asked.
+/// The line for the start of a call.
 pub(super) fn beginning(operation: &Operation) -> String {
     let (ask, expect, next) = match operation.call {
         Call::Get => ("get", None, None),
@@ -41,9 +41,9 @@ pub(super) fn beginning(operation: &Operation) -> String {
     format!("{line}\n")
 }
 
-/// The line that says what came back.
+/// The line for its answer.
 pub(super) fn end(node: &str, number: u64, at: u64, answer: Answer) -> String {
-    let (word, shown, kind) = match answer {
+    let (name, shown, kind) = match answer {
         Answer::Done => ("done", None, None),
         Answer::Refused(shown) => ("refused", shown, None),
         Answer::Read(shown) => ("read", shown, None),
@@ -52,7 +52,7 @@ pub(super) fn end(node: &str, number: u64, at: u64, answer: Answer) -> String {
     };
     let shown = shown.map(|value| value_to_json(&value));
     let line =
-        json!({ "at": at, "node": node, "call": number, "answer": word, "shown": shown, "kind": kind });
+        json!({ "at": at, "node": node, "call": number, "answer": name, "shown": shown, "kind": kind });
     format!("{line}\n")
 }
 
@@ -71,35 +71,35 @@ fn unchanged_to_json(unchanged: &Unchanged) -> Json {
     json!({ "version": unchanged.version, "token": token, "state": unchanged.state.number() })
 }
 
-/// Reads lines up to the last one that is whole.
+/// Reads lines up to the last complete one.
 pub(super) fn parse(text: &str) -> Result<History, String> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut operations: Vec<Operation> = Vec::new();
     let mut places: BTreeMap<(Arc<str>, u64), usize> = BTreeMap::new();
-    for (number, line) in whole.lines().enumerate() {
+    for (number, line) in complete.lines().enumerate() {
         let wrong = || format!("line {} is not an event of a history", number + 1);
         let line: Json = serde_json::from_str(line).map_err(|error| format!("{}: {error}", wrong()))?;
         let node: Arc<str> = line["node"].as_str().ok_or_else(wrong)?.into();
         let key = (Arc::clone(&node), line["call"].as_u64().ok_or_else(wrong)?);
         let at = line["at"].as_u64().ok_or_else(wrong)?;
         if line["answer"].is_null() {
-            let (id, call) = asked(&line).ok_or_else(wrong)?;
+            let (id, call) = parse_call(&line).ok_or_else(wrong)?;
             let operation = Operation { node, number: key.1, id, call, invoked_at: at, answer: None };
             if places.insert(key, operations.len()).is_some() {
-                return Err(format!("line {}: this call has begun before", number + 1));
+                return Err(format!("line {}: this call was started before", number + 1));
             }
             operations.push(operation);
         } else {
             let answer = answered(&line).ok_or_else(wrong)?;
-            let place = places.get(&key).and_then(|place| operations.get_mut(*place));
-            place.ok_or_else(|| format!("line {}: this call never began", number + 1))?.answer =
+            let index = places.get(&key).and_then(|index| operations.get_mut(*index));
+            index.ok_or_else(|| format!("line {}: this call was never started", number + 1))?.answer =
                 Some((at, answer));
         }
     }
     Ok(History::new(operations))
 }
 
-fn asked(line: &Json) -> Option<(CommandId, Call)> {
+fn parse_call(line: &Json) -> Option<(CommandId, Call)> {
     let next = || value_from_json(&line["next"]);
     let expect = || unchanged_from_json(&line["expect"]);
     let call = match line["ask"].as_str()? {

@@ -1,7 +1,4 @@
-//! The calls to a store, its answers and their order.
-//!
-//! Contents: calls with the moments of their beginning and end, how they are recorded, and their file format.
-//! [`linearizability`](crate::linearizability) judges them.
+//! The calls to a store, its answers and their order. [`linearizability`](crate::linearizability) judges them.
 
 mod lines;
 mod recorder;

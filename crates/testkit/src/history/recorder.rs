@@ -97,8 +97,8 @@ impl Recorder {
     fn end(&self, number: u64, answer: Answer) {
         match &mut self.log().sink {
             Sink::Memory { operations, events } => {
-                let place = usize::try_from(number).ok().and_then(|place| operations.get_mut(place));
-                place.expect("a call that was begun").answer = Some((*events, answer));
+                let index = usize::try_from(number).ok().and_then(|index| operations.get_mut(index));
+                index.expect("a call that was begun").answer = Some((*events, answer));
                 *events += 1;
             }
             Sink::File { file, clock } => {

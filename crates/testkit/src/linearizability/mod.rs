@@ -1,6 +1,6 @@
 //! Checks histories for linearizability.
 //!
-//! Contents: the check, one ID at a time. A history never counts as good because the search was given up.
+//! Each ID is checked separately. A history never counts as good because the search was aborted.
 //!
 //! Promise 2 of a [store](semel_core::store) is linearizability: there is an order of all calls on an ID in which
 //! each takes effect at one moment between its beginning and its end, and in which a sequential store would have
@@ -24,7 +24,7 @@ const SHOWN_MAX: usize = 16;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a history that was not found good may be bad"]
+#[must_use = "a history without this verdict may be bad"]
 pub enum Verdict {
     /// Every answer can be explained.
     Linearizable {
@@ -35,7 +35,7 @@ pub enum Verdict {
     },
     /// No order explains one of the answers.
     Violation(Box<Violation>),
-    /// The search for an order was given up.
+    /// The search for an order was aborted.
     Undecided {
         /// The ID.
         id: CommandId,
@@ -87,13 +87,13 @@ pub fn check(history: &History, steps_max: u64) -> Verdict {
     undecided.unwrap_or(all)
 }
 
-/// The calls as the search takes them, as they were known at the moment `until`: what was answered later is open.
+/// The calls as input of the search, as known at the moment `until`: later answers are open.
 fn attempts(operations: &[&Operation], until: u64) -> Vec<Attempt> {
-    let begun = operations.iter().filter(|operation| operation.invoked_at <= until);
-    let known = begun.filter_map(|operation| {
+    let started = operations.iter().filter(|operation| operation.invoked_at <= until);
+    let known = started.filter_map(|operation| {
         let answer = operation.answer.filter(|(at, _)| *at <= until);
         match (operation.call, answer) {
-            // It wrote nothing and showed nothing.
+            // It wrote nothing and returned nothing.
             (_, Some((_, Answer::Failed(_)))) | (Call::Get, None | Some((_, Answer::Ambiguous))) => None,
             (call, None | Some((_, Answer::Ambiguous))) => {
                 Some(Attempt { invoked_at: operation.invoked_at, call, answer: None })
@@ -108,8 +108,8 @@ fn attempts(operations: &[&Operation], until: u64) -> Vec<Attempt> {
     known
 }
 
-/// The first answer after which no order explains what is known: what could be explained at a moment could also be at
-/// every earlier one, so that the first can be found by halving.
+/// The first answer after which no order explains the known answers. If a moment can be explained, so can every earlier
+/// one, so binary search finds the first.
 fn locate(id: CommandId, operations: &[&Operation], steps_max: u64) -> Violation {
     let moments: BTreeSet<u64> =
         operations.iter().filter_map(|operation| operation.answer.map(|(at, _)| at)).collect();
@@ -119,7 +119,7 @@ fn locate(id: CommandId, operations: &[&Operation], steps_max: u64) -> Violation
     let first = moments.partition_point(is_fine).min(moments.len() - 1);
     let moment = moments[first];
     let answered = |operation: &&&Operation| operation.answer.is_some_and(|(at, _)| at == moment);
-    let offender = operations.iter().find(answered).expect("somebody answered then");
+    let offender = operations.iter().find(answered).expect("there was an answer then");
     let mut before: Vec<Operation> = operations
         .iter()
         .filter(|operation| operation.invoked_at <= moment && *operation != offender)
@@ -144,7 +144,7 @@ fn shows_the_unwritten(offender: &Operation, operations: &[&Operation], moment: 
     let writes = |operation: &&Operation| {
         operation.invoked_at <= moment
             && matches!(operation.call, Call::Write(change) if search::result(change) == Some(shown))
-            // One that says that it was not applied did not write it.
+            // A call that reports that it was not applied did not write it.
             && (operation.is_open() || matches!(operation.answer, Some((_, Answer::Done))))
     };
     shown != Value::Unreadable && !operations.iter().any(writes)
@@ -159,7 +159,7 @@ impl fmt::Display for Verdict {
             Self::Violation(violation) => violation.fmt(f),
             Self::Undecided { id, operations } => write!(
                 f,
-                "undecided: {operations} calls about {} are too many at once; allow more steps",
+                "undecided: {operations} calls about {} are too many; allow more steps",
                 id.prefix()
             ),
         }
@@ -169,13 +169,13 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = if self.shows_the_unwritten {
-            "it shows what no applied or open write has put there"
+            "it shows an entry that no applied or open write has stored"
         } else {
             "no order of the calls explains it"
         };
         writeln!(f, "not linearizable, id {}: {why}:", self.id.prefix())?;
         writeln!(f, "  {}", self.offender)?;
-        writeln!(f, "the calls that had begun by then, by their answers:")?;
+        writeln!(f, "the calls that had started by then, by their answers:")?;
         if self.before_unshown > 0 {
             writeln!(f, "  ({} earlier ones)", self.before_unshown)?;
         }

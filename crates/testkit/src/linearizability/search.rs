@@ -1,13 +1,13 @@
-//! The search for an order: Wing and Gong's, with Lowe's memory of where it has been.
+//! The search for an order: Wing and Gong's algorithm, with Lowe's memory of visited positions.
 //!
-//! Contents: the store that does one thing at a time, and the walk through the orders that real time allows. Never
-//! here: recursion; a history can be as long as a disk.
+//! A sequential store, and the walk through the orders that real time allows. Without recursion, because a history can
+//! be as long as a disk.
 
 use crate::history::{Answer, Call, Value};
 use semel_core::store::Change;
 use std::collections::HashSet;
 
-/// A call that can take effect. One without an answer may, at any moment after its beginning, or never.
+/// A call that can take effect. One without an answer may do so at any moment after its start, or never.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) invoked_at: u64,
@@ -22,10 +22,10 @@ pub(super) enum Outcome {
     GaveUp,
 }
 
-/// What is under the id.
+/// The stored entry.
 type State = Option<Value>;
 
-/// What is stored there after a write was applied.
+/// The stored entry after a write was applied.
 pub(super) fn result(change: Change<Value>) -> State {
     match change {
         Change::Insert(next) | Change::Replace(_, next) => Some(next),
@@ -34,7 +34,7 @@ pub(super) fn result(change: Change<Value>) -> State {
     }
 }
 
-/// Whether a write is applied to what is stored there: what [`Change::is_met_by`] says.
+/// Whether a write is applied to the stored entry, as [`Change::is_met_by`] decides.
 fn is_met(change: Change<Value>, state: State) -> bool {
     match change {
         Change::Insert(_) | Change::InsertMarker => state.is_none(),
@@ -50,14 +50,14 @@ impl Attempt {
         matches!(self.answer, Some((_, Answer::Read(_) | Answer::Refused(_))))
     }
 
-    /// What is stored there after it took effect on `state`; nothing if it cannot have, with this answer.
+    /// The stored entry after it took effect on `state`; `None` if that contradicts its answer.
     pub(super) fn apply(&self, state: State) -> Option<State> {
         match (self.call, self.answer.map(|(_, answer)| answer)) {
             (Call::Get, Some(Answer::Read(shown))) => (shown == state).then_some(state),
             (Call::Write(change), Some(Answer::Refused(shown))) => {
                 (shown == state && !is_met(change, state)).then_some(state)
             }
-            // One without an answer that would be refused need not be considered: it may never have arrived.
+            // A refused call without an answer can be ignored: it may never have arrived.
             (Call::Write(change), Some(Answer::Done) | None) => is_met(change, state).then(|| result(change)),
             _ => None,
         }
@@ -66,12 +66,12 @@ impl Attempt {
 
 /// The position of the search: which calls have taken effect, and what is stored.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct Position {
     taken: Box<[u64]>,
     state: State,
 }
 
-impl Place {
+impl Position {
     fn has_taken(&self, call: usize) -> bool {
         self.taken[call / 64] & (1 << (call % 64)) != 0
     }
@@ -82,37 +82,38 @@ impl Place {
     }
 }
 
-/// Looks for an order that explains every answer. `attempts` are sorted by their beginning.
+/// Searches for an order that explains every answer. `attempts` are sorted by their start.
 pub(super) fn explain(attempts: &[Attempt], steps_max: u64) -> Outcome {
-    let start = Place { taken: vec![0; attempts.len().div_ceil(64)].into(), state: None };
+    let start = Position { taken: vec![0; attempts.len().div_ceil(64)].into(), state: None };
     let mut seen = HashSet::new();
     let mut ahead = vec![start];
     let mut steps = 0;
-    while let Some(mut place) = ahead.pop() {
+    while let Some(mut position) = ahead.pop() {
         steps += 1;
         if steps > steps_max {
             return Outcome::GaveUp;
         }
-        // A reading or refusal that fits is taken at once: whatever explains the rest without it also does after it.
+        // A matching read or refusal is taken at once: an order of the rest without it is also one after it.
         let next = loop {
-            let next = candidates(attempts, &place);
+            let next = candidates(attempts, &position);
             match next.iter().find(|(call, _)| attempts[*call].only_shows()) {
-                Some((call, state)) => place.take(*call, *state),
+                Some((call, state)) => position.take(*call, *state),
                 None => break next,
             }
         };
-        let is_taken = |(call, attempt): (usize, &Attempt)| attempt.answer.is_none() || place.has_taken(call);
+        let is_taken =
+            |(call, attempt): (usize, &Attempt)| attempt.answer.is_none() || position.has_taken(call);
         if attempts.iter().enumerate().all(is_taken) {
             return Outcome::Found;
         }
-        if !seen.insert(place.clone()) {
+        if !seen.insert(position.clone()) {
             continue;
         }
-        // The last is tried first: those with an answer, which have to be taken sooner or later.
+        // The last is tried first: calls with an answer, which must be taken eventually.
         let (open, answered): (Vec<_>, Vec<_>) =
             next.into_iter().partition(|(call, _)| attempts[*call].answer.is_none());
         for (call, state) in open.into_iter().chain(answered) {
-            let mut further = place.clone();
+            let mut further = position.clone();
             further.take(call, state);
             ahead.push(further);
         }
@@ -120,14 +121,14 @@ pub(super) fn explain(attempts: &[Attempt], steps_max: u64) -> Outcome {
     Outcome::Impossible
 }
 
-/// The calls that can be the next to take effect, and what is stored there then: those that began before any other
-/// that has not taken effect yet was answered.
-fn candidates(attempts: &[Attempt], place: &Place) -> Vec<(usize, State)> {
-    let left = || attempts.iter().enumerate().filter(|(call, _)| !place.has_taken(*call));
+/// The calls that can be next to take effect, and the stored entry after each: those that started before any other
+/// pending call was answered.
+fn candidates(attempts: &[Attempt], position: &Position) -> Vec<(usize, State)> {
+    let left = || attempts.iter().enumerate().filter(|(call, _)| !position.has_taken(*call));
     let answers = left().filter_map(|(_, attempt)| attempt.answer.map(|(at, _)| at));
     let deadline = answers.min().unwrap_or(u64::MAX);
     left()
         .take_while(|(_, attempt)| attempt.invoked_at <= deadline)
-        .filter_map(|(call, attempt)| Some((call, attempt.apply(place.state)?)))
+        .filter_map(|(call, attempt)| Some((call, attempt.apply(position.state)?)))
         .collect()
 }

@@ -37,9 +37,9 @@ fn refused(n: u64) -> Answer {
 
 const NOTHING: Answer = Answer::Read(None);
 
-/// A call that began and was answered at these moments.
+/// A call that started and was answered at these moments.
 type Line = (Call, u64, u64, Answer);
-/// A call that began then and has no answer.
+/// A call that started then and has no answer.
 type Open = (Call, u64);
 
 fn history(lines: &[Line], open: &[Open]) -> History {
@@ -59,7 +59,7 @@ fn accepted(lines: &[Line], open: &[Open]) {
     check(&history(lines, open), STEPS_MAX).assert_linearizable();
 }
 
-/// That the history is rejected, by the call with this number.
+/// Asserts that the history is rejected because of the call with this number.
 fn rejected(lines: &[Line], open: &[Open], offender: u64) -> Violation {
     match check(&history(lines, open), STEPS_MAX) {
         Verdict::Violation(violation) => {
@@ -90,11 +90,11 @@ fn calls_one_after_the_other_are_explained() {
 }
 
 #[test]
-fn a_reading_during_a_write_may_show_either() {
+fn a_read_during_a_write_may_return_either() {
     for shown in [NOTHING, read(1)] {
         accepted(&[(insert(1), 0, 9, Answer::Done), (GET, 1, 2, shown)], &[]);
     }
-    // Begun at the very moment of the answer: the order is open.
+    // Started at the exact moment of the answer: the order is open.
     accepted(&[(insert(1), 0, 5, Answer::Done), (GET, 5, 6, NOTHING)], &[]);
     rejected(&[(insert(1), 0, 9, Answer::Done), (GET, 1, 2, read(1)), (GET, 3, 4, NOTHING)], &[], 2);
 }
@@ -105,7 +105,7 @@ fn an_open_write_takes_effect_at_any_moment_or_never() {
         accepted(&[(GET, 5, 6, shown)], &[(insert(1), 0)]);
         accepted(&[(insert(1), 0, 1, Answer::Ambiguous), (GET, 5, 6, shown)], &[]);
     }
-    // Long after others have come and gone.
+    // Long after other calls have ended.
     accepted(
         &[
             (GET, 1, 2, NOTHING),
@@ -135,7 +135,7 @@ fn a_lost_write_is_found() {
 }
 
 #[test]
-fn a_stale_reading_is_found() {
+fn a_stale_read_is_found() {
     let lines = [
         (insert(1), 0, 1, Answer::Done),
         (replace(1, 2), 2, 3, Answer::Done),
@@ -161,18 +161,18 @@ fn two_winners_of_one_swap_are_found() {
 }
 
 #[test]
-fn a_write_that_took_effect_but_was_reported_as_refused_is_found() {
-    // A retry of the driver's met its own first try.
+fn an_applied_write_reported_as_refused_is_found() {
+    // A retry by the driver met its own first try.
     let own = rejected(&[(insert(1), 0, 1, refused(1))], &[], 0);
     assert!(own.shows_the_unwritten, "{own}");
-    // An ambiguous batch was settled by reading, and arrived after that.
+    // An ambiguous batch was settled by reading, and arrived afterwards.
     let late = rejected(
         &[(insert(1), 0, 1, Answer::Done), (replace(1, 2), 2, 3, refused(1)), (GET, 8, 9, read(2))],
         &[],
         1,
     );
     assert!(late.to_string().contains("refused, shows PROCESSING v1"), "{late}");
-    // One that failed for good and is there all the same.
+    // One that failed permanently and is stored anyway.
     let failed = [(insert(1), 0, 1, Answer::Failed(Kind::Unavailable)), (GET, 2, 3, read(1))];
     rejected(&failed, &[], 1);
 }
@@ -191,7 +191,7 @@ fn a_write_that_was_applied_twice_is_found() {
 }
 
 #[test]
-fn what_nobody_wrote_is_found() {
+fn a_value_that_was_never_written_is_found() {
     assert!(rejected(&[(GET, 0, 1, read(1))], &[], 0).shows_the_unwritten);
     rejected(&[(GET, 0, 1, Answer::Read(Some(Value::Unreadable)))], &[], 0);
     let other_bytes = Value::Record { unchanged: unchanged(1), digest: 2 };
@@ -199,7 +199,7 @@ fn what_nobody_wrote_is_found() {
 }
 
 #[test]
-fn a_search_that_was_given_up_is_neither_good_nor_bad() {
+fn an_abandoned_search_has_no_verdict() {
     let lines = [(insert(1), 0, 1, Answer::Done), (replace(1, 2), 2, 3, Answer::Done)];
     assert!(matches!(check(&history(&lines, &[]), 1), Verdict::Undecided { operations: 2, .. }));
     accepted(&lines, &[]);
@@ -222,7 +222,7 @@ fn a_long_history_with_many_open_calls_is_decided() {
     rejected(&lines, &open, offender);
 }
 
-/// A die that always falls the same way for a seed.
+/// A pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -242,15 +242,15 @@ impl Dice {
     }
 }
 
-/// A store that does one thing at a time.
+/// A sequential store.
 #[derive(Default)]
 struct Simple(Option<u64>);
 
 impl Simple {
     fn answer(&mut self, call: Call) -> Answer {
-        let standing = self.0.map(value);
+        let stored = self.0.map(value);
         let number = |value: Value| if let Value::Record { digest, .. } = value { digest } else { 0 };
-        let Call::Write(change) = call else { return Answer::Read(standing) };
+        let Call::Write(change) = call else { return Answer::Read(stored) };
         let (is_met, next) = match change {
             Change::Insert(next) => (self.0.is_none(), Some(number(next))),
             Change::Replace(old, next) => (self.0 == Some(old.version), Some(number(next))),
@@ -258,15 +258,15 @@ impl Simple {
             Change::InsertMarker | Change::RemoveMarker => unreachable!("no markers here"),
         };
         if !is_met {
-            return Answer::Refused(standing);
+            return Answer::Refused(stored);
         }
         self.0 = next;
         Answer::Done
     }
 }
 
-/// The calls of some nodes at once, each of which takes effect at a moment between its beginning and its end. Some of
-/// the answers are lost, and some calls with them.
+/// The calls of several concurrent nodes, each of which takes effect at a moment between its start and its end. Some
+/// answers are lost, and some calls with them.
 fn concurrent(seed: u64, calls: usize) -> History {
     let mut dice = Dice(mixed(seed));
     let (mut store, mut operations) = (Simple::default(), Vec::new());
@@ -304,7 +304,7 @@ fn concurrent(seed: u64, calls: usize) -> History {
 }
 
 #[test]
-fn whatever_a_simple_store_did_under_concurrency_is_explained() {
+fn every_concurrent_history_of_a_simple_store_is_explained() {
     for seed in 0..300 {
         let verdict = check(&concurrent(seed, 80), STEPS_MAX);
         assert!(matches!(verdict, Verdict::Linearizable { .. }), "seed {seed}: {verdict}");
@@ -324,10 +324,10 @@ fn has_an_order(left: &[Operation], store: Option<u64>) -> bool {
             left.iter().any(|other| answered_at(other).is_some_and(|at| at < operation.invoked_at));
         let mut store = Simple(store);
         let answer = store.answer(operation.call);
-        let is_as_told = operation.is_open() || operation.answer.is_some_and(|(_, told)| told == answer);
+        let is_same = operation.is_open() || operation.answer.is_some_and(|(_, recorded)| recorded == answer);
         let rest: Vec<_> =
             left.iter().enumerate().filter(|(at, _)| *at != next).map(|(_, other)| other.clone()).collect();
-        !comes_too_early && is_as_told && has_an_order(&rest, store.0)
+        !comes_too_early && is_same && has_an_order(&rest, store.0)
     })
 }
 
@@ -340,11 +340,11 @@ fn the_search_agrees_with_trying_every_order() {
         let mut dice = Dice(mixed(seed ^ 1));
         let mut pick = || usize::try_from(dice.roll(6)).expect("small");
         let (from, to) = (pick(), pick());
-        if let (Some((_, told)), Some((at, _))) = (operations[from].answer, operations[to].answer)
+        if let (Some((_, answer)), Some((at, _))) = (operations[from].answer, operations[to].answer)
             && operations[from].call == GET
             && operations[to].call == GET
         {
-            operations[to].answer = Some((at, told));
+            operations[to].answer = Some((at, answer));
         } else if let Some((at, Answer::Refused(_))) = operations[to].answer {
             operations[to].answer = Some((at, Answer::Done));
         }

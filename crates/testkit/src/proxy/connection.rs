@@ -1,7 +1,7 @@
-//! One connection through the proxy, from both sides.
+//! One connection through the proxy, in both directions.
 //!
-//! Contents: how bytes go on, are held, vanish or are cut. Never here: two tasks for one connection; whatever a fault
-//! does to one direction, the other has to see at once.
+//! Passes, holds, drops or cuts bytes. There is one task per connection, because a fault in one direction must be
+//! visible to the other at once.
 
 use super::plan::{Fault, Throttle};
 use super::protocol::Talk;
@@ -14,22 +14,22 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// How much is read ahead of what can be written.
+/// How much is read ahead.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
 /// How a connection ends.
 enum End {
-    /// Both sides had said all that they wanted to.
+    /// Both sides had sent everything.
     Closed,
     /// Both sides get an error.
     Reset,
 }
 
-/// One direction: what has arrived and is still to be passed on.
+/// One direction: bytes that have arrived and are not passed on yet.
 #[derive(Default)]
 struct Flow {
     bytes: BytesMut,
-    /// Nothing is passed on before these are over: a delay, and the gap after a part where the connection is slow.
+    /// Nothing is passed on before these are over: a delay, and the pause after a part on a slow connection.
     delay: Option<Pause>,
     gap: Option<Pause>,
     is_finished: bool,
@@ -44,7 +44,7 @@ impl Flow {
         !self.bytes.is_empty() && self.delay.is_none() && self.gap.is_none()
     }
 
-    /// Writes what the socket takes at once, and no more than one part where the connection is slow.
+    /// Writes what the socket accepts at once, and at most one part on a slow connection.
     fn pass_to(&mut self, stream: &TcpStream, throttle: Option<&Throttle>) -> io::Result<()> {
         let most = throttle.map_or(usize::MAX, |throttle| throttle.chunk_bytes).min(self.bytes.len());
         match stream.try_write(&self.bytes[..most]) {
@@ -60,7 +60,7 @@ impl Flow {
 struct Connection<'a> {
     shared: &'a Shared,
     orders: watch::Receiver<Orders>,
-    heard: Orders,
+    orders_seen: Orders,
     number: u64,
     requests: u64,
     talk: Talk,
@@ -71,22 +71,22 @@ struct Connection<'a> {
     to_server: Flow,
     to_client: Flow,
     throttle: Option<Throttle>,
-    /// The response of the current request is not passed on, and ends the connection.
+    /// The response to the current request is not passed on, and ends the connection.
     cuts_response: bool,
     vanishes: bool,
 }
 
 pub(super) async fn run(client: TcpStream, number: u64, shared: &Shared) {
     let mut orders = shared.orders.subscribe();
-    let heard = *orders.borrow_and_update();
-    let Ok(server) = TcpStream::connect(heard.server).await else {
+    let orders_seen = *orders.borrow_and_update();
+    let Ok(server) = TcpStream::connect(orders_seen.server).await else {
         return reset(&client);
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let mut connection = Connection {
         shared,
         orders,
-        heard,
+        orders_seen,
         number,
         requests: 0,
         talk: Talk::new(shared.protocol),
@@ -112,7 +112,7 @@ pub(super) async fn run(client: TcpStream, number: u64, shared: &Shared) {
     }
 }
 
-/// Makes the socket's end one that the other side sees as an error.
+/// Makes the other side see the end of the socket as an error.
 fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }
@@ -123,7 +123,7 @@ impl Connection<'_> {
         let Self { orders, client, server, to_server, to_client, .. } = self;
         tokio::select! {
             order = orders.changed() => {
-                if order.is_err() || self.heed() {
+                if order.is_err() || self.read_orders() {
                     return Ok(Some(End::Reset));
                 }
             }
@@ -145,14 +145,14 @@ impl Connection<'_> {
         self.pass().await
     }
 
-    /// Hears what is new. Says whether the connection is to be cut.
-    fn heed(&mut self) -> bool {
+    /// Reads new orders. Returns whether to cut the connection.
+    fn read_orders(&mut self) -> bool {
         let now = *self.orders.borrow_and_update();
-        if now.follows > self.heard.follows {
+        if now.follows > self.orders_seen.follows {
             self.next_server = Some(now.server);
         }
-        let is_cut = now.cuts > self.heard.cuts;
-        self.heard = now;
+        let is_cut = now.cuts > self.orders_seen.cuts;
+        self.orders_seen = now;
         is_cut
     }
 
@@ -163,15 +163,15 @@ impl Connection<'_> {
         let mut arrived = BytesMut::with_capacity(8 << 10);
         match read(&self.client, &mut arrived)? {
             None => return Ok(None),
-            // Anyone who let everything vanish has nothing more to say either.
+            // A connection that dropped everything has nothing more to send.
             Some(0) if self.vanishes => return Ok(Some(End::Closed)),
             Some(0) => self.to_server.is_finished = true,
             Some(_) if self.vanishes => return Ok(None),
             Some(_) => {}
         }
         if !arrived.is_empty() && self.talk.is_idle() {
-            // What was ordered before the request was sent concerns it.
-            if self.orders.has_changed().unwrap_or(true) && self.heed() {
+            // Orders from before the request was sent apply to it.
+            if self.orders.has_changed().unwrap_or(true) && self.read_orders() {
                 return Ok(Some(End::Reset));
             }
             if let Some(server) = self.next_server.take() {
@@ -207,7 +207,7 @@ impl Connection<'_> {
             None => return Ok(None),
             Some(0) => {
                 self.to_client.is_finished = true;
-                // A server that went away before it answered: the client is not to know more than otherwise.
+                // A server that disconnected before it answered: the client must not learn more than usual.
                 return Ok(self.cuts_response.then_some(End::Reset));
             }
             Some(_) if self.vanishes => return Ok(None),
@@ -222,7 +222,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// Passes on what may be, and the end of either side after its last byte.
+    /// Passes on what is allowed, and the end of either side after its last byte.
     async fn pass(&mut self) -> io::Result<Option<End>> {
         if self.vanishes {
             return Ok(None);
@@ -242,7 +242,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// Continues with another server, which needs the same introduction.
+    /// Continues with another server, which needs the same start-up messages.
     async fn follow(&mut self, address: SocketAddr) -> io::Result<()> {
         let mut server = TcpStream::connect(address).await?;
         server.set_nodelay(true)?;
@@ -269,7 +269,7 @@ async fn over(pause: &mut Option<Pause>) {
     }
 }
 
-/// What can be read at once: `None` if nothing can, zero bytes at the end.
+/// What can be read without waiting: `None` if nothing, zero bytes at the end.
 fn read(stream: &TcpStream, into: &mut BytesMut) -> io::Result<Option<usize>> {
     match stream.try_read_buf(into) {
         Ok(length) => Ok(Some(length)),

@@ -1,6 +1,6 @@
 //! A network that fails on demand: a TCP proxy in front of any server.
 //!
-//! Contents: the proxy, and what a test can do to it while it runs. Never here: a fault that no [`Plan`] asked for.
+//! The proxy, and what a test can do to it while it runs. Every fault comes from a [`Plan`].
 //!
 //! [`faults`](crate::faults) does the same to the calls of a store, in memory. This one does it to bytes, so that a
 //! driver's own handling of lost connections is tested too.
@@ -20,13 +20,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What becomes of the connections that exist when the server behind the proxy is [swapped](FaultProxy::swap).
+/// What happens to existing connections when the server behind the proxy is [swapped](FaultProxy::swap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// They stay with the server that they have.
+    /// They stay with their server.
     Keep,
-    /// They stay open, and their next request goes to the new server: what a pooler does, or an address that moves.
-    /// Connections of [`Protocol::Postgres`] are introduced to the new server as they were to the old one.
+    /// They stay open, and their next request goes to the new server, as with a pooler or an address that moves.
+    /// Connections of [`Protocol::Postgres`] repeat their start-up messages on the new server.
     Follow,
     /// They are reset.
     Cut,
@@ -62,7 +62,7 @@ pub struct FaultProxy {
     accepting: JoinHandle<()>,
 }
 
-/// What the connections of a proxy have in common.
+/// What the connections of a proxy share.
 struct Shared {
     protocol: Protocol,
     plan: Mutex<Arc<dyn Plan>>,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What connections have to heed. The counts tell those that exist what is new to them.
+/// Orders to connections. The counters show existing connections what is new.
 #[derive(Debug, Clone, Copy)]
 struct Orders {
     server: SocketAddr,
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Connections live in this task, and end with it.
+/// Connections run in this task, and end with it.
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
@@ -185,7 +185,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Counts a connection as open for as long as it lives.
+/// Counts a connection as open while it exists.
 struct Open(Arc<Shared>);
 
 impl Drop for Open {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// One request of a client, as a [`Plan`] sees it. What one is depends on the [`Protocol`](super::Protocol).
+/// One request of a client, as a [`Plan`] sees it. The [`Protocol`](super::Protocol) defines where it ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The connection's number, in the order in which they were accepted.
@@ -16,7 +16,7 @@ pub struct Request<'a> {
     pub number: u64,
     /// How many requests all connections had before.
     pub total: u64,
-    /// The bytes of it that have arrived, which need not be all.
+    /// The bytes that have arrived so far.
     pub bytes: &'a [u8],
 }
 
@@ -32,16 +32,16 @@ impl Request<'_> {
 pub enum Fault {
     /// Nothing.
     Pass,
-    /// It reaches the server as soon as the pause is over, which begins now.
+    /// It reaches the server after the pause, which starts now.
     DelayRequest(Pause),
-    /// Its response reaches the client as soon as the pause is over, which begins now.
+    /// Its response reaches the client after the pause, which starts now.
     DelayResponse(Pause),
     /// The connection is reset and the server never sees a byte of the request.
     CutBefore,
     /// The server gets the request and answers it; the client gets no byte of the response, and its connection is
     /// reset.
     CutAfter,
-    /// From here on bytes vanish in both directions. The connection stays open for as long as the client likes.
+    /// From here on, bytes are dropped in both directions. The connection stays open until the client closes it.
     HalfOpen,
     /// From here on the connection is slow in both directions.
     Throttle(Throttle),
@@ -60,7 +60,7 @@ impl Throttle {
         Self { chunk_bytes: chunk_bytes.max(1), gap: Arc::new(gap) }
     }
 
-    /// So many bytes in a second, in twenty parts.
+    /// This many bytes per second, in twenty parts.
     pub fn bytes_per_second(bytes: usize) -> Self {
         Self::new(bytes.div_ceil(20), || Pause::of(Duration::from_millis(50)))
     }
@@ -88,7 +88,7 @@ impl<F: Fn(&Request<'_>) -> Fault + Send + Sync + 'static> Plan for F {
     }
 }
 
-/// What happens to one request after the other, on whichever connection; whatever comes after the last line passes.
+/// Faults for one request after another, on any connection; requests after the last entry pass.
 #[derive(Debug, Default)]
 pub struct Script {
     lines: Mutex<VecDeque<Fault>>,
@@ -96,12 +96,12 @@ pub struct Script {
 }
 
 impl Script {
-    /// These, to the next requests.
+    /// Applies these to the next requests.
     pub fn new(lines: impl IntoIterator<Item = Fault>) -> Self {
         Self { lines: Mutex::new(lines.into_iter().collect()), part: Vec::new() }
     }
 
-    /// These, to the next requests that [contain](Request::contains) `part`; all others pass.
+    /// Applies these to the next requests that [contain](Request::contains) `part`; all others pass.
     pub fn of(part: impl Into<Vec<u8>>, lines: impl IntoIterator<Item = Fault>) -> Self {
         Self { part: part.into(), ..Self::new(lines) }
     }
@@ -117,7 +117,7 @@ impl Plan for Script {
     }
 }
 
-/// How often each fault strikes, in a thousand requests, and how bad it is. What is left passes.
+/// How often each fault happens per thousand requests, and how strong it is. All other requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Odds {
     /// [`Fault::DelayRequest`] or [`Fault::DelayResponse`], for up to `delay_max`.
@@ -134,8 +134,8 @@ pub struct Odds {
     pub delay_max: Duration,
 }
 
-/// Faults by chance: what happens to a request depends on the seed, its connection's number and its own number on that
-/// connection, so that each connection has the same fate for the same seed whatever the others do.
+/// Random faults: the fault of a request depends on the seed, its connection's number and its own number on that
+/// connection, so one connection does not affect another.
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded {
     seed: u64,
@@ -143,7 +143,7 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// Faults as often as `odds` say.
+    /// Faults with these `odds`.
     pub const fn new(seed: u64, odds: Odds) -> Self {
         Self { seed, odds }
     }

@@ -1,25 +1,25 @@
-//! Where a request ends, and where its response does.
+//! Where a request and its response end.
 //!
-//! Contents: as much of PostgreSQL's and Redis's framing as that takes. Never here: what a message means beyond it.
+//! Parses only as much of PostgreSQL's and Redis's framing as this needs.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 /// How the proxy distinguishes requests and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// By turns: a request is what a client sends until the server sends something, and its response has come with
-    /// the first bytes.
+    /// By turns: a request is everything that a client sends until the server sends something; the first bytes of the
+    /// server complete the response.
     Opaque,
-    /// PostgreSQL without TLS. A request is what a client sends before the server is ready for a query again; its
-    /// response has come when the server is. Under TLS the proxy goes by turns.
+    /// PostgreSQL without TLS. A request is everything that a client sends before the server is ready for a query
+    /// again; that completes the response. Under TLS, the proxy uses turns.
     Postgres,
-    /// Redis without TLS. A request is what a client sends before the server has answered every command that came
-    /// before; its response has come when the server has answered all of it. `SUBSCRIBE` counts as one command;
-    /// messages that come later answer nothing.
+    /// Redis without TLS. A request is everything that a client sends before the server has answered all earlier
+    /// commands; its response is complete when all of it is answered. `SUBSCRIBE` counts as one command; later messages
+    /// answer nothing.
     Redis,
 }
 
-/// What is known of the talk on one connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) enum Talk {
     Turns { is_idle: bool },
@@ -36,7 +36,7 @@ impl Talk {
         }
     }
 
-    /// Whether every request has its response, so that whatever the client sends next is a new request.
+    /// Whether every request has its response, so that the next bytes of the client are a new request.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Turns { is_idle } => *is_idle,
@@ -66,7 +66,7 @@ impl Talk {
         }
     }
 
-    /// What the client introduced itself to the server with, where that has to be said to another server as well.
+    /// The client's start-up messages, if another server needs them too.
     pub(super) fn introduction(&self) -> Option<Bytes> {
         match self {
             Self::Turns { .. } | Self::Redis(_) => None,
@@ -75,7 +75,7 @@ impl Talk {
     }
 }
 
-/// The codes of the messages that come before the one with the user's name.
+/// The codes of messages before the one with the user's name.
 const CANCEL: u32 = 80_877_102;
 const TLS: u32 = 80_877_103;
 const GSSAPI: u32 = 80_877_104;
@@ -86,10 +86,10 @@ pub(super) struct Frames {
     from_client: BytesMut,
     from_server: BytesMut,
     startup: Option<Bytes>,
-    /// An offer of encryption that was not answered yet: with one byte, not a message.
+    /// An unanswered offer of encryption; the answer is one byte, not a message.
     is_offered: bool,
     is_encrypted: bool,
-    /// How often the server still has to say that it is ready.
+    /// How many times the server still has to report that it is ready.
     owed: u64,
 }
 
@@ -130,7 +130,7 @@ impl Frames {
     }
 }
 
-/// Takes one whole message: `tag` bytes, then a length that counts itself and what follows.
+/// Removes one complete message: `tag` bytes, then a length that includes itself.
 fn frame(buffer: &mut BytesMut, tag: usize) -> Option<Bytes> {
     let length = buffer.get(tag..tag + 4)?.get_u32();
     let length = tag + usize::try_from(length).ok()?.max(4);
@@ -153,7 +153,7 @@ impl Commands {
 
     fn client_sent(&mut self, bytes: &[u8]) {
         self.from_client.extend_from_slice(bytes);
-        while let Some(end) = whole(&self.from_client, 0) {
+        while let Some(end) = frame_end(&self.from_client, 0) {
             self.from_client.advance(end);
             self.owed += 1;
         }
@@ -161,15 +161,15 @@ impl Commands {
 
     fn server_sent(&mut self, bytes: &[u8]) {
         self.from_server.extend_from_slice(bytes);
-        while let Some(end) = whole(&self.from_server, 0) {
+        while let Some(end) = frame_end(&self.from_server, 0) {
             self.from_server.advance(end);
             self.owed = self.owed.saturating_sub(1);
         }
     }
 }
 
-/// Where the command or reply that begins at `at` ends, if all of it is there.
-fn whole(buffer: &[u8], at: usize) -> Option<usize> {
+/// The end of the command or reply that starts at `at`, if it is complete.
+fn frame_end(buffer: &[u8], at: usize) -> Option<usize> {
     let line = buffer.get(at..)?.windows(2).position(|pair| pair == b"\r\n")? + at;
     let number = || std::str::from_utf8(&buffer[at + 1..line]).ok()?.parse::<i64>().ok();
     let next = line + 2;
@@ -178,7 +178,7 @@ fn whole(buffer: &[u8], at: usize) -> Option<usize> {
             let end = usize::try_from(number()?).map_or(next, |length| next + length + 2);
             (buffer.len() >= end).then_some(end)
         }
-        b'*' => (0..number()?).try_fold(next, |end, _| whole(buffer, end)),
+        b'*' => (0..number()?).try_fold(next, |end, _| frame_end(buffer, end)),
         _ => Some(next),
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         assert!(talk.is_idle());
         assert_eq!(talk.introduction().as_deref(), Some(&startup()[..]));
 
-        // Two requests in one go: the first answer ends only the first.
+        // Two requests at once: the first answer ends only the first.
         talk.client_sent(&[message(b"P", b"\0SELECT\0\0\0"), message(b"S", b"")].concat());
         talk.client_sent(&message(b"Q", b"SELECT 1\0"));
         talk.server_sent(&[message(b"D", b"ZZZZ"), ready.clone()].concat());

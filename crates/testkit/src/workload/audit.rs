@@ -1,4 +1,4 @@
-//! The store against the journals.
+//! Compares the store with the journals.
 
 use super::request::token_in;
 use super::{Event, Note, Workload};
@@ -7,9 +7,9 @@ use semel_core::record::{Record, State, Token};
 use semel_core::store::{Error, Reading, Store};
 use std::collections::BTreeMap;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "an audit that nobody reads finds nothing"]
+#[must_use = "an audit has no effect unless its result is checked"]
 pub struct Audit {
     /// Keys with an outcome in the store.
     pub finished: u64,
@@ -23,7 +23,7 @@ pub struct Audit {
     pub violations: Vec<String>,
 }
 
-/// Compares the store with the journals. Call it when no node is running and no write is on its way. Reads each key
+/// Compares the store with the journals. Call it when no node is running and no write is in flight. Reads each key
 /// once.
 pub async fn audit(workload: &Workload, store: &dyn Store, notes: &[Note]) -> Result<Audit, Error> {
     let mut by_key: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
@@ -36,7 +36,7 @@ pub async fn audit(workload: &Workload, store: &dyn Store, notes: &[Note]) -> Re
         let notes = by_key.remove(&key).unwrap_or_default();
         audit.key(&reading, &notes, &mut |what| format!("key {key}: {what}"));
     }
-    audit.violations.extend(by_key.into_keys().map(|key| format!("key {key}: no request is about it")));
+    audit.violations.extend(by_key.into_keys().map(|key| format!("key {key}: there was no request for it")));
     Ok(audit)
 }
 
@@ -51,11 +51,11 @@ impl Audit {
             violate(format!("{} effects: {effects:?}", effects.len()));
         }
         if reading.entry.is_some() && record.is_none() {
-            violate(format!("what stands there is no record: {:?}", reading.entry));
+            violate(format!("the stored entry is not a record: {:?}", reading.entry));
         }
         for token in of(Event::Claimed) {
             if record.map(Record::token) != Some(token) {
-                violate(format!("the claim {token:?} was acknowledged and is lost: {}", seen(record)));
+                violate(format!("the claim {token:?} was acknowledged and is lost: {}", describe(record)));
             }
         }
         let outcome = match record.map(Record::state) {
@@ -64,12 +64,15 @@ impl Audit {
         };
         for token in of(Event::Finished) {
             if outcome != Some(Some(token)) {
-                violate(format!("the outcome of {token:?} was acknowledged and is lost: {}", seen(record)));
+                violate(format!(
+                    "the outcome of {token:?} was acknowledged and is lost: {}",
+                    describe(record)
+                ));
             }
         }
         for token in of(Event::Replayed).chain(outcome.flatten()) {
             if !effects.contains(&token) {
-                violate(format!("the outcome of {token:?} is there without its effect"));
+                violate(format!("the outcome of {token:?} is stored without its effect"));
             }
         }
         match (record, outcome) {
@@ -80,8 +83,8 @@ impl Audit {
     }
 }
 
-fn seen(record: Option<&Record>) -> String {
-    record.map_or("nothing is there".to_owned(), |record| {
-        format!("{} of {:?} is there", record.state_name(), record.token())
+fn describe(record: Option<&Record>) -> String {
+    record.map_or("there is no record".to_owned(), |record| {
+        format!("{} of {:?} is stored", record.state_name(), record.token())
     })
 }

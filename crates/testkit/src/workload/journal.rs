@@ -1,4 +1,4 @@
-//! Journals of what the nodes did, which survive the nodes.
+//! Journals of the nodes' actions, which survive the nodes.
 
 use semel_core::record::Token;
 use std::fs::{File, OpenOptions};
@@ -76,20 +76,20 @@ impl FileJournal {
         OpenOptions::new().append(true).create(true).open(path).map(Self)
     }
 
-    /// Every whole line of the file.
+    /// Every complete line of the file.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<Note>> {
         let text = std::fs::read_to_string(path)?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         let wrong = |line: &str| io::Error::new(io::ErrorKind::InvalidData, format!("not a note: `{line}`"));
-        whole.lines().map(|line| parse(line).ok_or_else(|| wrong(line))).collect()
+        complete.lines().map(|line| parse(line).ok_or_else(|| wrong(line))).collect()
     }
 }
 
 impl Journal for FileJournal {
     fn note(&self, note: Note) {
         let line = format!("{} {} {:032x}\n", note.event.name(), note.key, note.token.bits());
-        // In one piece, so that lines of several processes do not mix.
-        (&self.0).write_all(line.as_bytes()).expect("a journal with gaps shows nothing");
+        // In one write, so that lines of several processes do not mix.
+        (&self.0).write_all(line.as_bytes()).expect("a journal with gaps proves nothing");
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_holds_every_whole_line_of_several_writers() {
+    fn a_file_holds_every_complete_line_of_several_writers() {
         let path = std::env::temp_dir().join(format!("semel-journal-{}", std::process::id()));
         let notes: Vec<Note> = Event::ALL
             .into_iter()

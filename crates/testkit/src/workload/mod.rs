@@ -1,6 +1,6 @@
 //! Several nodes that use one store like engines do, with many duplicates.
 //!
-//! Contents: claim, effect and finish for each request, directly on a [`Store`], and the audit afterwards. Every
+//! Claims, applies the effect and finishes for each request, directly on a [`Store`], and audits afterwards. Every
 //! effect has a claim, and no claim is guessed.
 //!
 //! Each request inserts a record with its own token. If that succeeds, it applies the effect, which is a line in a
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// What a node does.
+/// The settings of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// The number of keys. Every node handles them in the same order.
@@ -46,7 +46,7 @@ pub struct Workload {
 }
 
 impl Default for Workload {
-    /// 100 keys, three requests of each node for each of them, eight at once; a store may be away for ten seconds.
+    /// 100 keys, three requests of each node per key, eight at once; a store may be unavailable for ten seconds.
     fn default() -> Self {
         Self {
             keys: 100,
@@ -94,8 +94,8 @@ impl AddAssign for Report {
 }
 
 impl Workload {
-    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens
-    /// are drawn from it.
+    /// Runs one node to its end. Node names must differ, and a restarted node needs a new name: tokens are derived from
+    /// it.
     pub async fn run_node(&self, node: &str, store: &Arc<dyn Store>, journal: &Arc<dyn Journal>) -> Report {
         let mut name = DefaultHasher::new();
         name.write(node.as_bytes());

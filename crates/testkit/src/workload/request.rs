@@ -3,7 +3,7 @@
 use super::{Event, Journal, Note, Report, Workload};
 use crate::chance::mixed;
 use crate::faults::Pause;
-use crate::scene::{Ask, START, attempt, command, finish};
+use crate::scene::{START, TestCommand, attempt, command, finish};
 use semel_core::classify::Ending;
 use semel_core::machine::{self, Found, Write};
 use semel_core::outcome::{Body, Outcome};
@@ -22,7 +22,7 @@ pub(super) struct Requests {
     tokens: AtomicU64,
 }
 
-/// The store did not answer for as long as a request waits.
+/// The store did not answer within a request's patience.
 struct GaveUp;
 
 impl Requests {
@@ -59,9 +59,14 @@ impl Requests {
         self.finish(key, &command, &record, report).await
     }
 
-    /// The record that this request owns now; nothing if another has the key.
-    async fn claim(&self, key: u64, command: &Ask, report: &mut Report) -> Result<Option<Record>, GaveUp> {
-        // Claims that may be in the store without an answer, or may still arrive.
+    /// The record that this request owns now; `None` if another request has the key.
+    async fn claim(
+        &self,
+        key: u64,
+        command: &TestCommand,
+        report: &mut Report,
+    ) -> Result<Option<Record>, GaveUp> {
+        // Claims that may be stored without an answer, or may still arrive.
         let mut loose: Vec<Write> = Vec::new();
         for _ in 0..self.workload.tries_max {
             let write = attempt(Found::Nothing, command, self.token(), START);
@@ -81,7 +86,7 @@ impl Requests {
                 report.recognised += 1;
                 return Ok(Some(own.clone()));
             }
-            // Nothing there: the claim got lost, or is late. The next one has a fresh token.
+            // No entry: the claim was lost, or is late. The next one has a fresh token.
             if reading.found() != Found::Nothing {
                 self.see(key, &reading, report);
                 return Ok(None);
@@ -90,7 +95,7 @@ impl Requests {
         Err(GaveUp)
     }
 
-    /// Notes what a request that came second is shown.
+    /// Records what a later request is shown.
     fn see(&self, key: u64, reading: &Reading, report: &mut Report) {
         match reading.record().map(Record::state) {
             Some(State::Succeeded { outcome, .. }) => match token_in(outcome) {
@@ -98,14 +103,20 @@ impl Requests {
                     report.replayed += 1;
                     self.note(key, token, Event::Replayed);
                 }
-                None => report.violations.push(format!("key {key}: the outcome is nobody's")),
+                None => report.violations.push(format!("key {key}: the outcome belongs to no request")),
             },
             Some(State::Processing { .. }) => report.in_progress += 1,
-            _ => report.violations.push(format!("key {key}: nobody has put this there: {reading:?}")),
+            _ => report.violations.push(format!("key {key}: no request has stored this: {reading:?}")),
         }
     }
 
-    async fn finish(&self, key: u64, command: &Ask, own: &Record, report: &mut Report) -> Result<(), GaveUp> {
+    async fn finish(
+        &self,
+        key: u64,
+        command: &TestCommand,
+        own: &Record,
+        report: &mut Report,
+    ) -> Result<(), GaveUp> {
         let write = finish(own, Ending::Succeeded(outcome_of(own.token())), START);
         for _ in 0..self.workload.tries_max {
             let reading = match self.store.write(command.id, Change::from(&write)).await {
@@ -125,7 +136,7 @@ impl Requests {
                 self.note_finish(key, own, report);
                 return Ok(());
             }
-            // Still as it was: the finish got lost, or is late. To send it again is harmless, since it names what it
+            // Unchanged: the finish was lost, or is late. Sending it again is harmless, because it names what it
             // replaces.
             if reading.record() != Some(own) {
                 let found = reading.record().map(|record| (record.state_name(), record.token()));
@@ -144,7 +155,7 @@ impl Requests {
         self.note(key, own.token(), Event::Finished);
     }
 
-    async fn read(&self, command: &Ask) -> Result<Reading, GaveUp> {
+    async fn read(&self, command: &TestCommand) -> Result<Reading, GaveUp> {
         for _ in 0..self.workload.tries_max {
             match self.store.get(command.id).await {
                 Ok(reading) => return Ok(reading),
@@ -154,7 +165,7 @@ impl Requests {
         Err(GaveUp)
     }
 
-    /// Waits before the next try, if there is any use in one.
+    /// Waits before the next try, if one is useful.
     async fn pause(&self, error: &Error) -> Result<(), GaveUp> {
         if !error.is_retryable() {
             return Err(GaveUp);
@@ -174,12 +185,12 @@ impl Requests {
     }
 }
 
-/// An outcome that names the attempt that it is of.
+/// An outcome that contains the token of its attempt.
 fn outcome_of(token: Token) -> Outcome {
     Outcome::http(201, [("content-type", "text/plain")], format!("{:032x}", token.bits()))
 }
 
-/// The attempt that an outcome is of.
+/// The attempt of an outcome.
 pub(super) fn token_in(outcome: &Outcome) -> Option<Token> {
     let Body::Kept(body) = &outcome.body else { return None };
     u128::from_str_radix(std::str::from_utf8(body).ok()?, 16).ok().map(Token::from_random)

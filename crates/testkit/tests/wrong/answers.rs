@@ -1,4 +1,4 @@
-//! Answers that are wrong.
+//! Wrong answers.
 
 use super::{Store, Wrong};
 use semel_core::id::{CommandId, OperationId};
@@ -10,7 +10,7 @@ use semel_core::store::{
 use semel_core::time::Time;
 
 impl Store {
-    /// What the caller of a write is told.
+    /// The answer to the caller of a write.
     pub(super) fn shown(&self, written: Written) -> Written {
         match (self.wrong, written) {
             (Wrong::RefusalShowsNothing, Written::Refused(reading)) => {

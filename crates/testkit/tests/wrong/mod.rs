@@ -77,7 +77,7 @@ impl Store {
         self.writes.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The id that this store takes `id` for.
+    /// The ID that this store uses for `id`.
     fn taken_for(&self, id: CommandId) -> CommandId {
         if self.is(Wrong::FoldsIds) {
             CommandId::from_bytes(id.as_bytes().map(|byte| byte.to_ascii_lowercase()))

@@ -1,4 +1,4 @@
-//! Writes that are wrong.
+//! Wrong writes.
 
 use super::{Store, Wrong};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use semel_core::store::{Change, Error, Reading, Setting, Store as _, Written};
 use tokio::task::yield_now;
 
 impl Store {
-    /// Puts the record or the marker of `change` there, whatever is there.
+    /// Stores the record or the marker of `change`, whatever is stored.
     async fn force(&self, id: CommandId, change: Change<&Record>) -> Result<Written, Error> {
         let reading = self.inner.get(id).await?;
         let bytes = match change.record() {
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// The change, on a condition of which what is ignored is taken from what is stored there.
+    /// The change, with the ignored part of its condition taken from the stored entry.
     fn careless<'a>(&self, change: Change<&'a Record>, reading: &Reading) -> Change<&'a Record> {
         let Some(stands) = reading.record() else { return change };
         let looser = |unchanged: Unchanged| match self.wrong {
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// The record as a store would keep it that is careless with outcomes.
+    /// The record as stored by a store that is careless with outcomes.
     fn mangled(&self, record: &Record) -> Record {
         let mut next = record.clone();
         if self.is(Wrong::HalvesTokens) {

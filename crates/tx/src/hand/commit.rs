@@ -1,22 +1,23 @@
-//! The commit, and what is known of it.
+//! The commit, and what is known about it.
 
-use super::dialect::{Dialect, Known};
+use super::dialect::{CommitStatus, Dialect};
 use crate::ending::Written;
 use crate::error::{BoxError, Error};
 use semel::Answer;
 use semel::local::{Patience, Unanswered};
 use std::time::Duration;
 
-/// What is known of a commit.
+/// What is known about a commit.
 pub(crate) enum Committed {
     Yes,
-    /// It was not made, and will not be.
+    /// It did not happen, and will not.
     No(Error),
     Unknown(BoxError),
 }
 
-/// Waits for the answer to a commit, not longer than the store's timeout after `written_at`, when the last write began: a change of the
-/// hashing secret waits a little longer than that. Past it the commit is not even sent.
+/// Waits for the answer to a commit, at most the store's timeout after `written_at`, when the last write
+/// began: a change of the hashing secret waits a little longer than that. After that the commit is not even
+/// sent.
 pub(crate) async fn commit<D: Dialect>(
     patience: &Patience,
     unanswered: Unanswered,
@@ -43,7 +44,7 @@ pub(crate) async fn commit<D: Dialect>(
 }
 
 impl Written {
-    /// Finds out what became of a commit without an answer. The work is not run again.
+    /// Settles a commit without an answer. The work is not run again.
     pub(crate) async fn settle<D: Dialect>(
         self,
         target: &D::Target,
@@ -51,16 +52,16 @@ impl Written {
         cause: BoxError,
     ) -> Result<Answer, Error> {
         let (command, writes) = (&self.command, &self.writes);
-        let place = (command.ids(), writes.id);
+        let location = (command.ids(), writes.id);
         let settling =
-            D::settle(target, seen, &command.patience(), place, |found| writes.landed(found)).await;
+            D::settle(target, seen, &command.patience(), location, |found| writes.landing(found)).await;
         match settling {
-            Known::Committed => Ok(self.committed()),
-            Known::RolledBack => {
+            CommitStatus::Committed => Ok(self.committed()),
+            CommitStatus::RolledBack => {
                 self.rolled_back();
                 Err(lost(cause))
             }
-            Known::Nothing => {
+            CommitStatus::Unknown => {
                 command.commit_in_doubt(&self.attempt);
                 let operation_id = self.attempt.local().operation_id;
                 Err(Error::CommitInDoubt { operation_id, source: cause })

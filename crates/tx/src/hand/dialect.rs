@@ -1,9 +1,9 @@
-//! What each database does in its own way.
+//! The operations that differ between databases.
 
 use crate::error::Error;
 use semel::local::{LocalLook, LocalWrites, Patience};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Write};
+use semel_core::machine::{Found, Landing, Write};
 use semel_core::store;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -11,13 +11,13 @@ use std::task::{Context, Waker};
 /// The command's lock, and the other ID that it may be stored under.
 pub(crate) type Ids = (CommandId, Option<CommandId>);
 
-/// The statements of a database for commands by hand. Only this crate implements it.
+/// The statements of a database for manual commands. Only this crate implements it.
 pub trait Dialect: sqlx::Database {
-    /// What the statements need to know of the database.
+    /// What the statements need to know about the database.
     type Target: Clone + Send + Sync;
     /// What was read before the work: the write depends on it.
     type Seen: Send + Sync;
-    /// A record's row. Made before anything is written, because it may be too large.
+    /// A record's row. Encoded before anything is written, because it may be too large.
     type RecordRow: Send;
 
     /// Takes the command's lock if it is free, and reads what is stored under its IDs.
@@ -28,10 +28,10 @@ pub trait Dialect: sqlx::Database {
         patience: &Patience,
     ) -> impl Future<Output = Result<(LocalLook, Self::Seen), Error>> + Send;
 
-    /// Marks the transaction, where that is how [`write`](Self::write) recognises it.
+    /// Marks the transaction, if that is how [`write`](Self::write) recognises it.
     fn mark(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Rolls back what the transaction has written, and begins it again.
+    /// Rolls back the transaction's writes, and begins it again.
     fn restart(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// The row for a record.
@@ -44,7 +44,7 @@ pub trait Dialect: sqlx::Database {
         seen: &Self::Seen,
         writes: &LocalWrites,
         row: Self::RecordRow,
-    ) -> impl Future<Output = Result<(), Unwritten>> + Send;
+    ) -> impl Future<Output = Result<(), WriteFailure>> + Send;
 
     /// Writes one record, if what was read has not changed.
     fn write_record(
@@ -52,7 +52,7 @@ pub trait Dialect: sqlx::Database {
         target: &Self::Target,
         seen: &Self::Seen,
         row: Self::RecordRow,
-    ) -> impl Future<Output = Result<(), Unwritten>> + Send;
+    ) -> impl Future<Output = Result<(), WriteFailure>> + Send;
 
     /// Commits. An answer leaves sqlx without an open transaction; until then its depth does not change.
     fn commit(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
@@ -60,21 +60,23 @@ pub trait Dialect: sqlx::Database {
     /// Whether this error of a commit proves that nothing was committed.
     fn is_rolled_back(error: &sqlx::Error) -> bool;
 
-    /// Finds out what became of a commit without an answer. `landed` recognises its record: `place` is the
+    /// Settles a commit without an answer. `landing` judges its record: `location` is the
     /// command's IDs, and the one that the record is stored under.
     fn settle(
         target: &Self::Target,
         seen: &Self::Seen,
         patience: &Patience,
-        place: (Ids, CommandId),
-        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
-    ) -> impl Future<Output = Known> + Send;
+        location: (Ids, CommandId),
+        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+    ) -> impl Future<Output = CommitStatus> + Send;
 
-    /// Called before sqlx rolls back: has it succeed also where the database has ended the transaction by itself.
+    /// Called before sqlx rolls back, so that it succeeds even if the database has ended the transaction
+    /// itself.
     fn before_rollback(connection: &mut Self::Connection);
 
-    /// Called before sqlx rolls back on a connection whose commit has no answer. Does not wait. What the next user gets from a pool is
-    /// never in the middle of that commit: the connection is made useless, or it finishes the commit first.
+    /// Called before sqlx rolls back on a connection whose commit has no answer. Does not wait. The next user
+    /// of a pool never gets a connection in the middle of that commit: the connection becomes unusable, or it
+    /// finishes the commit first.
     fn leave_commit(connection: &mut Self::Connection);
 
     /// Closes such a connection at once, if that is possible. `false`: [leave](Self::leave_commit) it.
@@ -85,29 +87,29 @@ pub trait Dialect: sqlx::Database {
     ) -> impl Future<Output = bool> + Send;
 }
 
-/// Why nothing was written. The transaction is to be rolled back.
+/// Why nothing was written. The transaction must be rolled back.
 #[derive(Debug)]
-pub enum Unwritten {
-    /// What the write expects is not stored any more.
+pub enum WriteFailure {
+    /// The stored entry is not the expected one any more.
     Conflict,
-    /// The transaction is not the one that the command was looked for in.
+    /// The transaction is not the one in which the command was looked up.
     Left,
     /// The database refused it.
     Failed(Error),
 }
 
-/// What is known of a commit without an answer.
+/// What is known about a commit without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// It was made.
+pub enum CommitStatus {
+    /// It happened.
     Committed,
-    /// It was not made, and will not be.
+    /// It did not happen, and will not.
     RolledBack,
-    /// Nothing, yet or for good.
-    Nothing,
+    /// Its result is unknown, so far or permanently.
+    Unknown,
 }
 
-/// Starts `future` and drops it: what it sends at once is sent.
+/// Starts `future` and drops it: data that it sends immediately is sent.
 pub(crate) fn poll_once(future: impl Future) {
     let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
 }

@@ -1,7 +1,8 @@
-//! The outcome of an attempt that had its effect elsewhere, in the transaction of the change that follows from it.
+//! Stores the outcome of an attempt with an external effect, in the transaction of the change that follows
+//! from it.
 
 use super::commit::{Committed, lost};
-use super::dialect::{Dialect, Known, Unwritten};
+use super::dialect::{CommitStatus, Dialect, WriteFailure};
 use super::open::Open;
 use crate::ending::finished;
 use crate::error::Error;
@@ -10,7 +11,8 @@ use semel::{Attempt, Finishing};
 use std::fmt;
 use std::time::Duration;
 
-/// A transaction that holds how an attempt ended, ready to be committed. Dropped, it is rolled back, and the attempt may try again.
+/// A transaction that contains an attempt's ending, ready to be committed. Dropping it rolls it back, and the
+/// attempt may try again.
 #[must_use = "nothing is durable before the commit"]
 pub struct Finish<'c, D: Dialect> {
     open: Open<'c, D>,
@@ -20,7 +22,7 @@ pub struct Finish<'c, D: Dialect> {
     written_at: Duration,
 }
 
-/// Writes how the attempt ended into an open transaction.
+/// Writes the attempt's ending into an open transaction.
 pub(crate) async fn finish<'c, D: Dialect>(
     target: D::Target,
     mut open: Open<'c, D>,
@@ -37,20 +39,21 @@ pub(crate) async fn finish<'c, D: Dialect>(
     let row = finished(&mut finishing, ending, (&look.arbiter, look.asked), D::row)?;
     match D::write_record(&mut open, &target, &seen, row).await {
         Ok(()) => Ok(Finish { open, finishing, target, seen, written_at }),
-        Err(Unwritten::Conflict) => Err(Error::StaleSnapshot),
-        Err(Unwritten::Left) => Err(Error::TransactionLeft(attempt.operation_id())),
-        Err(Unwritten::Failed(error)) => Err(error),
+        Err(WriteFailure::Conflict) => Err(Error::StaleSnapshot),
+        Err(WriteFailure::Left) => Err(Error::TransactionLeft(attempt.operation_id())),
+        Err(WriteFailure::Failed(error)) => Err(error),
     }
 }
 
 impl<D: Dialect> Finish<'_, D> {
-    /// Commits. From then on the attempt has ended so, whatever its work returns.
+    /// Commits. From then on the attempt has this ending, whatever its work returns.
     ///
-    /// Call it right away: once the store's timeout (10 s by default) has passed since the ending was written, nothing is committed and
-    /// the error is [`Error::CommitTooLate`].
+    /// Call it right away: after the store's timeout (10 s by default) since the ending was written, nothing
+    /// is committed and the error is [`Error::CommitTooLate`].
     ///
-    /// If the database does not answer the commit, its connection is closed and the ending is looked for. After
-    /// [`Error::CommitInDoubt`] end the attempt in doubt: if the transaction did commit, its outcome counts all the same.
+    /// If the database does not answer the commit, its connection is closed and the ending is looked up.
+    /// After [`Error::CommitInDoubt`] end the attempt in doubt: if the transaction did commit, its outcome
+    /// counts.
     pub async fn commit(self) -> Result<(), Error> {
         let Self { open, finishing, target, seen, written_at } = self;
         let patience = finishing.patience();
@@ -63,14 +66,16 @@ impl<D: Dialect> Finish<'_, D> {
             Committed::Unknown(source) => source,
         };
         let id = finishing.id();
-        let landed = |found: semel_core::machine::Found<'_>| finishing.landed(found);
-        match Box::pin(D::settle(&target, &seen, &patience, ((id, None), id), landed)).await {
-            Known::Committed => {
+        let landing = |found: semel_core::machine::Found<'_>| finishing.landing(found);
+        match Box::pin(D::settle(&target, &seen, &patience, ((id, None), id), landing)).await {
+            CommitStatus::Committed => {
                 finishing.committed();
                 Ok(())
             }
-            Known::RolledBack => Err(lost(source)),
-            Known::Nothing => Err(Error::CommitInDoubt { operation_id: finishing.operation_id(), source }),
+            CommitStatus::RolledBack => Err(lost(source)),
+            CommitStatus::Unknown => {
+                Err(Error::CommitInDoubt { operation_id: finishing.operation_id(), source })
+            }
         }
     }
 }

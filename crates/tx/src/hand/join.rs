@@ -1,9 +1,9 @@
 //! Local commands in a transaction that is already open.
 
 use super::commit::Committed;
-use super::dialect::{Dialect, Unwritten};
+use super::dialect::{Dialect, WriteFailure};
 use super::open::Open;
-use crate::ending::{Held, LOOKS_MAX, Pending, Written, ended};
+use crate::ending::{Held, Pending, READS_MAX, Written, ended};
 use crate::error::Error;
 use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
 use semel::{Answer, Engine, Intent};
@@ -14,20 +14,21 @@ use std::fmt;
 /// The result of joining a transaction.
 #[derive(Debug)]
 pub enum Joined<'c, D: Dialect> {
-    /// The command is this transaction's to run.
+    /// This transaction must run the command.
     Mine(Mine<'c, D>),
-    /// There is nothing to run: the command has an outcome, or runs elsewhere. The transaction holds nothing of it.
+    /// There is nothing to run: the command has an outcome, or runs elsewhere. The transaction contains
+    /// nothing of it.
     Answered {
-        /// The caller's transaction, as it was.
+        /// The caller's transaction, unchanged.
         transaction: Transaction<'c, D>,
         /// The answer for the command's caller.
         answer: Answer,
     },
 }
 
-/// A transaction that is to end with a local command's record.
+/// A transaction that must end with a local command's record.
 ///
-/// It cannot be committed otherwise. Dropped, it is rolled back, and an alarm is raised: somebody forgot to end it.
+/// It cannot be committed otherwise. Dropping it rolls it back, and is reported: its ending was forgotten.
 #[must_use = "dropped, the transaction is rolled back"]
 pub struct Mine<'c, D: Dialect> {
     open: Open<'c, D>,
@@ -36,7 +37,7 @@ pub struct Mine<'c, D: Dialect> {
     seen: D::Seen,
 }
 
-/// A transaction that holds a local command's record, ready to be committed.
+/// A transaction that contains a local command's record, ready to be committed.
 #[must_use = "nothing is durable before the commit"]
 pub struct Recorded<'c, D: Dialect> {
     open: Open<'c, D>,
@@ -45,7 +46,7 @@ pub struct Recorded<'c, D: Dialect> {
     seen: D::Seen,
 }
 
-/// Joins an open transaction. Does not wait for twins.
+/// Joins an open transaction. Does not wait for duplicates.
 pub(crate) async fn join<'c, D: Dialect>(
     engine: &Engine,
     target: D::Target,
@@ -58,13 +59,13 @@ pub(crate) async fn join<'c, D: Dialect>(
     }
 }
 
-/// Looks whether the command is this transaction's to run.
+/// Checks whether this transaction must run the command.
 pub(crate) async fn look_and_join<D: Dialect>(
     target: D::Target,
     mut open: Open<'_, D>,
     mut command: LocalCommand,
 ) -> Result<Joined<'_, D>, Error> {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..READS_MAX {
         let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
         let answer = match command.judge(look).await? {
             LocalJudgement::Run(attempt) => {
@@ -82,7 +83,7 @@ pub(crate) async fn look_and_join<D: Dialect>(
 }
 
 impl<'c, D: Dialect> Mine<'c, D> {
-    /// What is known of the command.
+    /// What is known about the command.
     pub fn local(&self) -> Local {
         self.held.local()
     }
@@ -92,19 +93,20 @@ impl<'c, D: Dialect> Mine<'c, D> {
         &mut self.open
     }
 
-    /// The command took effect: writes its outcome into the transaction, which is still to be [committed](Recorded::commit).
+    /// The command took effect: writes its outcome into the transaction, which must still be
+    /// [committed](Recorded::commit).
     pub async fn succeed(self, outcome: Outcome) -> Result<Recorded<'c, D>, Error> {
         let Self { open, held, target, seen } = self;
         record(open, (target, seen), held.into_parts(), LocalEnding::Succeeded(outcome)).await
     }
 
-    /// The command is refused for good: undoes everything that the transaction has written, and writes the refusal, which is then
-    /// to be [committed](Recorded::commit) alone.
+    /// The command is refused permanently: undoes all writes of the transaction, and writes the refusal,
+    /// which must then be [committed](Recorded::commit) alone.
     pub async fn refuse(self, outcome: Outcome) -> Result<Recorded<'c, D>, Error> {
         let Self { mut open, held, target, .. } = self;
         let (mut command, attempt) = held.into_parts();
         command.rolled_back(attempt);
-        // Without the lock others may have been faster: look again.
+        // Without the lock others may have been faster: read again.
         D::restart(&mut open).await?;
         let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
         match command.judge(look).await? {
@@ -116,7 +118,7 @@ impl<'c, D: Dialect> Mine<'c, D> {
         }
     }
 
-    /// Gives the command up: rolls everything back, and nothing says that it ever ran.
+    /// Gives the command up: rolls everything back, without a trace that it ran.
     pub async fn abandon(self) -> Result<(), Error> {
         let (command, attempt) = self.held.into_parts();
         command.rolled_back(attempt);
@@ -134,7 +136,7 @@ async fn record<D: Dialect>(
     let written_at = command.patience().uptime();
     let error = match ended(&command, &attempt, ending, |writes| D::row(writes.id, &writes.write)) {
         Ok((writes, row)) => match D::write(&mut open, &target, &seen, &writes, row).await {
-            // A nested transaction was left open, and would be committed in the place of the whole.
+            // A nested transaction was left open, and would be committed instead of the outer one.
             Ok(()) if open.depth() != 1 => {
                 command.unfinished(&attempt, false);
                 Error::TransactionLeft(attempt.local().operation_id)
@@ -143,29 +145,29 @@ async fn record<D: Dialect>(
                 let written = Written { command, attempt, writes, since: written_at };
                 return Ok(Recorded { open, written, target, seen });
             }
-            Err(Unwritten::Conflict) => Error::StaleSnapshot,
-            Err(Unwritten::Left) => {
+            Err(WriteFailure::Conflict) => Error::StaleSnapshot,
+            Err(WriteFailure::Left) => {
                 command.unfinished(&attempt, true);
                 Error::TransactionLeft(attempt.local().operation_id)
             }
-            Err(Unwritten::Failed(error)) => error,
+            Err(WriteFailure::Failed(error)) => error,
         },
         Err(error) => error,
     };
     command.rolled_back(attempt);
-    // Best effort: dropped, it is rolled back as well.
+    // Best effort: dropping it also rolls it back.
     drop(open.roll_back().await);
     Err(error)
 }
 
 impl<'c, D: Dialect> Recorded<'c, D> {
-    /// Commits, wakes those who wait for the command, and returns the answer for its caller.
+    /// Commits, wakes callers that wait for the command, and returns the answer for its caller.
     ///
-    /// Call it right away: once the store's timeout (10 s by default) has passed since the record was written, nothing is committed and
-    /// the error is [`Error::CommitTooLate`].
+    /// Call it right away: after the store's timeout (10 s by default) since the record was written, nothing
+    /// is committed and the error is [`Error::CommitTooLate`].
     ///
-    /// If the database does not answer the commit, its connection is closed and the record is looked for. [`Error::CommitInDoubt`] says
-    /// that this led to nothing.
+    /// If the database does not answer the commit, its connection is closed and the record is looked up.
+    /// [`Error::CommitInDoubt`] means that this settled nothing.
     pub async fn commit(self) -> Result<Answer, Error> {
         let Self { open, written, target, seen } = self;
         let patience = written.command.patience();
@@ -180,8 +182,8 @@ impl<'c, D: Dialect> Recorded<'c, D> {
         }
     }
 
-    /// The transaction, for whoever commits it by other means, and what to call [afterwards](Pending::committed). Twins of this
-    /// process wait until then.
+    /// The transaction, to be committed by other means, and what to call [afterwards](Pending::committed).
+    /// Duplicates in this process wait until then.
     ///
     /// Commit it while [`Pending::time_left`] is not zero, and roll it back after that.
     pub fn into_parts(self) -> (Transaction<'c, D>, Pending) {

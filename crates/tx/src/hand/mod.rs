@@ -1,7 +1,8 @@
-//! Commands by hand, in a transaction that the application has opened: what is the same on every database.
+//! Manual commands, in a transaction that the application has opened: the parts that do not depend on the
+//! database.
 //!
-//! What lives here: how such a transaction is joined, ended and committed, and what becomes of its connection. What must never: SQL.
-//! That is in the [`Dialect`] of each database.
+//! How such a transaction is joined, ended and committed, and what happens to its connection. SQL is in the
+//! [`Dialect`] of each database.
 
 mod commit;
 mod dialect;
@@ -11,7 +12,7 @@ mod open;
 
 #[cfg(feature = "postgres")]
 pub(crate) use commit::{Committed, commit};
-pub(crate) use dialect::{Dialect, Ids, Known, Unwritten, poll_once};
+pub(crate) use dialect::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 pub(crate) use finish::Finish;
 pub(crate) use finish::finish;
 pub(crate) use join::join;

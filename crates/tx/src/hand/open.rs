@@ -1,4 +1,4 @@
-//! The transaction that the application has opened, and what becomes of its connection.
+//! The transaction that the application has opened, and its connection.
 
 use super::commit::{Committed, commit};
 use super::dialect::Dialect;
@@ -9,8 +9,8 @@ use sqlx_core::transaction::TransactionManager as _;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// An open transaction. Dropped, it is rolled back, and its connection is fit for the next user. What happens to its connection while a
-/// commit has no answer is said by [`Dialect::leave_commit`].
+/// An open transaction. Dropping it rolls it back, and its connection can be used again.
+/// [`Dialect::leave_commit`] describes what happens to a connection whose commit has no answer.
 pub(crate) struct Open<'c, D: Dialect> {
     transaction: Option<Transaction<'c, D>>,
     is_committing: bool,
@@ -21,17 +21,17 @@ impl<'c, D: Dialect> Open<'c, D> {
         Self { transaction: Some(transaction), is_committing: false }
     }
 
-    /// The transaction, as its owner had it.
+    /// The transaction, as its owner passed it.
     pub(crate) fn into_transaction(mut self) -> Transaction<'c, D> {
-        self.transaction.take().expect(WHOLE)
+        self.transaction.take().expect(PRESENT)
     }
 
-    /// How many transactions are open, each nested in the one before.
+    /// How many nested transactions are open.
     pub(crate) fn depth(&self) -> usize {
         D::TransactionManager::get_transaction_depth(self)
     }
 
-    /// Rolls everything back, nested transactions included.
+    /// Rolls everything back, including nested transactions.
     pub(crate) async fn roll_back(mut self) -> Result<(), Error> {
         D::before_rollback(&mut self);
         for _ in 0..self.depth() {
@@ -44,8 +44,8 @@ impl<'c, D: Dialect> Open<'c, D> {
         Ok(())
     }
 
-    /// Commits, not later than the store's timeout after `written_at`, when the last write began. A connection without an answer is
-    /// closed if that is possible.
+    /// Commits, at most the store's timeout after `written_at`, when the last write began. A connection
+    /// without an answer is closed if that is possible.
     pub(crate) async fn commit(
         mut self,
         target: &D::Target,
@@ -59,7 +59,7 @@ impl<'c, D: Dialect> Open<'c, D> {
             Committed::Yes => self.is_committing = self.depth() > 0,
             Committed::No(_) => {
                 self.is_committing = false;
-                // Best effort: dropped, it is rolled back as well.
+                // Best effort: dropping it also rolls it back.
                 drop(patience.bounded(self.roll_back()).await);
             }
             Committed::Unknown(_) => self.is_committing = !D::close(&mut self, target, patience).await,
@@ -68,19 +68,19 @@ impl<'c, D: Dialect> Open<'c, D> {
     }
 }
 
-const WHOLE: &str = "only drop and the last call take it out";
+const PRESENT: &str = "only drop and the last call take it out";
 
 impl<D: Dialect> Deref for Open<'_, D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
-        self.transaction.as_ref().expect(WHOLE)
+        self.transaction.as_ref().expect(PRESENT)
     }
 }
 
 impl<D: Dialect> DerefMut for Open<'_, D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
-        self.transaction.as_mut().expect(WHOLE)
+        self.transaction.as_mut().expect(PRESENT)
     }
 }
 
@@ -91,12 +91,12 @@ impl<D: Dialect> Drop for Open<'_, D> {
             return D::leave_commit(transaction);
         }
         let depth = D::TransactionManager::get_transaction_depth(transaction);
-        // It is over: nothing may be begun for a rollback that sqlx leaves out.
+        // It is over: do not begin anything for a rollback that sqlx leaves out.
         if depth == 0 {
             return;
         }
         D::before_rollback(transaction);
-        // sqlx rolls back the outermost one by itself.
+        // sqlx itself rolls back the outermost one.
         for _ in 1..depth {
             D::TransactionManager::start_rollback(transaction);
         }

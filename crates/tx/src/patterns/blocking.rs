@@ -1,7 +1,6 @@
-//! A `rusqlite` connection: what the work of [`sqlite::transact`](crate::sqlite::transact) has.
+//! The `rusqlite` connection of the work of [`sqlite::transact`](crate::sqlite::transact).
 //!
-//! What lives here: statements and savepoints on it. What must never: the text of a statement. The patterns that are offered here take theirs
-//! from the form for `sqlx`.
+//! Statements and savepoints on it. The texts of the statements are those of the `sqlx` form.
 
 use super::dialect::fault_of;
 use super::error::{Fault, PatternError};
@@ -9,19 +8,19 @@ use super::value::Bind;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Error, Row, Statement};
 
-/// The name that the store allows the work of a local command for a savepoint.
+/// The savepoint name that the store allows in the work of a local command.
 const BEGIN: &str = "SAVEPOINT semel_pattern";
 const RELEASE: &str = "RELEASE semel_pattern";
 const UNDO: &str = "ROLLBACK TO semel_pattern; RELEASE semel_pattern";
 
-/// A savepoint in an open transaction. Dropped, it takes back what was done since.
+/// A savepoint in an open transaction. Dropping it undoes the changes since.
 pub(super) struct Savepoint<'c> {
     connection: &'c Connection,
     is_open: bool,
 }
 
 impl<'c> Savepoint<'c> {
-    /// Refuses a connection without a transaction: a mark that is committed by itself would be one without its effect.
+    /// Refuses a connection without a transaction: a mark could be committed without its effect.
     pub(super) fn begin(connection: &'c Connection) -> Result<Self, PatternError> {
         if connection.is_autocommit() {
             return Err(PatternError::NoTransaction);
@@ -30,9 +29,9 @@ impl<'c> Savepoint<'c> {
         Ok(Self { connection, is_open: true })
     }
 
-    /// Keeps what was done since, unless it failed.
+    /// Keeps the changes since, unless they failed.
     pub(super) fn close<T>(mut self, result: Result<T, PatternError>) -> Result<T, PatternError> {
-        // Whatever the work makes of it: after some errors SQLite has rolled everything back.
+        // Even if the work ignores it: after some errors SQLite has rolled everything back.
         if self.connection.is_autocommit() {
             self.is_open = false;
             return Err(PatternError::TransactionEnded);
@@ -47,7 +46,7 @@ impl<'c> Savepoint<'c> {
 impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
         if self.is_open && !self.connection.is_autocommit() {
-            // Where this fails, the connection is broken, and nothing of the transaction can be committed.
+            // If this fails, the connection is broken, and nothing of the transaction can be committed.
             drop(self.connection.execute_batch(UNDO));
         }
     }
@@ -58,19 +57,19 @@ impl Drop for Savepoint<'_> {
 pub(super) struct Statements<'c>(pub(super) &'c Connection);
 
 impl Statements<'_> {
-    /// Runs a statement and answers with the number of rows that it changed.
+    /// Runs a statement and returns the number of rows that it changed.
     pub(super) fn run(self, sql: &str, binds: &[Bind]) -> Result<usize, PatternError> {
         let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
         bind(&mut statement, binds).map_err(failed)?;
         statement.raw_execute().map_err(failed)
     }
 
-    /// Runs a statement and answers with the first column of its first row, if it has one.
+    /// Runs a statement and returns the first column of its first row, if it has one.
     pub(super) fn first<T: FromSql>(self, sql: &str, binds: &[Bind]) -> Result<Option<T>, PatternError> {
         self.row(sql, binds, |row| row.get(0))
     }
 
-    /// Runs a statement and answers with what `read` makes of its first row, if it has one.
+    /// Runs a statement and applies `read` to its first row, if it has one.
     pub(super) fn row<T>(
         self,
         sql: &str,
@@ -82,12 +81,12 @@ impl Statements<'_> {
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
         let value = read(row).map_err(failed)?;
-        // To its end: a change that yields rows is made whole.
+        // Read to the end, so that a change that returns rows is made completely.
         while rows.next().map_err(failed)?.is_some() {}
         Ok(Some(value))
     }
 
-    /// Runs a statement and answers with what `read` makes of each of its rows.
+    /// Runs a statement and applies `read` to each of its rows.
     pub(super) fn rows<T>(
         self,
         sql: &str,
@@ -100,7 +99,7 @@ impl Statements<'_> {
     }
 }
 
-/// By name: for SQLite, `$2` is a name and not a place.
+/// By name: for SQLite, `$2` is a name and not a position.
 fn bind(statement: &mut Statement<'_>, binds: &[Bind]) -> rusqlite::Result<()> {
     for (number, bind) in (1..).zip(binds) {
         let Some(index) = statement.parameter_index(&format!("${number}"))? else { continue };

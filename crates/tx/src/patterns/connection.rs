@@ -5,29 +5,30 @@ use super::error::{PatternError, failed};
 use sqlx::Transaction;
 use std::pin::Pin;
 
-/// What the work of a pattern returns: `Box::pin(async move { … })`.
+/// The return type of a pattern's work: `Box::pin(async move { … })`.
 pub type WorkFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 
 /// A row of the connection's database.
 pub type PatternRow<C> = <<C as sqlx::Connection>::Database as sqlx::Database>::Row;
 
-/// A connection that the patterns work on: `sqlx::PgConnection` or `sqlx::SqliteConnection`. Of a `sqlx::Transaction`, hand in `&mut *transaction`.
+/// A connection that the patterns work on: `sqlx::PgConnection` or `sqlx::SqliteConnection`. For a
+/// `sqlx::Transaction`, pass `&mut *transaction`.
 pub trait PatternConnection: Dialect {}
 
 impl<C: Dialect> PatternConnection for C {}
 
-/// Refuses a connection without a transaction: a mark that is committed by itself would be one without its effect.
+/// Refuses a connection without a transaction: a mark could be committed without its effect.
 pub(super) fn needs_transaction<C: PatternConnection>(connection: &C) -> Result<(), PatternError> {
     if connection.is_in_transaction() { Ok(()) } else { Err(PatternError::NoTransaction) }
 }
 
-/// Refuses a connection with one.
+/// Refuses a connection with a transaction.
 pub(super) fn needs_none<C: PatternConnection>(connection: &C) -> Result<(), PatternError> {
     if connection.is_in_transaction() { Err(PatternError::InTransaction) } else { Ok(()) }
 }
 
-/// A savepoint in the caller's transaction. Dropped, it is rolled back before the next statement, so that a caller that goes away in the middle
-/// leaves nothing half written.
+/// A savepoint in the caller's transaction. If it is dropped, it is rolled back before the next statement, so
+/// that a cancelled caller leaves nothing half written.
 pub(super) async fn savepoint<C: PatternConnection>(
     connection: &mut C,
 ) -> Result<Transaction<'_, C::Database>, PatternError> {
@@ -35,7 +36,7 @@ pub(super) async fn savepoint<C: PatternConnection>(
     connection.begin().await.map_err(failed::<C>)
 }
 
-/// Ends a savepoint. After an error the transaction is what it was before.
+/// Ends a savepoint. After an error the transaction is as it was before.
 pub(super) async fn close<C: PatternConnection, T>(
     savepoint: Transaction<'_, C::Database>,
     result: Result<T, PatternError>,
@@ -46,14 +47,14 @@ pub(super) async fn close<C: PatternConnection, T>(
             Ok(value)
         }
         Err(error) => {
-            // Where this fails, the connection is broken, and nothing of the transaction can be committed.
+            // If this fails, the connection is broken, and nothing of the transaction can be committed.
             drop(savepoint.rollback().await);
             Err(error)
         }
     }
 }
 
-/// Removes up to `chunk` rows in a transaction of its own, and answers with how many there were.
+/// Removes up to `chunk` rows in a separate transaction, and returns their number.
 pub(super) async fn remove_chunk<C: PatternConnection>(
     connection: &mut C,
     sql: String,

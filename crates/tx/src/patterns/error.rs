@@ -8,35 +8,39 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// No transaction is open on the connection, or it was opened by hand instead of with `sqlx`. Nothing was written.
+    /// No transaction is open on the connection, or it was opened by hand instead of with `sqlx`. Nothing was
+    /// written.
     NoTransaction,
-    /// A transaction is open on a connection that needs none: this call begins and commits its own. Nothing was written.
+    /// A transaction is open, but this call begins and commits its own. Nothing was written.
     InTransaction,
-    /// An error in the work has ended the transaction: SQLite rolls it back for some of them (`RAISE(ROLLBACK)`, a full disk). Nothing
-    /// was processed. Close the connection.
+    /// An error in the work has ended the transaction: SQLite rolls it back for some errors
+    /// (`RAISE(ROLLBACK)`, a full disk). Nothing was processed. Close the connection.
     TransactionEnded,
     /// An argument is not allowed. Nothing was written.
     Invalid(String),
-    /// Another transaction holds the same message, operation or reference, and did not end in time. Nothing was written; try again.
+    /// Another transaction holds the same message, operation or reference, and did not end in time. Nothing
+    /// was written; try again.
     Busy(BoxError),
     /// A deadlock or a serialization failure. Roll the whole transaction back and run it again.
     Conflict(BoxError),
     /// The work failed. What it wrote was undone, and nothing is marked.
     Work(BoxError),
-    /// The same id was used with another content: an amount, or a body.
+    /// The same ID was used with another content: an amount, or a body.
     Mismatch(String),
-    /// The attempt was overtaken while it ran: its operation is done, or belongs to a newer fence. Roll the transaction back.
+    /// The attempt was overtaken while it ran: its operation is done, or belongs to a newer fence. Roll the
+    /// transaction back.
     Overtaken,
     /// The tables are missing.
     MissingTables(BoxError),
-    /// Nobody can tell whether the transaction has committed. Run the same again with the same ids: what has committed is not repeated.
+    /// It is unknown whether the transaction has committed. Run the same again with the same IDs: committed
+    /// work is not repeated.
     CommitInDoubt(BoxError),
     /// The database refused a statement, or the connection failed. Roll the transaction back.
     Database(BoxError),
 }
 
 impl PatternError {
-    /// Whether the same call, with the same ids in a new transaction, may succeed later.
+    /// Whether the same call, with the same IDs in a new transaction, may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoTransaction
@@ -62,7 +66,7 @@ impl fmt::Display for PatternError {
                 "nothing was written: no transaction is open on the connection. Open one with sqlx (begin), not with a BEGIN by hand",
             ),
             Self::InTransaction => f.write_str(
-                "nothing was written: a transaction is open on the connection, and this call needs one of its own",
+                "nothing was written: a transaction is open on the connection, and this call begins its own",
             ),
             Self::TransactionEnded => f.write_str(
                 "nothing was processed: an error in the work made SQLite roll the whole transaction back. Close the connection, and let \
@@ -75,7 +79,7 @@ impl fmt::Display for PatternError {
             ),
             Self::Conflict(error) => write!(
                 f,
-                "another transaction was in the way: {error}. Roll the transaction back and run it again"
+                "conflict with another transaction: {error}. Roll the transaction back and run it again"
             ),
             Self::Work(error) => write!(f, "the work failed and was undone: {error}"),
             Self::Overtaken => f.write_str(
@@ -88,7 +92,7 @@ impl fmt::Display for PatternError {
             ),
             Self::CommitInDoubt(error) => write!(
                 f,
-                "nobody can tell whether the transaction has committed: {error}. Run the same again with the same ids"
+                "it is not known whether the transaction has committed: {error}. Run the same again with the same ids"
             ),
             Self::Database(error) => write!(f, "the database refused: {error}. Roll the transaction back"),
         }
@@ -112,20 +116,20 @@ impl std::error::Error for PatternError {
 /// What an error of the database means for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A lock was not had in time, or the whole statement took too long.
+    /// A lock was not obtained in time, or the whole statement took too long.
     Busy,
-    /// The whole transaction has to be run again.
+    /// The whole transaction must be run again.
     Conflict,
-    /// A table or a column is not there.
+    /// A table or a column is missing.
     MissingTables,
-    /// Anything else that the database itself has said.
+    /// Any other error of the database.
     Refused,
-    /// If it was about to commit, nobody can tell.
+    /// If it was about to commit, the result is unknown.
     Unknown,
 }
 
 impl Fault {
-    /// What a statement of ours has failed with.
+    /// The error of one of our statements.
     pub(super) fn of_statement(self, error: impl Into<BoxError>) -> PatternError {
         let error = error.into();
         match self {
@@ -141,12 +145,12 @@ pub(super) fn failed<C: Dialect>(error: sqlx::Error) -> PatternError {
     C::fault(&error).of_statement(error)
 }
 
-/// The row that was in the way is gone each time that it is looked at.
+/// The conflicting row was gone each time that it was read.
 pub(super) fn unsettled() -> PatternError {
     PatternError::Busy("its row changed each time that it was looked at".into())
 }
 
-/// The first error of the database in the chain of `error`, and what it means.
+/// The first database error in the chain of `error`, and its meaning.
 pub(super) fn fault_in<C: Dialect>(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
     let mut next = Some(error);
     while let Some(error) = next {

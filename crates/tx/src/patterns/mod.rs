@@ -1,25 +1,29 @@
-//! Small patterns in the caller's own transaction, each usable alone and inside of a local command.
+//! Small patterns in the caller's own transaction, each usable alone and inside a local command.
 //!
 //! | you have | use |
 //! |---|---|
 //! | messages from a broker that delivers some of them twice | [`Inbox`] |
 //! | a service behind the gateway, and a database | [`FenceGuard`] |
 //! | rows with a natural key, a version or a state | [`NaturalTable`] |
-//! | clients that make a new key for each retry | [`BusinessReferences`] |
+//! | clients that send a new key with each retry | [`BusinessReferences`] |
 //! | a number that must not count anything twice | [`Counter`], [`EventCounter`], [`BucketCounter`] |
 //!
-//! They work on a `sqlx` connection of the caller's: `PgConnection` (feature `postgres`) or `SqliteConnection` (feature `sqlite`), inside of a
-//! transaction that was opened with `sqlx` (`pool.begin()`, `connection.begin()`, the work of `postgres::transact`, or
-//! `sqlite::own::begin`). What they write is committed or rolled back together with the caller's own changes.
+//! They work on the caller's `sqlx` connection: `PgConnection` (feature `postgres`) or `SqliteConnection`
+//! (feature `sqlite`), inside a transaction that was opened with `sqlx` (`pool.begin()`,
+//! `connection.begin()`, the work of `postgres::transact`, or `sqlite::own::begin`). Their writes are
+//! committed or rolled back together with the caller's own changes.
 //!
-//! The work of `sqlite::transact` has a `rusqlite` connection instead. For that, and for transactions of the application's own with `rusqlite`, there
-//! are calls whose names end in `_blocking`, such as [`Inbox::once_blocking`] and [`FenceGuard::run_blocking`]. Batches, compaction and purging have
-//! transactions of their own, and need a `sqlx` connection.
+//! The work of `sqlite::transact` has a `rusqlite` connection instead. For that, and for the application's
+//! own transactions with `rusqlite`, there are calls whose names end in `_blocking`, such as
+//! [`Inbox::once_blocking`] and [`FenceGuard::run_blocking`]. Batches, compaction and purging use separate
+//! transactions, and need a `sqlx` connection.
 //!
-//! Their tables are part of the store's schema: opening the store creates them, and so does `semel schema apply`. On PostgreSQL the role
-//! of the connection needs `USAGE` on that schema, `EXECUTE` on `now_ms`, and `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the tables it uses.
+//! Their tables are part of the store's schema: opening the store creates them, and so does `semel schema
+//! apply`. On PostgreSQL the role of the connection needs `USAGE` on that schema, `EXECUTE` on `now_ms`, and
+//! `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the tables it uses.
 //!
-//! **What must never be here**: a commit of the caller's transaction, or SQL of one database outside of its own file in `dialect`.
+//! **What must never be here**: a commit of the caller's transaction, or SQL of one database outside its own
+//! file in `dialect`.
 
 #[cfg(feature = "sqlite")]
 mod blocking;

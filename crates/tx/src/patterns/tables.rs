@@ -1,4 +1,4 @@
-//! Where the tables of the patterns are.
+//! The location of the patterns' tables.
 
 use semel_core::id::OperationId;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The schema of a store whose URL names none.
 const SCHEMA: &str = "semel";
 
-/// Where the tables of the patterns are. On SQLite they are in the connection's file, and there is nothing to choose.
+/// The location of the patterns' tables. On SQLite they are in the connection's file, and there is no choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tables {
     schema: Arc<str>,
@@ -30,12 +30,12 @@ impl Tables {
     }
 }
 
-/// A name in double quotes, so that it means nothing else in a statement.
+/// A quoted name, which has no other meaning in a statement.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// An operation id as the tables have it.
+/// An operation ID as stored in the tables.
 pub(super) fn text_of(operation_id: &OperationId) -> String {
     operation_id.to_string()
 }

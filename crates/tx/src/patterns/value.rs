@@ -4,15 +4,16 @@ use super::dialect::Dialect;
 
 /// The value of a column.
 ///
-/// PostgreSQL takes a text for a `text` column only. For `uuid`, `jsonb`, `numeric` or `timestamptz` write `Value::cast("…", "uuid")`.
+/// PostgreSQL accepts a text only for a `text` column. For `uuid`, `jsonb`, `numeric` or `timestamptz` write
+/// `Value::cast("…", "uuid")`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
     /// `NULL`.
     Null,
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     /// A floating-point number.
     Real(f64),
@@ -20,7 +21,7 @@ pub enum Value {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// A text that the database turns into another type.
+    /// A text that the database casts to another type.
     Cast {
         /// The text.
         text: String,
@@ -30,7 +31,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A text that the database turns into the type `to`.
+    /// A text that the database casts to the type `to`.
     pub fn cast(text: impl Into<String>, to: impl Into<String>) -> Self {
         Self::Cast { text: text.into(), to: to.into() }
     }
@@ -84,12 +85,12 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// What a driver binds.
+/// A value that a driver binds.
 #[derive(Debug, Clone)]
 pub enum Bind {
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     /// A floating-point number.
     Real(f64),
@@ -138,8 +139,8 @@ pub enum Column {
     Blobs(Vec<Vec<u8>>),
 }
 
-/// Adds a value to those that are bound, and answers with what stands for it in the statement.
-pub(super) fn placed<C: Dialect>(binds: &mut Vec<Bind>, value: &Value) -> String {
+/// Adds a value to the binds, and returns its placeholder in the statement.
+pub(super) fn placeholder<C: Dialect>(binds: &mut Vec<Bind>, value: &Value) -> String {
     let (bind, cast) = match value {
         Value::Null => return "NULL".to_owned(),
         Value::Boolean(value) => (Bind::Boolean(*value), None),
@@ -151,7 +152,7 @@ pub(super) fn placed<C: Dialect>(binds: &mut Vec<Bind>, value: &Value) -> String
     };
     binds.push(bind);
     match cast {
-        // SQLite would make a number of it.
+        // SQLite would turn it into a number.
         Some(to) if C::HAS_TYPES => format!("CAST(${} AS {to})", binds.len()),
         _ => format!("${}", binds.len()),
     }

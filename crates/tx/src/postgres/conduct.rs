@@ -1,14 +1,14 @@
-//! The course of a local command: look, run, write, commit; again where that may help.
+//! The course of a local command: look up, run, write, commit; repeated if that may help.
 
 use super::Work;
+use super::borrowed::BorrowedConnection;
 use super::database::Database;
-use super::lent::Lent;
 use super::look::{Seen, look};
 use super::timed_out;
 use super::write::{RecordWrite, server_error, write};
 use crate::ending::{Written, ended};
 use crate::error::{BoxError, Error};
-use crate::hand::{Committed, Unwritten, commit};
+use crate::hand::{Committed, WriteFailure, commit};
 use futures_util::FutureExt as _;
 use semel::Answer;
 use semel::SPANS;
@@ -22,22 +22,22 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// How often the work is run again before the last error is handed out.
+/// How often the work is run again before the last error is returned.
 const RERUNS_MAX: u32 = 10;
 
-/// What one transaction came to.
-enum Tried {
+/// The result of one transaction.
+enum TransactionResult {
     Committed(LocalAttempt, LocalWrites),
     Answered(Answer),
-    /// The work refuses: that is to be committed alone.
+    /// The work refuses: the refusal must be committed alone.
     Refuses(Outcome),
-    /// Somebody else has the lock.
+    /// Another transaction has the lock.
     Wait,
-    /// Rolled back, and worth another try.
+    /// Rolled back; a retry may succeed.
     Again(Error),
     /// Rolled back.
     Failed(Error),
-    /// Nobody knows whether it committed.
+    /// It is unknown whether it committed.
     InDoubt(InDoubt),
 }
 
@@ -58,22 +58,22 @@ pub(super) async fn conduct(
     let (mut refusal, mut reruns) = (None, 0);
     loop {
         match Box::pin(try_once(&mut command, &database, &work, refusal.as_ref())).await {
-            Tried::Committed(attempt, writes) => return Ok(command.committed(attempt, writes)),
-            Tried::Answered(answer) => return Ok(answer),
-            Tried::Refuses(outcome) => refusal = Some(outcome),
-            Tried::Wait => {
+            TransactionResult::Committed(attempt, writes) => return Ok(command.committed(attempt, writes)),
+            TransactionResult::Answered(answer) => return Ok(answer),
+            TransactionResult::Refuses(outcome) => refusal = Some(outcome),
+            TransactionResult::Wait => {
                 let waits = command.pause().instrument(tracing::trace_span!(target: SPANS, "wait")).await;
                 if !waits {
                     return Ok(command.in_progress());
                 }
             }
-            Tried::Again(error) if reruns == RERUNS_MAX => return Err(error),
-            Tried::Again(_) => {
+            TransactionResult::Again(error) if reruns == RERUNS_MAX => return Err(error),
+            TransactionResult::Again(_) => {
                 reruns += 1;
                 command.back_off().await;
             }
-            Tried::Failed(error) => return Err(error),
-            Tried::InDoubt(InDoubt { attempt, writes, written_at, seen, cause }) => {
+            TransactionResult::Failed(error) => return Err(error),
+            TransactionResult::InDoubt(InDoubt { attempt, writes, written_at, seen, cause }) => {
                 let written = Written { command, attempt, writes, since: written_at };
                 return Box::pin(written.settle::<Postgres>(&database, &seen, cause)).await;
             }
@@ -81,14 +81,20 @@ pub(super) async fn conduct(
     }
 }
 
-/// Whether a commit that did not happen is tried again.
-fn not_committed(error: Error) -> Tried {
-    let is_in_the_way = match &error {
+/// Whether a commit that did not happen is retried.
+fn not_committed(error: Error) -> TransactionResult {
+    let is_conflict = match &error {
         Error::CommitTooLate => true,
         Error::Database(cause) => server_error(cause) == Some(ServerError::InTheWay),
         _ => false,
     };
-    if is_in_the_way { Tried::Again(error) } else { Tried::Failed(error) }
+    if is_conflict { TransactionResult::Again(error) } else { TransactionResult::Failed(error) }
+}
+
+/// A connection for a command whose terms are current.
+async fn connect(command: &mut LocalCommand, database: &Database) -> Result<BorrowedConnection, Error> {
+    command.refresh().map_err(Error::Engine)?;
+    BorrowedConnection::from(&database.pool).await
 }
 
 async fn try_once(
@@ -96,30 +102,27 @@ async fn try_once(
     database: &Database,
     work: &Work,
     refusal: Option<&Outcome>,
-) -> Tried {
+) -> TransactionResult {
     let checked = match database.checked() {
         Ok(checked) => checked,
-        Err(error) => return Tried::Failed(error),
+        Err(error) => return TransactionResult::Failed(error),
     };
-    if let Err(error) = command.refresh() {
-        return Tried::Failed(Error::Engine(error));
-    }
-    let mut connection = match Lent::from(&database.pool).await {
+    let mut connection = match connect(command, database).await {
         Ok(connection) => connection,
-        Err(error) => return Tried::Failed(error),
+        Err(error) => return TransactionResult::Failed(error),
     };
     let patience = command.patience();
     let begin = connection.get().begin_with(database.isolation.begin());
-    let mut transaction = match patience.bounded(begin).await {
-        Some(Ok(transaction)) => transaction,
-        Some(Err(error)) => return Tried::Failed(Error::Database(error)),
-        None => return Tried::Failed(timed_out()),
+    let begun = patience.bounded(begin).await.map(|begun| begun.map_err(Error::Database));
+    let mut transaction = match begun.unwrap_or_else(|| Err(timed_out())) {
+        Ok(transaction) => transaction,
+        Err(error) => return TransactionResult::Failed(error),
     };
     let claim = tracing::trace_span!(target: SPANS, "claim");
     let looked = look(&mut transaction, checked, command.ids(), &patience).instrument(claim).await;
     let (seen, judged) = match looked {
         Ok((look, seen)) => (seen, command.judge(look).await.map_err(Error::Engine)),
-        Err(error) => return Tried::Failed(error),
+        Err(error) => return TransactionResult::Failed(error),
     };
     let attempt = match judged {
         Ok(LocalJudgement::Run(attempt)) => attempt,
@@ -128,10 +131,10 @@ async fn try_once(
                 connection.keep();
             }
             return match other {
-                Ok(LocalJudgement::Answered(answer)) => Tried::Answered(answer),
-                Ok(LocalJudgement::Again) => Tried::Again(Error::StaleSnapshot),
-                Ok(LocalJudgement::Wait | LocalJudgement::Run(_)) => Tried::Wait,
-                Err(error) => Tried::Failed(error),
+                Ok(LocalJudgement::Answered(answer)) => TransactionResult::Answered(answer),
+                Ok(LocalJudgement::Again) => TransactionResult::Again(Error::StaleSnapshot),
+                Ok(LocalJudgement::Wait | LocalJudgement::Run(_)) => TransactionResult::Wait,
+                Err(error) => TransactionResult::Failed(error),
             };
         }
     };
@@ -140,10 +143,11 @@ async fn try_once(
         None => run(command, &attempt, &mut transaction, work).await,
     };
     let ending = match worked {
-        // Its own writes go first: the refusal is committed by a transaction that holds nothing else.
-        Ok(LocalEnding::Refused(outcome)) if refusal.is_none() => Err(Tried::Refuses(outcome)),
+        // Its own writes are rolled back first: the refusal is committed by a transaction without other
+        // writes.
+        Ok(LocalEnding::Refused(outcome)) if refusal.is_none() => Err(TransactionResult::Refuses(outcome)),
         Ok(ending) => Ok(ending),
-        Err(tried) => Err(tried),
+        Err(result) => Err(result),
     };
     let written_at = patience.uptime();
     let writes = match ending {
@@ -151,22 +155,22 @@ async fn try_once(
             let finish = tracing::trace_span!(target: SPANS, "finish");
             end(command, &attempt, &mut transaction, checked, &seen, ending).instrument(finish).await
         }
-        Err(tried) => Err(tried),
+        Err(result) => Err(result),
     };
     match writes {
         Ok(writes) => {
             let unanswered = command.committing(&writes);
             match commit::<Postgres>(&patience, unanswered, transaction.commit(), written_at).await {
-                // A nested transaction that the work left open was ended in the place of the whole. Closing rolls that back.
+                // A nested transaction that the work left open was ended instead. Closing rolls back.
                 Committed::Yes if connection.get().is_in_transaction() => {
                     let operation_id = attempt.local().operation_id;
                     command.unfinished(&attempt, false);
                     command.rolled_back(attempt);
-                    Tried::Failed(Error::TransactionLeft(operation_id))
+                    TransactionResult::Failed(Error::TransactionLeft(operation_id))
                 }
                 Committed::Yes => {
                     connection.keep();
-                    Tried::Committed(attempt, writes)
+                    TransactionResult::Committed(attempt, writes)
                 }
                 Committed::No(error) => {
                     command.rolled_back(attempt);
@@ -174,12 +178,15 @@ async fn try_once(
                 }
                 // The connection is closed.
                 Committed::Unknown(cause) => {
-                    Tried::InDoubt(InDoubt { attempt, writes, written_at, seen, cause })
+                    TransactionResult::InDoubt(InDoubt { attempt, writes, written_at, seen, cause })
                 }
             }
         }
-        Err(tried) => {
-            let is_idle = !matches!(&tried, Tried::Failed(Error::Overran | Error::Closing | Error::Panicked));
+        Err(result) => {
+            let is_idle = !matches!(
+                &result,
+                TransactionResult::Failed(Error::Overran | Error::Closing | Error::Panicked)
+            );
             let is_over = if is_idle {
                 roll_back(&patience, transaction).await
             } else {
@@ -194,7 +201,7 @@ async fn try_once(
                 end_session(&database.pool, &seen, &patience).await;
             }
             command.rolled_back(attempt);
-            tried
+            result
         }
     }
 }
@@ -205,23 +212,23 @@ async fn run(
     attempt: &LocalAttempt,
     transaction: &mut Transaction<'_, Postgres>,
     work: &Work,
-) -> Result<LocalEnding, Tried> {
+) -> Result<LocalEnding, TransactionResult> {
     let running = AssertUnwindSafe(async { work(&mut *transaction, attempt.local()).await }).catch_unwind();
     match command.until_interrupted(attempt, running).await {
         Ok(Ok(Ok(ending))) => Ok(ending),
-        Ok(Ok(Err(error))) if in_the_way(&*error) => Err(Tried::Again(Error::Work(error))),
-        Ok(Ok(Err(error))) => Err(Tried::Failed(Error::Work(error))),
+        Ok(Ok(Err(error))) if has_conflict(&*error) => Err(TransactionResult::Again(Error::Work(error))),
+        Ok(Ok(Err(error))) => Err(TransactionResult::Failed(Error::Work(error))),
         Ok(Err(_)) => {
             command.panicked(attempt);
-            Err(Tried::Failed(Error::Panicked))
+            Err(TransactionResult::Failed(Error::Panicked))
         }
-        Err(Interrupted::Overran) => Err(Tried::Failed(Error::Overran)),
-        Err(Interrupted::Closing) => Err(Tried::Failed(Error::Closing)),
+        Err(Interrupted::Overran) => Err(TransactionResult::Failed(Error::Overran)),
+        Err(Interrupted::Closing) => Err(TransactionResult::Failed(Error::Closing)),
     }
 }
 
-/// Whether the work failed because another transaction was in its way.
-fn in_the_way(error: &(dyn std::error::Error + 'static)) -> bool {
+/// Whether the work failed because of a conflict with another transaction.
+fn has_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<sqlx::Error>() {
@@ -241,20 +248,20 @@ async fn end(
     checked: &super::database::Checked,
     seen: &Seen,
     ending: LocalEnding,
-) -> Result<LocalWrites, Tried> {
+) -> Result<LocalWrites, TransactionResult> {
     let (writes, record) = ended(command, attempt, ending, row).map_err(|error| match error {
-        Error::StaleSnapshot => Tried::Again(error),
-        error => Tried::Failed(error),
+        Error::StaleSnapshot => TransactionResult::Again(error),
+        error => TransactionResult::Failed(error),
     })?;
     match command.patience().bounded(write(transaction, checked, seen, &writes, record)).await {
         Some(Ok(())) => Ok(writes),
-        Some(Err(Unwritten::Conflict)) => Err(Tried::Again(Error::StaleSnapshot)),
-        Some(Err(Unwritten::Left)) => {
+        Some(Err(WriteFailure::Conflict)) => Err(TransactionResult::Again(Error::StaleSnapshot)),
+        Some(Err(WriteFailure::Left)) => {
             command.unfinished(attempt, true);
-            Err(Tried::Failed(Error::TransactionLeft(attempt.local().operation_id)))
+            Err(TransactionResult::Failed(Error::TransactionLeft(attempt.local().operation_id)))
         }
-        Some(Err(Unwritten::Failed(error))) => Err(Tried::Failed(error)),
-        None => Err(Tried::Failed(timed_out())),
+        Some(Err(WriteFailure::Failed(error))) => Err(TransactionResult::Failed(error)),
+        None => Err(TransactionResult::Failed(timed_out())),
     }
 }
 
@@ -262,10 +269,11 @@ fn row(writes: &LocalWrites) -> Result<RecordWrite, semel_core::store::Error> {
     RecordWrite::of(writes.id, &writes.write)
 }
 
-/// Ends the session whose transaction this was, from another connection. Best effort: it ends by itself after its statement.
+/// Ends the session of this transaction, from another connection. Best effort: it ends by itself after its
+/// statement.
 async fn end_session(pool: &PgPool, seen: &Seen, patience: &Patience) {
     let ending = async {
-        let mut connection = Lent::from(pool).await?;
+        let mut connection = BorrowedConnection::from(pool).await?;
         let ending = sqlx::query(TransactionStatements::END_SESSION).bind(seen.process).bind(seen.mark);
         ending.execute(connection.get()).await.map_err(Error::Database)?;
         connection.keep();

@@ -1,6 +1,6 @@
-//! The application's pool, once it is known to lead to the engine's store.
+//! The application's pool, after it is known to use the engine's store.
 
-use super::lent::Lent;
+use super::borrowed::BorrowedConnection;
 use crate::error::Error;
 use semel::{Engine, StoreId};
 use semel_core::store::{self, Kind};
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// How much of what other transactions do is seen by one.
+/// Which changes of other transactions a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// Each statement sees what was committed before it.
@@ -18,7 +18,7 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed before the first.
     RepeatableRead,
-    /// As if transactions ran one after another. Those that cannot are run again.
+    /// As if transactions ran one after another. Transactions for which that is impossible are run again.
     Serializable,
 }
 
@@ -32,8 +32,8 @@ impl Isolation {
     }
 }
 
-/// The application's own pool, for transactions that a local command's record is written in. Cheap to clone: make one for each pool,
-/// at start.
+/// The application's own pool, for transactions that contain a local command's record. Cheap to clone: create
+/// one for each pool, at start.
 #[derive(Clone)]
 pub struct Database {
     pub(super) pool: PgPool,
@@ -42,11 +42,11 @@ pub struct Database {
     checked: Arc<OnceCell<Checked>>,
 }
 
-/// What is known once the pool was asked.
+/// What is known after the pool was asked.
 pub(super) struct Checked {
     store: StoreId,
     pub(super) statements: Statements,
-    /// The server's system identifier, where its role may see it.
+    /// The server's system identifier, if its role may see it.
     pub(super) server: Option<String>,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Statements {
 }
 
 impl Database {
-    /// Transactions at `READ COMMITTED`, on the tables in the schema `semel`. The first use asks the server whether the engine's store
-    /// is there.
+    /// Transactions at `READ COMMITTED`, on the tables in the schema `semel`. The first use checks that the
+    /// server has the engine's store.
     pub fn new(pool: PgPool) -> Self {
         let schema = TransactionStatements::DEFAULT_SCHEMA.into();
         Self { pool, isolation: Isolation::default(), schema, checked: Arc::default() }
     }
 
-    /// The schema that the store's tables are in: what its URL says with `schema=`.
+    /// The schema of the store's tables, as set with `schema=` in its URL.
     #[must_use]
     pub fn schema(self, schema: impl Into<Arc<str>>) -> Self {
         Self { schema: schema.into(), checked: Arc::default(), ..self }
@@ -83,11 +83,11 @@ impl Database {
         &self.pool
     }
 
-    /// Refuses a pool that leads to another database than the engine's store. The server is asked once.
+    /// Refuses a pool that uses another database than the engine's store. The server is asked once.
     pub(super) async fn check(&self, engine: &Engine) -> Result<&Checked, Error> {
         let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
         let asking = || async {
-            let mut connection = Lent::from(&self.pool).await?;
+            let mut connection = BorrowedConnection::from(&self.pool).await?;
             let checked = self.ask(connection.get(), engines).await?;
             connection.keep();
             Ok::<_, Error>(checked)
@@ -95,7 +95,8 @@ impl Database {
         self.checked.get_or_try_init(asking).await?.of(engines)
     }
 
-    /// The same for a caller that holds a connection of the pool, which may be the only one: asks on a connection of its own.
+    /// The same for a caller that holds a connection of the pool, possibly the only one: asks on a separate
+    /// connection.
     pub(super) async fn check_beside(&self, engine: &Engine) -> Result<&Checked, Error> {
         let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
         let asking = || async {
@@ -108,7 +109,7 @@ impl Database {
         self.checked.get_or_try_init(asking).await?.of(engines)
     }
 
-    /// Known to have been asked.
+    /// The result of the check.
     pub(super) fn checked(&self) -> Result<&Checked, Error> {
         let unfit = || store::Error::new(Kind::Unfit, "using a pool that was not checked");
         self.checked.get().ok_or_else(|| Error::Store(unfit()))
@@ -125,7 +126,8 @@ impl Database {
             Err(error) => return Err(Error::Database(error)),
         };
         let store = pool.filter(|pool| *pool == engine).ok_or(Error::OtherStore { engine, pool })?;
-        // A role that may not see it cannot tell a server from its promoted standby by this; the timeline is compared as well.
+        // Without the right to see it, a server cannot be distinguished from its promoted standby by this;
+        // the timeline is compared as well.
         let server =
             sqlx::query(TransactionStatements::SERVER).fetch_optional(connection).await.ok().flatten();
         let server = server.and_then(|row| row.try_get(0).ok());

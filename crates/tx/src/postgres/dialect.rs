@@ -1,14 +1,14 @@
-//! What PostgreSQL does for commands by hand.
+//! PostgreSQL's operations for manual commands.
 
 use super::database::Database;
 use super::look::{Seen, look};
 use super::settle::Doubt;
 use super::write::{RecordWrite, server_error, write, write_record};
 use crate::error::Error;
-use crate::hand::{Dialect, Ids, Known, Unwritten, poll_once};
+use crate::hand::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use semel::local::{LocalLook, LocalWrites, Patience};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Write};
+use semel_core::machine::{Found, Landing, Write};
 use semel_core::store;
 use semel_sql::postgres::transaction::ServerError;
 use sqlx::{Connection as _, PgConnection, Postgres};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Transactions = <Postgres as sqlx::Database>::TransactionManager;
 
-/// How long a connection to put in the place of another one is waited for.
+/// How long to wait for a connection that replaces another one.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Dialect for Postgres {
@@ -54,8 +54,8 @@ impl Dialect for Postgres {
         seen: &Seen,
         writes: &LocalWrites,
         row: RecordWrite,
-    ) -> Result<(), Unwritten> {
-        write(connection, database.checked().map_err(Unwritten::Failed)?, seen, writes, row).await
+    ) -> Result<(), WriteFailure> {
+        write(connection, database.checked().map_err(WriteFailure::Failed)?, seen, writes, row).await
     }
 
     async fn write_record(
@@ -63,8 +63,8 @@ impl Dialect for Postgres {
         database: &Database,
         seen: &Seen,
         row: RecordWrite,
-    ) -> Result<(), Unwritten> {
-        write_record(connection, database.checked().map_err(Unwritten::Failed)?, seen, row).await
+    ) -> Result<(), WriteFailure> {
+        write_record(connection, database.checked().map_err(WriteFailure::Failed)?, seen, row).await
     }
 
     async fn commit(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
@@ -80,9 +80,9 @@ impl Dialect for Postgres {
         seen: &Seen,
         patience: &Patience,
         (ids, id): (Ids, CommandId),
-        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
-    ) -> Known {
-        Doubt { patience, database, seen, ids, id }.settle(landed).await
+        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+    ) -> CommitStatus {
+        Doubt { patience, database, seen, ids, id }.settle(landing).await
     }
 
     fn before_rollback(_: &mut PgConnection) {
@@ -90,12 +90,14 @@ impl Dialect for Postgres {
     }
 
     fn leave_commit(connection: &mut PgConnection) {
-        // Queued behind the commit, after which a savepoint is an error: the pool tests a connection that comes back, and closes it.
+        // Queued behind the commit, after which a savepoint is an error: the pool tests a returned
+        // connection, and closes it.
         poll_once(Transactions::begin(connection, None));
     }
 
     async fn close(connection: &mut PgConnection, database: &Database, patience: &Patience) -> bool {
-        // sqlx closes only what it can take, and a transaction gives nothing away. So a connection that has ended takes its place.
+        // sqlx closes only connections that it owns, and a transaction does not give its connection away. So
+        // an ended connection takes its place.
         let options = database.pool.connect_options();
         let replacing = async {
             let mut ended = PgConnection::connect_with(&options).await.ok()?;

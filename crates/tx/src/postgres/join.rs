@@ -1,4 +1,4 @@
-//! Local commands by hand, in a transaction that is already open.
+//! Manual local commands, in a transaction that is already open.
 
 use super::database::Database;
 use crate::error::Error;
@@ -9,23 +9,25 @@ use sqlx::{Postgres, Transaction};
 
 /// The result of joining a transaction.
 pub type Joined<'c> = hand::Joined<'c, Postgres>;
-/// A transaction that is to end with a local command's record.
+/// A transaction that must end with a local command's record.
 pub type Mine<'c> = hand::Mine<'c, Postgres>;
-/// A transaction that holds a local command's record, ready to be committed.
+/// A transaction that contains a local command's record, ready to be committed.
 pub type Recorded<'c> = hand::Recorded<'c, Postgres>;
 
-/// Joins `transaction` for what `intent` asks for: from here on it is the command's own, and ends with [`Mine::succeed`] or
-/// [`Mine::refuse`].
+/// Joins `transaction` for `intent`: from here on it belongs to the command, and ends with [`Mine::succeed`]
+/// or [`Mine::refuse`].
 ///
-/// Does not wait: while a twin runs, the answer is that the command is in progress. The transaction is the caller's, so that it runs in no
-/// task of the engine's, and one that is dropped is rolled back.
+/// Does not wait: while a duplicate runs, the answer is that the command is in progress. The transaction
+/// belongs to the caller, so it runs in no task of the engine, and dropping it rolls it back.
 ///
-/// `transaction` must not be nested in another one, which would decide in its place: that is refused.
+/// `transaction` must not be nested in another one, which would decide instead: that is refused.
 ///
-/// What the transaction wrote before belongs to the command from now on: [`Mine::refuse`] undoes that too. Join first.
+/// Earlier writes of the transaction belong to the command from now on: [`Mine::refuse`] undoes them too.
+/// Join first.
 ///
-/// Above `READ COMMITTED` the transaction sees the record as it was at its own first statement. If that is too old, ending it
-/// fails with [`Error::StaleSnapshot`] and everything is rolled back: try again with a new transaction.
+/// Above `READ COMMITTED` the transaction sees the record as it was at its own first statement. If that is
+/// too old, ending it fails with [`Error::StaleSnapshot`] and everything is rolled back: try again with a new
+/// transaction.
 pub async fn join<'c>(
     engine: &Engine,
     database: &Database,
@@ -37,7 +39,7 @@ pub async fn join<'c>(
     hand::join(engine, database.clone(), open, intent).await
 }
 
-/// Refuses a transaction that is nested in another. That one is left as it was.
+/// Refuses a transaction that is nested in another, which is left unchanged.
 pub(super) fn outermost(transaction: Transaction<'_, Postgres>) -> Result<Open<'_, Postgres>, Error> {
     let open = Open::new(transaction);
     if open.depth() == 1 {

@@ -14,18 +14,18 @@ use std::sync::Arc;
 
 const LOOKING: &str = "looking for a command in the application's transaction";
 
-/// What was seen of the transaction itself.
+/// What was read about the transaction itself.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Tells this transaction from the next one of its session.
+    /// Distinguishes this transaction from the next one of its session.
     pub(super) mark: i64,
-    /// The server's timeline: another one is another history.
+    /// The server's timeline: another one means another history.
     pub(super) timeline: Option<String>,
     /// The server's process, in which a statement may still run.
     pub(super) process: i32,
 }
 
-/// Tries the lock of the first id and reads what stands under both. The lock ends with the transaction.
+/// Tries the lock of the first ID and reads the entries of both. The lock ends with the transaction.
 pub(super) async fn look(
     connection: &mut PgConnection,
     checked: &Checked,

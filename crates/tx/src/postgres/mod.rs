@@ -1,17 +1,18 @@
 //! Local commands in transactions on a PostgreSQL server.
 //!
-//! The engine's store and the [`Database`] lead to the same database. The role of the pool needs `USAGE` on the store's schema,
-//! `EXECUTE` on its functions, `SELECT`, `INSERT`, `UPDATE` and `DELETE` on `records`, and `SELECT` on `settings`.
+//! The engine's store and the [`Database`] use the same database. The role of the pool needs `USAGE` on the
+//! store's schema, `EXECUTE` on its functions, `SELECT`, `INSERT`, `UPDATE` and `DELETE` on `records`, and
+//! `SELECT` on `settings`.
 //!
-//! [`transact`] costs two round trips more than the same transaction without it: one tries the command's lock and reads its record,
-//! one writes it.
+//! [`transact`] costs two more round trips than the same transaction without it: one tries the command's lock
+//! and reads its record, one writes it.
 
+mod borrowed;
 mod conduct;
 mod database;
 mod dialect;
 mod finish;
 mod join;
-mod lent;
 mod look;
 mod settle;
 mod write;
@@ -21,7 +22,7 @@ pub use database::{Database, Isolation};
 pub use finish::{Finish, finish_in};
 pub use join::{Joined, Mine, Recorded, join};
 
-use crate::ending::conducted;
+use crate::ending::conduct_in_engine;
 use crate::error::{BoxError, Error};
 use futures_util::future::BoxFuture;
 use semel::local::{Local, LocalEnding};
@@ -34,22 +35,25 @@ type Work = Arc<
     dyn for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>> + Send + Sync,
 >;
 
-/// Does what `intent` asks for, exactly once, in one transaction with its record.
+/// Runs `intent` exactly once, in one transaction with its record.
 ///
-/// `work` is run in a transaction, in a task of the engine's own: a caller that goes away leaves nothing half done. What it returns
-/// decides:
+/// `work` runs in a transaction, in a task of the engine: a cancelled caller leaves nothing half done. Its
+/// return value decides:
 ///
-/// - [`LocalEnding::Succeeded`]: what it wrote is committed together with the outcome.
+/// - [`LocalEnding::Succeeded`]: its writes are committed together with the outcome.
 /// - [`LocalEnding::Refused`]: everything it wrote is undone, and the refusal is committed alone.
-/// - An error: everything is rolled back, and nothing says that it ever ran. The next call with the key runs it again.
+/// - An error: everything is rolled back, without a trace that it ran. The next call with the key runs it
+///   again.
 ///
-/// It may be run several times before one of them commits (after serialization failures and deadlocks, or where another node was
-/// faster), and must therefore do nothing outside of its transaction. It must not end the transaction: the record would be missing.
+/// It may run several times before one run commits (after serialization failures and deadlocks, or if another
+/// node was faster), so it must do nothing outside its transaction. It must not end the transaction: the
+/// record would be missing.
 ///
-/// Duplicates wait for as long as the [intent](Intent::waiting) allows, without a connection, and get the outcome; after that they
-/// are told that it is in progress. Where the work runs longer than the policy's `work_deadline`, it is rolled back.
+/// Duplicates wait for as long as the [intent](Intent::waiting) allows, without a connection, and get the
+/// outcome; after that the answer is that it is in progress. If the work runs longer than the policy's
+/// `work_deadline`, it is rolled back.
 ///
-/// [`Error::CommitInDoubt`] says that nobody can tell; see there.
+/// [`Error::CommitInDoubt`] means that the result is unknown; see there.
 pub async fn transact<W>(
     engine: &Engine,
     database: &Database,
@@ -64,7 +68,7 @@ where
 {
     database.check(engine).await?;
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
-    conducted(engine, intent, move |command| conduct::conduct(command, database, work)).await
+    conduct_in_engine(engine, intent, move |command| conduct::conduct(command, database, work)).await
 }
 
 /// The server did not answer within the store's timeout.

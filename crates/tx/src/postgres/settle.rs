@@ -1,17 +1,17 @@
-//! What became of a commit whose answer was lost.
+//! Settles a commit whose answer was lost.
 //!
-//! The transaction holds the command's lock until it is over. Whoever has that lock on the same server therefore sees what became of
-//! it. Without the lock an absent record proves nothing: the commit may still arrive.
+//! The transaction holds the command's lock until it is over. With that lock on the same server, its result
+//! is visible. Without the lock an absent record proves nothing: the commit may still arrive.
 
+use super::borrowed::BorrowedConnection;
 use super::conduct::roll_back;
 use super::database::{Checked, Database, Isolation};
-use super::lent::Lent;
 use super::look::{Seen, look};
 use crate::error::Error;
-use crate::hand::Known;
+use crate::hand::CommitStatus;
 use semel::local::Patience;
 use semel_core::id::CommandId;
-use semel_core::machine::Found;
+use semel_core::machine::{Found, Landing};
 use semel_core::store::Reading;
 use semel_sql::postgres::transaction::TransactionStatements;
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -19,38 +19,39 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A transaction of which nobody knows whether it committed.
+/// A transaction whose commit is unknown.
 pub(super) struct Doubt<'a> {
     pub(super) patience: &'a Patience,
     pub(super) database: &'a Database,
     pub(super) seen: &'a Seen,
-    /// What the transaction has the lock of, and what else is read.
+    /// The ID whose lock the transaction has, and the other ID that is read.
     pub(super) ids: (CommandId, Option<CommandId>),
-    /// Where its record would stand.
+    /// The ID of its record.
     pub(super) id: CommandId,
 }
 
 impl Doubt<'_> {
-    /// Finds out, for as long as an answer of the database is waited for. `landed` recognises the transaction's record.
-    pub(super) async fn settle(&self, landed: impl Fn(Found<'_>) -> bool) -> Known {
+    /// Settles it, within the time limit for an answer of the database. `landing` judges the transaction's
+    /// record.
+    pub(super) async fn settle(&self, landing: impl Fn(Found<'_>) -> Landing) -> CommitStatus {
         let asking = async {
             loop {
-                match self.ask(&landed).await {
+                match self.ask(&landing).await {
                     Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
                     Ok(Some(known)) => return known,
                 }
             }
         };
-        self.patience.bounded(asking).await.unwrap_or(Known::Nothing)
+        self.patience.bounded(asking).await.unwrap_or(CommitStatus::Unknown)
     }
 
     /// `None`: its own transaction still has the lock, or the server's standby may not have it.
-    async fn ask(&self, landed: &impl Fn(Found<'_>) -> bool) -> Result<Option<Known>, Error> {
+    async fn ask(&self, landing: &impl Fn(Found<'_>) -> Landing) -> Result<Option<CommitStatus>, Error> {
         let checked = self.database.checked()?;
-        let mut connection = Lent::from(&self.database.pool).await?;
+        let mut connection = BorrowedConnection::from(&self.database.pool).await?;
         if !is_same_server(connection.get(), checked).await? {
-            // Its history may be another.
-            return Ok(Some(Known::Nothing));
+            // It may have another history.
+            return Ok(Some(CommitStatus::Unknown));
         }
         let begin = connection.get().begin_with(Isolation::ReadCommitted.begin());
         let mut transaction = begin.await.map_err(Error::Database)?;
@@ -59,17 +60,17 @@ impl Doubt<'_> {
             connection.keep();
         }
         if now.timeline != self.seen.timeline {
-            // Its history may be another.
-            return Ok(Some(Known::Nothing));
+            // It may have another history.
+            return Ok(Some(CommitStatus::Unknown));
         }
         let reading = if self.id == self.ids.0 { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-        Ok(match reading.map_or(Found::Nothing, Reading::found) {
-            // Seen, it may still be unknown to the server's standby.
-            found if landed(found) && self.patience.has_confirmed(self.id).await => Some(Known::Committed),
-            found if landed(found) => None,
-            Found::Unreadable => Some(Known::Nothing),
-            _ if look.has_lock => Some(Known::RolledBack),
-            _ => None,
+        Ok(match landing(reading.map_or(Found::Nothing, Reading::found)) {
+            // It is visible, but the server's standby may not have it.
+            Landing::Landed if self.patience.has_confirmed(self.id).await => Some(CommitStatus::Committed),
+            Landing::Missing if look.has_lock => Some(CommitStatus::RolledBack),
+            Landing::Landed | Landing::Missing => None,
+            // For example erased since, or unreadable.
+            Landing::Unclear => Some(CommitStatus::Unknown),
         })
     }
 }

@@ -1,9 +1,9 @@
-//! The one write of a local command. It alone decides whether the transaction commits.
+//! The write of a local command, which alone decides whether the transaction commits.
 
 use super::database::Checked;
 use super::look::Seen;
 use crate::error::Error;
-use crate::hand::Unwritten;
+use crate::hand::WriteFailure;
 use semel::local::LocalWrites;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Unchanged, Write};
@@ -13,7 +13,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row as _};
 use std::sync::Arc;
 
-impl From<sqlx::Error> for Unwritten {
+impl From<sqlx::Error> for WriteFailure {
     fn from(error: sqlx::Error) -> Self {
         match server_error(&error) {
             Some(ServerError::Exists | ServerError::InTheWay) => Self::Conflict,
@@ -22,7 +22,7 @@ impl From<sqlx::Error> for Unwritten {
     }
 }
 
-/// A record's row, and what must stand there. Made before anything is written: it may be too large.
+/// A record's row, and the expected entry. Encoded before anything is written: it may be too large.
 pub struct RecordWrite {
     columns: RecordColumns,
     expect: Expect,
@@ -41,7 +41,7 @@ pub(super) async fn write(
     seen: &Seen,
     writes: &LocalWrites,
     record: RecordWrite,
-) -> Result<(), Unwritten> {
+) -> Result<(), WriteFailure> {
     if let Some(marker) = &writes.marker {
         if let Some(unchanged) = &marker.removes {
             remove(connection, checked, seen, marker.id, unchanged).await?;
@@ -53,13 +53,13 @@ pub(super) async fn write(
     write_record(connection, checked, seen, record).await
 }
 
-/// Writes one record, where what it expects still stands there.
+/// Writes one record, if the expected entry is still there.
 pub(super) async fn write_record(
     connection: &mut PgConnection,
     checked: &Checked,
     seen: &Seen,
     RecordWrite { columns, expect }: RecordWrite,
-) -> Result<(), Unwritten> {
+) -> Result<(), WriteFailure> {
     let query = match &expect {
         Expect::Absent => inserting(checked, seen, columns),
         Expect::Unchanged(unchanged) => {
@@ -77,7 +77,7 @@ async fn remove(
     seen: &Seen,
     id: CommandId,
     unchanged: &Unchanged,
-) -> Result<(), Unwritten> {
+) -> Result<(), WriteFailure> {
     let (version, token, state) = expected(unchanged);
     let removed = sqlx::query(AssertSqlSafe(Arc::clone(&checked.statements.remove)))
         .bind(operation_uuid(&id))
@@ -112,17 +112,18 @@ fn bound<'q>(sql: &Arc<str>, seen: &Seen, columns: RecordColumns) -> Query<'q, P
         .bind(seen.mark)
 }
 
-/// Anything but exactly one row is no write of this command's.
-async fn one_row(connection: &mut PgConnection, seen: &Seen, rows: u64) -> Result<(), Unwritten> {
+/// Any number of rows but one means that this command's write failed.
+async fn one_row(connection: &mut PgConnection, seen: &Seen, rows: u64) -> Result<(), WriteFailure> {
     if rows == 1 {
         return Ok(());
     }
     let mark = "SELECT (EXTRACT(epoch FROM pg_catalog.transaction_timestamp()) * 1000000)::bigint";
     let mark: i64 = sqlx::query(mark).fetch_one(connection).await?.try_get(0)?;
-    Err(if mark == seen.mark { Unwritten::Conflict } else { Unwritten::Left })
+    Err(if mark == seen.mark { WriteFailure::Conflict } else { WriteFailure::Left })
 }
 
-/// The error of a statement of this crate's, which tells whether one of the application's has failed before it.
+/// The error of one of this crate's statements, which also shows whether one of the application's failed
+/// before.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     match &error {
         sqlx::Error::Database(cause) if cause.code().as_deref() == Some("25P02") => Error::StatementFailed,
@@ -130,7 +131,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
     }
 }
 
-/// What the server said about the transaction; `None` where the error is not the server's.
+/// The server's report about the transaction; `None` if the error is not the server's.
 pub(super) fn server_error(error: &sqlx::Error) -> Option<ServerError> {
     let sqlx::Error::Database(error) = error else { return None };
     let error = error.try_downcast_ref::<PgDatabaseError>()?;

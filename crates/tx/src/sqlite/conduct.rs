@@ -1,4 +1,4 @@
-//! The course of a local command: look, run in a batch of the store; again where that may help.
+//! The course of a local command: look up, run in a batch of the store; repeated if that may help.
 
 use super::Work;
 use super::database::Database;
@@ -13,19 +13,19 @@ use semel_sql::sqlite::{Put, Step, WorkOutcome};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::Instrument as _;
 
-/// How often the command is looked at again before the last error is handed out.
+/// How often the command is looked up again before the last error is returned.
 const RERUNS_MAX: u32 = 10;
 
-/// A command while the thread that writes has it. Taken out once that has answered.
+/// A command while the writer thread has it. Taken out after its answer.
 struct InWork {
     command: LocalCommand,
     attempt: LocalAttempt,
-    /// What the last run came to.
+    /// The result of the last run.
     ended: Result<Box<LocalWrites>, Error>,
 }
 
-/// What one batch came to.
-enum Tried {
+/// The result of one batch.
+enum BatchRun {
     Done(Result<Answer, Error>),
     Again(LocalCommand, Error),
 }
@@ -45,8 +45,8 @@ pub(super) async fn conduct(
             LocalJudgement::Run(attempt) => {
                 let trying = try_once(command, attempt, &database, &work);
                 match trying.instrument(tracing::trace_span!(target: SPANS, "finish")).await {
-                    Tried::Done(result) => return result,
-                    Tried::Again(again, error) => {
+                    BatchRun::Done(result) => return result,
+                    BatchRun::Again(again, error) => {
                         command = again;
                         error
                     }
@@ -69,7 +69,12 @@ pub(super) async fn conduct(
     }
 }
 
-async fn try_once(command: LocalCommand, attempt: LocalAttempt, database: &Database, work: &Work) -> Tried {
+async fn try_once(
+    command: LocalCommand,
+    attempt: LocalAttempt,
+    database: &Database,
+    work: &Work,
+) -> BatchRun {
     let (operation_id, patience) = (attempt.local().operation_id, command.patience());
     let (expects, deadline) = (attempt.expects(), attempt.work_deadline());
     let in_work = InWork { command, attempt, ended: Err(Error::StaleSnapshot) };
@@ -82,31 +87,32 @@ async fn try_once(command: LocalCommand, attempt: LocalAttempt, database: &Datab
         };
         database.store.run_in_batch(expects, database.limit.min(deadline), step)
     };
-    // As long as work may take, and the disk after it. A batch that hangs keeps the command: twins wait for it.
+    // As long as work may take, and the disk after it. A batch that hangs keeps the command: duplicates wait
+    // for it.
     let answered = patience.within(deadline.saturating_add(patience.store_timeout()), running).await;
     let Some(answered) = answered else {
         let source = "the disk, or others' work, did not end in time".into();
-        return Tried::Done(Err(Error::CommitInDoubt { operation_id, source }));
+        return BatchRun::Done(Err(Error::CommitInDoubt { operation_id, source }));
     };
-    // Not while the thread may still be at it: it has answered, or will never come to it.
+    // The thread no longer uses it: it has answered, or will never run it.
     let Some(in_work) = lock(&shared).take() else {
         let gone = store::Error::new(Kind::Unfit, "ending a local command twice");
-        return Tried::Done(Err(Error::Store(gone)));
+        return BatchRun::Done(Err(Error::Store(gone)));
     };
     match answered {
-        Ok(outcome) => in_work.told(&outcome),
-        Err(error) if error.is_ambiguous() => Tried::Done(in_work.settle(error).await),
+        Ok(outcome) => in_work.finish(&outcome),
+        Err(error) if error.is_ambiguous() => BatchRun::Done(in_work.settle(error).await),
         Err(error) => in_work.undone(Error::Store(error)),
     }
 }
 
 fn lock(shared: &Mutex<Option<InWork>>) -> MutexGuard<'_, Option<InWork>> {
-    // Work that panics leaves what it was handed whole.
+    // A panic in the work leaves this state intact.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl InWork {
-    /// Runs the work. May come again, if a neighbour has spoilt the batch.
+    /// Runs the work. May be repeated, if other work has broken the batch.
     fn run(&mut self, connection: &Connection, work: &Work) -> Step {
         let (ended, step) = match self.try_run(connection, work) {
             Ok((writes, step)) => (Ok(Box::new(writes)), step),
@@ -123,11 +129,11 @@ impl InWork {
         Ok((writes, if is_refusal { Step::Replace(puts) } else { Step::Keep(puts) }))
     }
 
-    fn told(self, outcome: &WorkOutcome) -> Tried {
+    fn finish(self, outcome: &WorkOutcome) -> BatchRun {
         match &outcome {
             WorkOutcome::Committed(_) => {
                 let Self { command, attempt, ended } = self;
-                return Tried::Done(ended.map(|writes| command.committed(attempt, *writes)));
+                return BatchRun::Done(ended.map(|writes| command.committed(attempt, *writes)));
             }
             WorkOutcome::Panicked => self.command.panicked(&self.attempt),
             WorkOutcome::Overran => self.command.overran(&self.attempt),
@@ -138,17 +144,17 @@ impl InWork {
         let error = not_committed(outcome, ended.err(), attempt.local().operation_id);
         command.rolled_back(attempt);
         match error {
-            Error::StaleSnapshot => Tried::Again(command, error),
-            error => Tried::Done(Err(error)),
+            Error::StaleSnapshot => BatchRun::Again(command, error),
+            error => BatchRun::Done(Err(error)),
         }
     }
 
-    fn undone(self, error: Error) -> Tried {
+    fn undone(self, error: Error) -> BatchRun {
         self.command.rolled_back(self.attempt);
-        Tried::Done(Err(error))
+        BatchRun::Done(Err(error))
     }
 
-    /// Finds out what became of a batch that the disk may or may not have. The work is not run again.
+    /// Settles a batch that may or may not be on the disk. The work is not run again.
     async fn settle(self, cause: store::Error) -> Result<Answer, Error> {
         let Self { command, attempt, ended } = self;
         let operation_id = attempt.local().operation_id;
@@ -157,13 +163,13 @@ impl InWork {
         {
             return Ok(command.committed(attempt, *writes));
         }
-        // That it is not there is no proof: the log may have it, and a crash bring it back.
+        // Its absence proves nothing: the log may have it, and a crash may restore it.
         command.commit_in_doubt(&attempt);
         Err(Error::CommitInDoubt { operation_id, source: Box::new(cause) })
     }
 }
 
-/// Why work in a batch was not committed. `failed`: what it failed with itself.
+/// Why work in a batch was not committed. `failed` is its own error.
 pub(super) fn not_committed(
     outcome: &WorkOutcome,
     failed: Option<Error>,

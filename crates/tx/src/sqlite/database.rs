@@ -1,4 +1,4 @@
-//! The store whose file the application's tables are in, once it is known to be the engine's.
+//! The store whose file contains the application's tables, after it is known to be the engine's.
 
 use crate::error::Error;
 use semel::{Engine, StoreId};
@@ -10,10 +10,10 @@ use tokio::sync::OnceCell;
 
 /// How long a statement of the work may take by default.
 const LIMIT: Duration = Duration::from_secs(1);
-/// And at most: a change of the hashing secret counts on a commit that follows soon.
+/// The maximum: a change of the hashing secret relies on a commit that follows soon.
 const LIMIT_MAX: Duration = Duration::from_secs(2);
 
-/// The engine's own store, for work that is written to its file. Cheap to clone: make one at start.
+/// The engine's own store, for work that writes to its file. Cheap to clone: create one at start.
 #[derive(Debug, Clone)]
 pub struct Database {
     pub(super) store: Arc<Store>,
@@ -27,7 +27,8 @@ impl Database {
         Self { store, limit: LIMIT, checked: Arc::default() }
     }
 
-    /// How long the work may run before SQLite interrupts it; at most 2 s. Everybody who writes to the file waits meanwhile. Default: 1 s.
+    /// How long the work may run before SQLite interrupts it; at most 2 s. All other writers to the file wait
+    /// meanwhile. Default: 1 s.
     #[must_use]
     pub fn limit(self, limit: Duration) -> Self {
         Self { limit: limit.min(LIMIT_MAX), ..self }
@@ -36,17 +37,17 @@ impl Database {
     /// Refuses another store than the engine's. It is asked once.
     pub(super) async fn check(&self, engine: &Engine) -> Result<(), Error> {
         let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
-        let own = self.checked.get_or_try_init(|| self.ask(engines)).await?;
-        if *own == engines {
+        let store_id = self.checked.get_or_try_init(|| self.ask(engines)).await?;
+        if *store_id == engines {
             return Ok(());
         }
-        Err(Error::OtherStore { engine: engines, pool: Some(*own) })
+        Err(Error::OtherStore { engine: engines, pool: Some(*store_id) })
     }
 
     async fn ask(&self, engine: StoreId) -> Result<StoreId, Error> {
         let settings = self.store.settings().await.map_err(Error::Store)?;
         let setting = settings.into_iter().find(|(name, _)| name == StoreId::SETTING);
-        let own = setting.and_then(|(_, value)| StoreId::from_setting(&value));
-        own.filter(|own| *own == engine).ok_or(Error::OtherStore { engine, pool: own })
+        let store_id = setting.and_then(|(_, value)| StoreId::from_setting(&value));
+        store_id.filter(|store_id| *store_id == engine).ok_or(Error::OtherStore { engine, pool: store_id })
     }
 }

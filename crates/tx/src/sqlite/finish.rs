@@ -1,4 +1,5 @@
-//! The outcome of an attempt that had its effect elsewhere, in one group commit with the change that follows from it.
+//! Stores the outcome of an attempt with an external effect, in one group commit with the change that follows
+//! from it.
 
 use super::conduct::not_committed;
 use super::database::Database;
@@ -13,26 +14,28 @@ use semel_sql::sqlite::{Put, Step, WorkOutcome};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// An attempt while the thread that writes has it.
+/// An attempt while the writer thread has it.
 struct InWork {
     finishing: Finishing,
     reading: Reading,
     asked: Duration,
-    /// What the last run failed with.
+    /// The error of the last run.
     failed: Option<Error>,
 }
 
-/// Stores how an `external` or `downstream` attempt ended together with what the application changes because of it: the card is charged,
-/// then the order is `PAID`. Call it from the attempt's own work, after the effect.
+/// Stores the ending of an `external` or `downstream` attempt together with the application's resulting
+/// change: the card is charged, then the order is `PAID`. Call it from the attempt's own work, after the
+/// effect.
 ///
-/// `work` makes the change and returns the ending. It runs on the store's writing thread, under the rules of [`transact`](super::transact): it
-/// may be run several times, and must have no other effect. Whether it ends with success or with a refusal, its change is kept.
-/// From the commit on the attempt has ended so, whatever its own work returns.
+/// `work` makes the change and returns the ending. It runs on the store's writer thread, under the rules of
+/// [`transact`](super::transact): it may run several times, and must have no other effect. Its change is kept
+/// for a success and for a refusal. From the commit on the attempt has this ending, whatever its own work
+/// returns.
 ///
-/// On an error the change is undone and the attempt is still this work's: it may try again. Once it gives up, it ends in doubt
-/// (`Ending::InDoubt`): the effect happened, and what should follow from it did not. [`Error::Overtaken`] says that there is nothing to
-/// try again: somebody else has settled the attempt. After [`Error::CommitInDoubt`] end the attempt in doubt: where the change
-/// is in the file, its outcome stands all the same.
+/// On an error the change is undone and the work still owns the attempt: it may try again. If it gives up, it
+/// ends in doubt (`Ending::InDoubt`): the effect happened, and the change did not. After [`Error::Overtaken`]
+/// there is nothing to try again: the attempt was settled by someone else. After [`Error::CommitInDoubt`] end
+/// the attempt in doubt: if the change is in the file, its outcome counts.
 ///
 /// Until this returns the attempt's lease is not renewed.
 pub async fn finish_in<W>(
@@ -65,7 +68,7 @@ where
         // A batch that hangs keeps the attempt: nothing else of it is written meanwhile.
         return in_doubt("the disk, or others' work, did not end in time".into());
     };
-    // Not while the thread may still be at it: it has answered, or will never come to it.
+    // The thread no longer uses it: it has answered, or will never run it.
     let Some(InWork { finishing, failed, .. }) = lock(&shared).take() else {
         return in_doubt("it was ended twice".into());
     };
@@ -84,12 +87,12 @@ where
 }
 
 fn lock(shared: &Mutex<Option<InWork>>) -> MutexGuard<'_, Option<InWork>> {
-    // Work that panics leaves what it was handed whole.
+    // A panic in the work leaves this state intact.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl InWork {
-    /// Runs the work. May come again, if a neighbour has spoilt the batch.
+    /// Runs the work. May be repeated, if other work has broken the batch.
     fn run(
         &mut self,
         connection: &Connection,

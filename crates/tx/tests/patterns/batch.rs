@@ -9,10 +9,10 @@ use std::time::Duration;
 on_both!(
     every_message_of_a_batch_gets_its_own_result,
     failed_messages_leave_no_mark_and_the_others_are_committed,
-    a_copy_in_the_batch_shares_the_fate_of_the_first,
+    a_duplicate_in_the_batch_gets_the_first_ones_result,
     a_batch_without_failures_runs_each_message_once,
     batches_of_sixty_four_consumers_have_each_effect_once,
-    a_batch_inside_of_a_transaction_is_refused,
+    a_batch_inside_a_transaction_is_refused,
 );
 
 /// Processes a batch; messages with the body `bad` fail after they have written.
@@ -40,14 +40,14 @@ fn inbox<W: World>(world: &W) -> Inbox {
     Inbox::new("billing").tables(world.tables()).wait(Duration::from_mins(1))
 }
 
-fn told(results: &[BatchResult]) -> Vec<String> {
-    let tell = |result: &BatchResult| match result {
+fn describe(results: &[BatchResult]) -> Vec<String> {
+    let describe_one = |result: &BatchResult| match result {
         Ok(InboxResult::Processed(())) => "processed".to_owned(),
         Ok(InboxResult::Duplicate) => "duplicate".to_owned(),
         Ok(InboxResult::Mismatch) => "mismatch".to_owned(),
         Err(error) => error.to_string(),
     };
-    results.iter().map(tell).collect()
+    results.iter().map(describe_one).collect()
 }
 
 async fn every_message_of_a_batch_gets_its_own_result<W: World>() {
@@ -60,7 +60,7 @@ async fn every_message_of_a_batch_gets_its_own_result<W: World>() {
         .expect("committed");
     let batch = [message("d", "5"), message("c", "6"), message("b", "5"), message("a", "5")];
     let results = process(&world, &inbox, &batch, Arc::default()).await.expect("committed");
-    assert_eq!(told(&results), ["processed", "mismatch", "duplicate", "processed"]);
+    assert_eq!(describe(&results), ["processed", "mismatch", "duplicate", "processed"]);
     assert_eq!(effects(&world).await, 4);
 }
 
@@ -69,43 +69,43 @@ async fn failed_messages_leave_no_mark_and_the_others_are_committed<W: World>() 
     let inbox = inbox(&world);
     let batch = [message("a", "5"), message("b", "bad"), message("c", "5"), message("d", "bad")];
     let results = process(&world, &inbox, &batch, Arc::default()).await.expect("committed");
-    assert_eq!(told(&results), ["processed", "the message is bad", "processed", "the message is bad"]);
+    assert_eq!(describe(&results), ["processed", "the message is bad", "processed", "the message is bad"]);
     assert_eq!(world.ask("SELECT count(*) FROM {t:effects} WHERE name IN ('b', 'd')").await, 0);
     assert_eq!(world.ask("SELECT count(*) FROM {o:inbox_marks} WHERE message_id IN ('b', 'd')").await, 0);
-    // The broker delivers them again, and whatever was wrong is fixed.
+    // The broker delivers them again, and the cause of the failure is fixed.
     let again = [message("a", "5"), message("b", "5"), message("c", "5"), message("d", "5")];
     let results = process(&world, &inbox, &again, Arc::default()).await.expect("committed");
-    assert_eq!(told(&results), ["duplicate", "processed", "duplicate", "processed"]);
+    assert_eq!(describe(&results), ["duplicate", "processed", "duplicate", "processed"]);
     assert_eq!(effects(&world).await, 4);
 }
 
-async fn a_copy_in_the_batch_shares_the_fate_of_the_first<W: World>() {
+async fn a_duplicate_in_the_batch_gets_the_first_ones_result<W: World>() {
     let world: W = with_effects().await;
     let inbox = inbox(&world);
     let batch =
         [message("a", "5"), message("b", "bad"), message("a", "5"), message("b", "bad"), message("a", "6")];
     let results = process(&world, &inbox, &batch, Arc::default()).await.expect("committed");
     assert_eq!(
-        told(&results),
+        describe(&results),
         ["processed", "the message is bad", "duplicate", "the message is bad", "mismatch"]
     );
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {o:inbox_marks}").await), (1, 1));
 }
 
-/// Savepoints and a second run are for batches in which something fails.
+/// Savepoints and a second run are only for batches with a failure.
 async fn a_batch_without_failures_runs_each_message_once<W: World>() {
     let world: W = with_effects().await;
     let inbox = inbox(&world);
     let batch: Vec<Message> = (0..500).map(|number| message(&format!("m-{number}"), "5")).collect();
     let runs: Arc<AtomicU32> = Arc::default();
     let results = process(&world, &inbox, &batch, Arc::clone(&runs)).await.expect("committed");
-    assert!(told(&results).iter().all(|told| told == "processed"));
+    assert!(describe(&results).iter().all(|result| result == "processed"));
     assert_eq!((runs.load(Ordering::Relaxed), effects(&world).await), (500, 500));
     process(&world, &inbox, &batch, Arc::clone(&runs)).await.expect("committed");
     assert_eq!((runs.load(Ordering::Relaxed), effects(&world).await), (500, 500));
 }
 
-/// Every consumer has all ids, each in another order: nobody waits for somebody who waits for him.
+/// Every consumer gets all IDs, each in another order, and there is no deadlock.
 async fn batches_of_sixty_four_consumers_have_each_effect_once<W: World>() {
     let world = Arc::new(with_effects::<W>().await);
     let inbox = inbox(&*world);
@@ -114,18 +114,18 @@ async fn batches_of_sixty_four_consumers_have_each_effect_once<W: World>() {
         async move {
             let id = |number: u64| format!("m-{:02}", (number * 7 + racer * 5) % 20);
             let batch: Vec<Message> = (0..20).map(|number| message(&id(number), "5")).collect();
-            told(&process(&*world, &inbox, &batch, Arc::default()).await.expect("committed"))
+            describe(&process(&*world, &inbox, &batch, Arc::default()).await.expect("committed"))
         }
     })
     .await;
-    let processed = results.iter().flatten().filter(|told| *told == "processed").count();
-    let duplicates = results.iter().flatten().filter(|told| *told == "duplicate").count();
+    let processed = results.iter().flatten().filter(|result| *result == "processed").count();
+    let duplicates = results.iter().flatten().filter(|result| *result == "duplicate").count();
     assert_eq!((processed, duplicates), (20, 63 * 20));
     let twice = "SELECT count(*) - count(DISTINCT name) FROM {t:effects}";
     assert_eq!((effects(&*world).await, world.ask(twice).await), (20, 0));
 }
 
-async fn a_batch_inside_of_a_transaction_is_refused<W: World>() {
+async fn a_batch_inside_a_transaction_is_refused<W: World>() {
     let world: W = with_effects().await;
     let mut transaction = world.begin().await;
     let refused =
@@ -159,15 +159,15 @@ async fn after_a_serialization_failure_the_whole_batch_starts_again() {
             })
             .await
             .expect("committed");
-        assert_eq!(told(&results), ["processed"; 3]);
-        // a, b (fails), then all three once more, without savepoints and without a failed message.
+        assert_eq!(describe(&results), ["processed"; 3]);
+        // a, b (fails), then all three again, without savepoints and without a failed message.
         assert_eq!((runs.load(Ordering::Relaxed), effects(&world).await), (5, 3), "{code}");
     }
 }
 
 /// PostgreSQL answers the COMMIT of such a transaction without an error, and commits nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_that_the_work_hides_is_no_success_of_the_message() {
+async fn a_swallowed_error_still_fails_the_message() {
     for hides in ["a", "b", "c"] {
         let world: Pg = with_effects().await;
         let mut connection = world.pool().acquire().await.expect("a connection");
@@ -195,7 +195,7 @@ async fn an_error_that_the_work_hides_is_no_success_of_the_message() {
     }
 }
 
-/// What is written after SQLite has rolled back by itself would be committed at once, without a mark.
+/// Writes after SQLite has rolled back by itself would be committed at once, without a mark.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_error_that_ends_the_transaction_nothing_is_processed() {
     for is_hidden in [true, false] {

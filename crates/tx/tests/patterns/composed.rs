@@ -1,4 +1,4 @@
-//! The patterns inside of local commands.
+//! The patterns inside local commands.
 
 use crate::world::{Lite, Pg, World, effect, effects, with_effects};
 use semel::core::outcome::Outcome;
@@ -22,9 +22,9 @@ fn status(answer: &Answer) -> String {
     ["201", "409"].into_iter().find(|status| shown.contains(*status)).unwrap_or("none").to_owned()
 }
 
-/// A client that makes a new key for each retry: the reference catches what the key cannot.
+/// A client that sends a new key with each retry: the reference catches what the key cannot.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_postgres_a_new_key_with_the_same_reference_is_refused_for_good() {
+async fn on_postgres_a_reused_reference_is_refused_permanently() {
     let world: Pg = with_effects().await;
     let store = semel_sql::postgres::Store::open(&world.store_url(), semel_sql::postgres::Options::default())
         .await
@@ -51,8 +51,8 @@ async fn on_postgres_a_new_key_with_the_same_reference_is_refused_for_good() {
         });
         answers.push(answer.await.expect("an answer"));
     }
-    let told: Vec<String> = answers.iter().map(status).collect();
-    assert_eq!(told, ["201", "409", "201", "409"]);
+    let statuses: Vec<String> = answers.iter().map(status).collect();
+    assert_eq!(statuses, ["201", "409", "201", "409"]);
     assert!(matches!(answers[3].outcome, RequestOutcome::Replayed(_)), "the refusal is kept under its key");
     assert_eq!(effects(&world).await, 1);
     assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, 500);
@@ -62,13 +62,13 @@ async fn on_postgres_a_new_key_with_the_same_reference_is_refused_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_sqlite_the_same_in_a_transaction_of_the_applications() {
+async fn on_sqlite_a_reused_reference_is_refused_permanently() {
     let world: Lite = with_effects().await;
     let store = semel_sql::sqlite::Store::open(world.path(), semel_sql::sqlite::Options::default())
         .expect("it opens");
     let engine = Engine::builder(Arc::new(store)).build().await.expect("an engine");
     let references = BusinessReferences::new("acme", "pay");
-    let mut told = Vec::new();
+    let mut bound_results = Vec::new();
     for key in ["key-1", "key-2"] {
         let mut connection = world.pool().acquire().await.expect("a connection");
         let Begun::Mine(mut mine) = begin(&engine, &mut connection, intent(key)).await.expect("begun") else {
@@ -83,7 +83,7 @@ async fn on_sqlite_the_same_in_a_transaction_of_the_applications() {
             mine.refuse(Outcome::http(409, [("a", "b")], "")).await
         };
         recorded.expect("recorded").commit().await.expect("committed");
-        told.push(bound == Binding::Bound);
+        bound_results.push(bound == Binding::Bound);
     }
-    assert_eq!((told, effects(&world).await), (vec![true, false], 1));
+    assert_eq!((bound_results, effects(&world).await), (vec![true, false], 1));
 }

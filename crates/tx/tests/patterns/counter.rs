@@ -8,12 +8,12 @@ use std::time::Duration;
 
 on_both!(
     an_operation_is_counted_once,
-    what_is_rolled_back_is_not_counted,
+    rolled_back_events_are_not_counted,
     another_amount_for_the_same_operation_is_refused,
     sixty_four_tasks_leave_an_exact_balance,
     an_overflow_is_refused_and_changes_nothing,
-    events_are_counted_once_while_they_are_folded,
-    folded_operations_are_recognised_until_the_window_is_over,
+    events_are_counted_once_during_compaction,
+    compacted_operations_are_recognised_within_the_window,
     an_operation_counts_in_the_period_of_its_event,
 );
 
@@ -39,8 +39,8 @@ async fn an_operation_is_counted_once<W: World>() {
     assert_eq!(counter.value(&mut *connection).await.expect("read"), 3);
 }
 
-/// The increment and the operation's id stand or fall with the caller's transaction.
-async fn what_is_rolled_back_is_not_counted<W: World>() {
+/// The increment and the operation's ID are committed or rolled back with the caller's transaction.
+async fn rolled_back_events_are_not_counted<W: World>() {
     let world = W::new().await;
     let counter = Counter::new("balance").tables(world.tables());
     let mut transaction = world.begin().await;
@@ -66,7 +66,7 @@ async fn another_amount_for_the_same_operation_is_refused<W: World>() {
     assert!(matches!(refused, Err(PatternError::Mismatch(_))), "{refused:?}");
     let refused = events.add(&mut *transaction, "op-1", 6).await;
     assert!(matches!(refused, Err(PatternError::Mismatch(_))), "{refused:?}");
-    W::commit(transaction).await.expect("the transaction is whole");
+    W::commit(transaction).await.expect("the transaction is intact");
     assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, 5);
 }
 
@@ -91,8 +91,8 @@ async fn sixty_four_tasks_leave_an_exact_balance<W: World>() {
     })
     .await;
     // Of the four tasks of each operation, at most one was rolled back.
-    let wanted: i64 = (1..=i64::try_from(RACERS).expect("small")).sum();
-    assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, wanted);
+    let expected: i64 = (1..=i64::try_from(RACERS).expect("small")).sum();
+    assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, expected);
 }
 
 async fn an_overflow_is_refused_and_changes_nothing<W: World>() {
@@ -101,13 +101,13 @@ async fn an_overflow_is_refused_and_changes_nothing<W: World>() {
     add(&world, &counter, "op-1", i64::MAX).await;
     let mut transaction = world.begin().await;
     assert!(counter.add(&mut *transaction, "op-2", 1).await.is_err());
-    W::commit(transaction).await.expect("the transaction is whole");
+    W::commit(transaction).await.expect("the transaction is intact");
     assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, i64::MAX);
     assert_eq!(world.ask("SELECT count(*) FROM {o:counter_operations}").await, 1);
 }
 
-/// Some count, some fold, some read. A sum never goes back, and the last one is exact.
-async fn events_are_counted_once_while_they_are_folded<W: World>() {
+/// Some tasks count, some compact, some read. A sum never decreases, and the last one is exact.
+async fn events_are_counted_once_during_compaction<W: World>() {
     let world = Arc::new(W::new().await);
     let events = EventCounter::new("downloads").tables(world.tables()).wait(WAIT);
     race(|racer| {
@@ -133,7 +133,7 @@ async fn events_are_counted_once_while_they_are_folded<W: World>() {
         }
     })
     .await;
-    // Those of the racers that only fold are missing: 0 and 8 of 16.
+    // The tasks that only compact are missing: 0 and 8 of 16.
     let mut connection = world.pool().acquire().await.expect("a connection");
     assert_eq!(events.value(&mut *connection).await.expect("read"), 14 * 4);
     while events.compact(&mut *connection, 7).await.expect("folded") == 7 {}
@@ -142,7 +142,7 @@ async fn events_are_counted_once_while_they_are_folded<W: World>() {
     assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, 14 * 4);
 }
 
-async fn folded_operations_are_recognised_until_the_window_is_over<W: World>() {
+async fn compacted_operations_are_recognised_within_the_window<W: World>() {
     let world = W::new().await;
     let events = EventCounter::new("downloads").tables(world.tables()).window(Duration::from_hours(24));
     let count = async |id: &str| {
@@ -182,7 +182,7 @@ async fn an_operation_counts_in_the_period_of_its_event<W: World>() {
     assert_eq!(count("op-1", 5, at(10, 59)).await, Counted { value: 5, is_new: true });
     assert_eq!(count("op-2", 7, at(10, 0)).await, Counted { value: 12, is_new: true });
     assert_eq!(count("op-3", 1, at(12, 1)).await, Counted { value: 1, is_new: true });
-    // A retry that stamps the time of the attempt instead of the event's.
+    // A retry that passes the time of the attempt instead of the event's.
     assert!(!count("op-1", 5, at(11, 0)).await.is_new);
     let mut connection = world.pool().acquire().await.expect("a connection");
     let buckets = counter.buckets(&mut *connection, at(10, 30), at(12, 30)).await.expect("read");

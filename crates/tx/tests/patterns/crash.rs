@@ -1,6 +1,7 @@
 //! Processes that are killed with -9 at any point: every effect once, every balance exact.
 //!
-//! On PostgreSQL the network between fails as well. `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few; `cargo xtask crash patterns` does.
+//! On PostgreSQL the network fails as well. `SEMEL_TX_ROUNDS=100` runs more rounds than the default, as
+//! `cargo xtask crash patterns` does.
 
 use crate::world::{Lite, Pg, World, url, with_effects};
 use semel_core::id::OperationId;
@@ -14,16 +15,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-const PLACE: &str = "SEMEL_TX_TEST_PLACE";
-const THROUGH: &str = "SEMEL_TX_TEST_URL";
+const LOCATION: &str = "SEMEL_TX_TEST_PLACE";
+const PROXY_URL: &str = "SEMEL_TX_TEST_URL";
 const ROUND: &str = "SEMEL_TX_TEST_ROUND";
 /// How many messages and operations each round has; both processes get every one of them.
 const IDS: u32 = 120;
-/// What the processes of a round acknowledge before they are killed: at least this, and up to so many more.
+/// What the processes of a round acknowledge before they are killed: at least this, and up to this many more.
 const ACKNOWLEDGED_MIN: u32 = 40;
 const ACKNOWLEDGED_MORE: u32 = 160;
 
-/// What one process does: the patterns on a connection, with the application's own tables.
+/// The work of one process: the patterns on a connection, with the application's own tables.
 struct Node<W: World> {
     world: W,
     inbox: Inbox,
@@ -48,7 +49,7 @@ impl<W: World> Node<W> {
         Message::new("payments", id, raw.fingerprint(), number).expect("a message")
     }
 
-    /// What a message does. Nothing in it recognises a repeat but the two counters.
+    /// The effect of a message. Only the two counters would show a repetition.
     async fn effect(self: Arc<Self>, tx: &mut W::Connection, number: u32) -> Result<(), BoxError> {
         W::run(tx, self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('m-{number}')")))
             .await?;
@@ -58,7 +59,7 @@ impl<W: World> Node<W> {
         Ok(())
     }
 
-    /// One message; the answer is what may be acknowledged.
+    /// One message; returns what may be acknowledged.
     async fn once(self: &Arc<Self>, number: u32, fails: bool) -> Option<String> {
         let mut transaction = self.world.try_begin().await.ok()?;
         let (node, message) = (Arc::clone(self), Self::message(number));
@@ -69,7 +70,7 @@ impl<W: World> Node<W> {
             })
         });
         let is_done = done.await.is_ok();
-        // Also after a failure: nothing of it may be there.
+        // Even after a failure: nothing of it may remain.
         W::commit(transaction).await.ok()?;
         is_done.then(|| format!("m-{number}"))
     }
@@ -104,7 +105,7 @@ impl<W: World> Node<W> {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
         let operation = OperationId::from_bytes(bytes);
-        // Long from now, so that no attempt is too old.
+        // Far in the future, so that no attempt is too old.
         let fence = (1_u64 << 50) + u64::from(step);
         let mut transaction = self.world.try_begin().await.ok()?;
         let sql = self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('{operation}')"));
@@ -121,7 +122,7 @@ impl<W: World> Node<W> {
         is_done.then(|| operation.to_string())
     }
 
-    /// What a killed process does, until it is.
+    /// Runs until the process is killed.
     async fn work(self: Arc<Self>, round: u32) {
         let mut tasks = JoinSet::new();
         for task in 0..6 {
@@ -155,37 +156,38 @@ impl<W: World> Node<W> {
     }
 }
 
-/// A process at work. It is killed when this is dropped.
+/// A running process. It is killed when this is dropped.
 struct Process(Child, Arc<Mutex<Vec<String>>>);
 
 impl Process {
-    fn start(kind: &str, place: &str, through: &str, round: u32) -> Self {
+    fn start(kind: &str, location: &str, proxy_url: &str, round: u32) -> Self {
         let program = std::env::current_exe().expect("this program has a file");
         let mut process = Command::new(program)
             .args(["--exact", &format!("crash::child_on_{kind}"), "--ignored", "--nocapture"])
-            .env(PLACE, place)
-            .env(THROUGH, through)
+            .env(LOCATION, location)
+            .env(PROXY_URL, proxy_url)
             .env(ROUND, round.to_string())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("a process starts");
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (telling, lines) = (Arc::clone(&told), BufReader::new(process.stdout.take().expect("asked for")));
+        let acknowledged: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (sink, lines) =
+            (Arc::clone(&acknowledged), BufReader::new(process.stdout.take().expect("asked for")));
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                // A process that is killed in mid-line has acknowledged nothing.
+                // A line that was cut off by a kill does not count.
                 if let Some(id) = line.strip_prefix("acknowledged ").and_then(|line| line.strip_suffix(" ."))
                 {
-                    telling.lock().expect("whole").push(id.to_owned());
+                    sink.lock().expect("not poisoned").push(id.to_owned());
                 }
             }
         });
-        Self(process, told)
+        Self(process, acknowledged)
     }
 
-    fn told(&self) -> Vec<String> {
-        self.1.lock().expect("whole").clone()
+    fn acknowledged(&self) -> Vec<String> {
+        self.1.lock().expect("not poisoned").clone()
     }
 }
 
@@ -204,31 +206,36 @@ async fn world<W: World>() -> W {
     world
 }
 
-async fn campaign<W: World>(world: W, kind: &str, place: &str, through: &str, rounds: u32) {
+async fn campaign<W: World>(world: W, kind: &str, location: &str, proxy_url: &str, rounds: u32) {
     let rounds = std::env::var("SEMEL_TX_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(rounds);
     let node = Node::on(world);
     let mut acknowledged = Vec::new();
     for round in 0..rounds {
-        let processes = [0, 1].map(|_| Process::start(kind, place, through, round));
-        // Another point each time, by what was done and not by the time: a start through a bad network takes as long as it takes.
-        let wanted = usize::try_from(ACKNOWLEDGED_MIN + round * 37 % ACKNOWLEDGED_MORE).expect("few");
-        let count = |process: &Process| process.1.lock().expect("whole").len();
+        let processes = [0, 1].map(|_| Process::start(kind, location, proxy_url, round));
+        // At a different point each time, by progress and not by time: a start over a bad network takes long.
+        let acknowledged_min =
+            usize::try_from(ACKNOWLEDGED_MIN + round * 37 % ACKNOWLEDGED_MORE).expect("few");
+        let count = |process: &Process| process.1.lock().expect("not poisoned").len();
         for _ in 0..12_000 {
             if processes.iter().all(|process| count(process) > 0)
-                && processes.iter().map(count).sum::<usize>() >= wanted
+                && processes.iter().map(count).sum::<usize>() >= acknowledged_min
             {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         tokio::time::sleep(Duration::from_millis(u64::from(round * 7 % 20))).await;
-        let told: Vec<String> = processes.iter().flat_map(Process::told).collect();
+        let acknowledged_now: Vec<String> = processes.iter().flat_map(Process::acknowledged).collect();
         drop(processes);
-        assert!(told.len() >= wanted, "round {round}: {} of {wanted} were acknowledged", told.len());
-        acknowledged.extend(told);
+        assert!(
+            acknowledged_now.len() >= acknowledged_min,
+            "round {round}: {} of {acknowledged_min} were acknowledged",
+            acknowledged_now.len()
+        );
+        acknowledged.extend(acknowledged_now);
         audit(&node, &acknowledged, round).await;
     }
-    // Whoever comes next finds everything done, or does it.
+    // A later process finds everything done, or does it.
     for number in 0..rounds * IDS {
         assert!(patient(async || node.once(number, false).await).await, "m-{number} has no end");
         assert!(
@@ -261,11 +268,11 @@ async fn patient(mut call: impl AsyncFnMut() -> Option<String>) -> bool {
     false
 }
 
-/// Effects, marks, results and balances, one for one.
+/// Compares effects, marks, results and balances.
 async fn audit<W: World>(node: &Node<W>, acknowledged: &[String], round: u32) {
     let world = &node.world;
-    let is = async |wanted: i64, sql: &str, what: &str| {
-        assert_eq!(world.ask(sql).await, wanted, "round {round}: {what}");
+    let is = async |expected: i64, sql: &str, label: &str| {
+        assert_eq!(world.ask(sql).await, expected, "round {round}: {label}");
     };
     is(0, "SELECT count(*) - count(DISTINCT name) FROM {t:effects}", "an effect happened twice").await;
     let without = "SELECT count(*) FROM {t:effects} AS e WHERE NOT EXISTS (SELECT 1 FROM {o:inbox_marks} AS m WHERE m.message_id = e.name) \
@@ -295,14 +302,14 @@ async fn audit<W: World>(node: &Node<W>, acknowledged: &[String], round: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_on_sqlite_every_effect_happens_once_and_balances_are_exact() {
+async fn killed_on_sqlite_each_effect_happens_once() {
     let world: Lite = world().await;
     let path = world.path().to_string_lossy().into_owned();
     campaign(world, "sqlite", &path, "", 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_on_postgres_every_effect_happens_once_and_balances_are_exact() {
+async fn killed_on_postgres_each_effect_happens_once() {
     let world: Pg = world().await;
     let server: SocketAddr = {
         let url = url();
@@ -317,26 +324,26 @@ async fn killed_on_postgres_every_effect_happens_once_and_balances_are_exact() {
         ..Odds::default()
     };
     let proxy = FaultProxy::start(server, Protocol::Postgres, Seeded::new(18, odds)).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
+    let proxy_url = url().replace(&server.to_string(), &proxy.address().to_string());
     let schema = world.schema.clone();
-    campaign(world, "postgres", &schema, &through, 5).await;
+    campaign(world, "postgres", &schema, &proxy_url, 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of killed_on_sqlite…, which starts it"]
 async fn child_on_sqlite() {
-    let Ok(path) = std::env::var(PLACE) else { return };
+    let Ok(path) = std::env::var(LOCATION) else { return };
     Node::on(Lite::at(path.as_ref()).await).work(round()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of killed_on_postgres…, which starts it"]
 async fn child_on_postgres() {
-    let Ok(schema) = std::env::var(PLACE) else { return };
-    let through = std::env::var(THROUGH).expect("set with the place");
-    Node::on(Pg::existing(&through, schema).await).work(round()).await;
+    let Ok(schema) = std::env::var(LOCATION) else { return };
+    let proxy_url = std::env::var(PROXY_URL).expect("set with the location");
+    Node::on(Pg::existing(&proxy_url, schema).await).work(round()).await;
 }
 
 fn round() -> u32 {
-    std::env::var(ROUND).expect("set with the place").parse().expect("a number")
+    std::env::var(ROUND).expect("set with the location").parse().expect("a number")
 }

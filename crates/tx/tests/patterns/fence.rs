@@ -1,4 +1,4 @@
-//! Attempts that were overtaken, and operations that are done.
+//! Overtaken attempts, and finished operations.
 
 use crate::world::{World, effect, effects, race, with_effects};
 use semel_core::id::OperationId;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_both!(
-    an_operation_that_is_done_answers_every_attempt_with_its_first_result,
+    a_done_operation_answers_every_attempt_with_its_first_result,
     an_older_attempt_is_refused_after_a_newer_one_has_begun,
     a_failed_attempt_leaves_nothing_and_the_next_one_runs,
-    an_attempt_that_was_overtaken_cannot_finish,
+    an_overtaken_attempt_cannot_finish,
     a_fence_older_than_the_retention_is_refused_without_a_row,
-    what_was_forgotten_is_refused_by_its_age,
+    a_purged_operation_is_refused_by_its_age,
     sixty_four_attempts_at_once_have_one_effect_and_one_result,
 );
 
@@ -23,7 +23,7 @@ fn guard<W: World>(world: &W) -> FenceGuard {
     FenceGuard::default().tables(world.tables()).wait(Duration::from_mins(1))
 }
 
-/// The database's present moment: what a gateway that claims now sends as the fence.
+/// The database's current time: the fence that a gateway sends for a claim now.
 async fn now<W: World>(world: &W) -> u64 {
     let mut transaction = world.begin().await;
     let probe = FenceGuard::default().tables(world.tables());
@@ -34,7 +34,7 @@ async fn now<W: World>(world: &W) -> u64 {
     W::number(&mut transaction, sql).await.expect("a time").unsigned_abs()
 }
 
-/// Runs an attempt in a transaction of its own; the effect is named after its fence, and so is the result.
+/// Runs an attempt in a separate transaction; the effect and the result are named after its fence.
 async fn attempt<W: World>(world: &W, guard: &FenceGuard, fence: u64) -> Result<Guarded, PatternError> {
     let mut transaction = world.begin().await;
     let sql = effect(world, &fence.to_string());
@@ -50,8 +50,8 @@ async fn attempt<W: World>(world: &W, guard: &FenceGuard, fence: u64) -> Result<
     guarded
 }
 
-/// The answer to attempt 1 was lost, so that the gateway makes attempt 2; and attempt 0 was paused all the while.
-async fn an_operation_that_is_done_answers_every_attempt_with_its_first_result<W: World>() {
+/// The answer to attempt 1 was lost, so the gateway starts attempt 2; attempt 0 was paused meanwhile.
+async fn a_done_operation_answers_every_attempt_with_its_first_result<W: World>() {
     let world: W = with_effects().await;
     let (guard, fence) = (guard(&world), now(&world).await);
     let result = fence.to_string().into_bytes();
@@ -96,12 +96,12 @@ async fn a_failed_attempt_leaves_nothing_and_the_next_one_runs<W: World>() {
         })
         .await;
     assert!(matches!(failed, Err(PatternError::Work(_))), "{failed:?}");
-    W::commit(transaction).await.expect("the transaction is whole");
+    W::commit(transaction).await.expect("the transaction is intact");
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {o:operation_fences}").await), (0, 0));
     assert!(matches!(attempt(&world, &guard, fence + 1).await, Ok(Guarded::Ran(_))));
 }
 
-async fn an_attempt_that_was_overtaken_cannot_finish<W: World>() {
+async fn an_overtaken_attempt_cannot_finish<W: World>() {
     let world: W = with_effects().await;
     let (guard, fence) = (guard(&world), now(&world).await);
     let mut transaction = world.begin().await;
@@ -126,7 +126,7 @@ async fn a_fence_older_than_the_retention_is_refused_without_a_row<W: World>() {
     assert!(matches!(attempt(&world, &guard, fence - days(31)).await, Ok(Guarded::Ran(_))));
 }
 
-async fn what_was_forgotten_is_refused_by_its_age<W: World>() {
+async fn a_purged_operation_is_refused_by_its_age<W: World>() {
     let world: W = with_effects().await;
     let (guard, fence) = (guard(&world), now(&world).await);
     let age = 33 * 24 * 60 * 60 * 1_000_u64;

@@ -10,10 +10,10 @@ on_both!(
     a_message_is_processed_once_and_its_copies_are_duplicates,
     the_same_id_with_another_body_is_reported,
     a_failed_message_leaves_no_mark_and_no_effect,
-    a_caller_that_goes_away_leaves_no_mark,
+    a_cancelled_caller_leaves_no_mark,
     a_rolled_back_message_is_processed_again,
-    a_call_outside_of_a_transaction_is_refused,
-    groups_topics_and_ids_are_told_apart,
+    a_call_outside_a_transaction_is_refused,
+    groups_topics_and_ids_are_distinguished,
     sixty_four_copies_at_once_have_one_effect,
     old_marks_are_removed_in_chunks_and_young_ones_stay,
 );
@@ -41,7 +41,7 @@ async fn the_same_id_with_another_body_is_reported<W: World>() {
     assert_eq!(effects(&world).await, 1);
 }
 
-/// Also where the caller commits although the work has failed.
+/// Even if the caller commits although the work has failed.
 async fn a_failed_message_leaves_no_mark_and_no_effect<W: World>() {
     let world: W = with_effects().await;
     let (inbox, message) = (inbox(&world), message("m-1", "5"));
@@ -63,21 +63,21 @@ async fn a_failed_message_leaves_no_mark_and_no_effect<W: World>() {
         })
         .await;
     assert!(matches!(broken, Err(PatternError::Work(_))), "{broken:?}");
-    W::commit(transaction).await.expect("the transaction is whole");
+    W::commit(transaction).await.expect("the transaction is intact");
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {o:inbox_marks}").await), (1, 0));
     assert_eq!(process(&world, &inbox, &message).await.expect("ran"), InboxResult::Processed(()));
 }
 
-async fn a_caller_that_goes_away_leaves_no_mark<W: World>() {
+async fn a_cancelled_caller_leaves_no_mark<W: World>() {
     let world: W = with_effects().await;
     let (inbox, message) = (inbox(&world), message("m-1", "5"));
     let mut transaction = world.begin().await;
     let (begun, begin) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
-    let (telling, sql) = (Arc::clone(&begun), effect(&world, "m-1"));
+    let (notify, sql) = (Arc::clone(&begun), effect(&world, "m-1"));
     let running = inbox.once(&mut *transaction, &message, |tx, _| {
         Box::pin(async move {
             W::run(tx, sql).await?;
-            telling.notify_one();
+            notify.notify_one();
             begin.notified().await;
             Ok(())
         })
@@ -100,8 +100,8 @@ async fn a_rolled_back_message_is_processed_again<W: World>() {
     assert_eq!(process(&world, &inbox, &message).await.expect("ran"), InboxResult::Processed(()));
 }
 
-/// A mark that is committed by itself would be there before its effect.
-async fn a_call_outside_of_a_transaction_is_refused<W: World>() {
+/// A mark that is committed separately would exist before its effect.
+async fn a_call_outside_a_transaction_is_refused<W: World>() {
     let world: W = with_effects().await;
     let mut connection = world.pool().acquire().await.expect("a connection");
     let refused =
@@ -110,7 +110,7 @@ async fn a_call_outside_of_a_transaction_is_refused<W: World>() {
     assert_eq!(world.ask("SELECT count(*) FROM {o:inbox_marks}").await, 0);
 }
 
-async fn groups_topics_and_ids_are_told_apart<W: World>() {
+async fn groups_topics_and_ids_are_distinguished<W: World>() {
     let world: W = with_effects().await;
     let id = |parts: [&str; 2]| MessageId::composite(parts).expect("an id");
     let of = |topic: &str, id| Message::raw(topic, id, b"5".to_vec()).expect("a message");

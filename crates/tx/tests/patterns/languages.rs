@@ -2,6 +2,7 @@
 
 use crate::world::{Lite, Pg, World, effects, url, with_effects};
 use semel_test_support::services::leave_out;
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,22 +16,22 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/patterns").join(name)
 }
 
-/// What the variable names, or lies where `cargo xtask tools` puts it.
+/// The program that the variable names, or the one that `cargo xtask tools` installs.
 fn provided(variable: &str, usual: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder");
     std::env::var_os(variable).map_or_else(|| target.join("services").join(usual), PathBuf::from)
 }
 
-/// A program that has what it needs; otherwise the test is left out, and says so.
-fn ready(mut check: Command, what: &str) -> bool {
+/// Whether a program has what it needs; otherwise the test is skipped, and says so.
+fn ready(mut check: Command, label: &str) -> bool {
     let is_ready = check.output().is_ok_and(|output| output.status.success());
     if !is_ready {
-        leave_out(&format!("{what} is missing; `cargo xtask tools` provides it"));
+        leave_out(&format!("{label} is missing; `cargo xtask tools` provides it"));
     }
     is_ready
 }
 
-/// Plain Python: the consumer needs nothing but its standard library.
+/// Plain Python: the consumer needs only the standard library.
 fn python() -> Option<Command> {
     let mut check = Command::new("python3");
     check.args(["-c", "import sqlite3"]);
@@ -55,7 +56,8 @@ fn fence_in_node() -> Option<Command> {
     ready(check, "Node with pg").then_some(command)
 }
 
-/// Two consumers get every message in every round, and are killed in the middle of it; the last round is let through.
+/// Two consumers get every message in every round, and are killed in the middle; the last round runs to the
+/// end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_in_python_survives_being_killed() {
     if python().is_none() {
@@ -65,22 +67,22 @@ async fn a_consumer_in_python_survives_being_killed() {
     world.sql("CREATE TABLE totals (value bigint)").await;
     world.sql("INSERT INTO totals VALUES (0)").await;
     for round in 0..=ROUNDS {
-        let consumers = [0, 1].map(|_| consume(&world.path()));
+        let consumers = [0, 1].map(|_| consume(&world.path(), round < ROUNDS));
         if round < ROUNDS {
-            // Another point each time.
-            let wanted = usize::try_from(round * 30 + 5).expect("few");
-            while consumers[0].1.lock().expect("whole").len() < wanted {
+            // At a different point each time.
+            let processed_min = usize::try_from(round * 30 + 5).expect("few");
+            while consumers[0].1.lock().expect("not poisoned").len() < processed_min {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
-        let mut acknowledged = Vec::new();
+        let mut acknowledged = BTreeSet::new();
         for (mut process, lines) in consumers {
             if round < ROUNDS {
                 process.kill().expect("it runs");
             }
             let ended = process.wait().expect("it ends");
             assert_eq!(ended.success(), round == ROUNDS);
-            acknowledged.extend(lines.lock().expect("whole").clone());
+            acknowledged.extend(lines.lock().expect("not poisoned").clone());
         }
         let twice = world.ask("SELECT count(*) - count(DISTINCT name) FROM {t:effects}").await;
         let half = "SELECT (SELECT count(*) FROM {o:inbox_marks}) - (SELECT count(*) FROM {t:effects})";
@@ -97,7 +99,8 @@ async fn a_consumer_in_python_survives_being_killed() {
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-fn consume(file: &Path) -> (std::process::Child, Lines) {
+/// A consumer that gets every message; one that `is_killed` gets them again and again, so that it cannot end before.
+fn consume(file: &Path, is_killed: bool) -> (std::process::Child, Lines) {
     let mut process = python()
         .expect("it was there before")
         .arg(example("inbox.py"))
@@ -107,18 +110,16 @@ fn consume(file: &Path) -> (std::process::Child, Lines) {
         .spawn()
         .expect("a process starts");
     let mut input = process.stdin.take().expect("asked for");
-    std::thread::spawn(move || {
-        for number in 0..MESSAGES {
-            // A consumer that was killed reads nothing more.
-            let _ = writeln!(input, r#"{{"id": "m-{number}", "amount": {number}}}"#);
-        }
-    });
+    let mut send_all =
+        move || (0..MESSAGES).try_for_each(|n| writeln!(input, r#"{{"id": "m-{n}", "amount": {n}}}"#));
+    // A killed consumer reads nothing more.
+    std::thread::spawn(move || while send_all().is_ok() && is_killed {});
     let lines = Lines::default();
     let (reading, output) = (Arc::clone(&lines), BufReader::new(process.stdout.take().expect("asked for")));
     std::thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
             if let Some(id) = line.strip_prefix("acknowledged ").and_then(|line| line.strip_suffix(" .")) {
-                reading.lock().expect("whole").push(id.to_owned());
+                reading.lock().expect("not poisoned").push(id.to_owned());
             }
         }
     });

@@ -1,5 +1,5 @@
-//! The patterns in the caller's own transaction, on PostgreSQL and SQLite. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test`
-//! sets.
+//! The patterns in the caller's own transaction, on PostgreSQL and SQLite. They need a server:
+//! `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
 
 #[macro_use]
 mod world;

@@ -11,8 +11,8 @@ on_both!(
     a_second_insert_gets_the_first_ones_row,
     sixty_four_inserts_at_once_make_one_row,
     an_upsert_can_be_repeated,
-    a_repeated_change_is_told_apart_from_somebody_elses,
-    who_changed_a_row_last_is_known_by_its_operation,
+    a_repeated_change_differs_from_a_concurrent_one,
+    a_rows_last_change_is_known_by_its_operation,
     sixty_four_changes_of_one_version_apply_once,
     steps_are_taken_once_and_only_from_allowed_states,
     sixty_four_take_a_step_once,
@@ -93,7 +93,7 @@ async fn change<W: World>(world: &W, version: &Version, item: &str) -> CompareAn
     changed.expect("an answer")
 }
 
-async fn a_repeated_change_is_told_apart_from_somebody_elses<W: World>() {
+async fn a_repeated_change_differs_from_a_concurrent_one<W: World>() {
     let world: W = shop().await;
     assert_eq!(change(&world, &Version::of("version", 1), "lamp").await, CompareAndSet::Missing);
     insert(&world, "book").await;
@@ -106,8 +106,8 @@ async fn a_repeated_change_is_told_apart_from_somebody_elses<W: World>() {
     assert_eq!(world.ask("SELECT version FROM {t:orders}").await, 3);
 }
 
-/// Two people make the same change. By its values alone, the second would take it for a retry of its own.
-async fn who_changed_a_row_last_is_known_by_its_operation<W: World>() {
+/// Two people make the same change. By its values alone, the second would look like a retry.
+async fn a_rows_last_change_is_known_by_its_operation<W: World>() {
     let world: W = shop().await;
     insert(&world, "book").await;
     let by = |operation: &str| Version::of("version", 1).by("changed_by", operation);
@@ -127,7 +127,7 @@ async fn sixty_four_changes_of_one_version_apply_once<W: World>() {
         }
     })
     .await;
-    let count = |wanted| results.iter().filter(|result| **result == wanted).count();
+    let count = |expected| results.iter().filter(|result| **result == expected).count();
     assert_eq!(count(CompareAndSet::Applied { version: 2 }), 1);
     assert_eq!(count(CompareAndSet::Changed { version: 2 }), 63);
 }
@@ -163,7 +163,7 @@ async fn sixty_four_take_a_step_once<W: World>() {
         async move { step(&*world, &["paid"], "shipped").await }
     })
     .await;
-    let count = |wanted| results.iter().filter(|result| **result == wanted).count();
+    let count = |expected| results.iter().filter(|result| **result == expected).count();
     assert_eq!((count(TransitionResult::Taken), count(TransitionResult::AlreadyThere)), (1, 63));
 }
 
@@ -176,9 +176,9 @@ async fn a_key_without_a_value_is_refused<W: World>() {
     }
 }
 
-/// Types that PostgreSQL does not take a text for.
+/// Types for which PostgreSQL does not accept a text.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_id_of_the_operation_finds_its_row_again() {
+async fn a_resource_id_from_the_operation_finds_its_row() {
     async fn twice<W: World>(id_type: &str) {
         let world = W::new().await;
         world.sql(&format!("CREATE TABLE {{t:invoices}} (id {id_type} PRIMARY KEY, total bigint)")).await;
@@ -200,9 +200,9 @@ async fn a_resource_id_of_the_operation_finds_its_row_again() {
     twice::<Lite>("text").await;
 }
 
-/// SQLite casts a text to a type that it does not know by making a number of it, the same one for many texts.
+/// SQLite casts a text to an unknown type by turning it into a number, the same one for many texts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cast_mixes_no_rows_up_on_sqlite() {
+async fn a_cast_confuses_no_rows_on_sqlite() {
     let world = Lite::new().await;
     world.sql("CREATE TABLE {t:invoices} (id text PRIMARY KEY, total bigint)").await;
     let invoices = NaturalTable::new(&world.table("invoices"), &["id"]);

@@ -9,10 +9,10 @@ use std::time::Duration;
 on_both!(
     a_second_operation_is_refused_with_the_first_ones_id,
     a_reference_is_bound_only_by_a_commit,
-    tenants_and_operations_have_references_of_their_own,
-    references_are_kept_for_ever_unless_a_retention_is_chosen,
+    references_are_separate_per_tenant_and_operation,
+    references_are_kept_unless_a_retention_is_set,
     sixty_four_operations_bind_a_reference_once,
-    a_reference_outside_of_a_transaction_or_without_a_name_is_refused,
+    a_reference_needs_a_transaction_and_a_name,
 );
 
 fn references<W: World>(world: &W) -> BusinessReferences {
@@ -36,7 +36,7 @@ async fn a_second_operation_is_refused_with_the_first_ones_id<W: World>() {
     let references = references(&world);
     assert_eq!(bind(&world, &references, 1).await, Binding::Bound);
     assert_eq!(bind(&world, &references, 2).await, Binding::Taken { operation_id: operation(1) });
-    // The same key again, whose record has expired: it has been paid.
+    // The same key again, after its record has expired: it was already paid.
     assert_eq!(bind(&world, &references, 1).await, Binding::Taken { operation_id: operation(1) });
 }
 
@@ -49,7 +49,7 @@ async fn a_reference_is_bound_only_by_a_commit<W: World>() {
     assert_eq!(bind(&world, &references, 2).await, Binding::Bound);
 }
 
-async fn tenants_and_operations_have_references_of_their_own<W: World>() {
+async fn references_are_separate_per_tenant_and_operation<W: World>() {
     let world = W::new().await;
     for (number, (tenant, name)) in
         (1..).zip([("acme", "pay"), ("acme", "refund"), ("globex", "pay"), ("", "pay")])
@@ -59,7 +59,7 @@ async fn tenants_and_operations_have_references_of_their_own<W: World>() {
     }
 }
 
-async fn references_are_kept_for_ever_unless_a_retention_is_chosen<W: World>() {
+async fn references_are_kept_unless_a_retention_is_set<W: World>() {
     let world = W::new().await;
     let for_ever = references(&world);
     let for_a_day =
@@ -97,10 +97,10 @@ async fn sixty_four_operations_bind_a_reference_once<W: World>() {
     let mut taken: Vec<_> = results.iter().filter(|bound| **bound != Binding::Bound).collect();
     assert_eq!(taken.len(), 63);
     taken.dedup();
-    assert_eq!(taken.len(), 1, "all are told the same operation: {taken:?}");
+    assert_eq!(taken.len(), 1, "all get the same operation: {taken:?}");
 }
 
-async fn a_reference_outside_of_a_transaction_or_without_a_name_is_refused<W: World>() {
+async fn a_reference_needs_a_transaction_and_a_name<W: World>() {
     let world = W::new().await;
     let references = references(&world);
     let mut connection = world.pool().acquire().await.expect("a connection");

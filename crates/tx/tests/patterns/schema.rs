@@ -5,7 +5,7 @@ use semel_tx::patterns::{Inbox, PatternError, Tables};
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_tables_are_named_with_what_to_do() {
+async fn missing_tables_are_named_with_advice() {
     let mut connection = PgConnection::connect(&url()).await.expect("the server answers");
     let mut transaction = connection.begin().await.expect("a transaction");
     let inbox = Inbox::new("billing").tables(Tables::in_schema("no_such_schema"));
@@ -19,9 +19,10 @@ async fn missing_tables_are_named_with_what_to_do() {
     }
 }
 
-/// A store of the schema before has no such tables; opening it with this build creates them, and its records stay.
+/// A store of the previous schema has no such tables; opening it with this build creates them, and its
+/// records stay.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_of_the_first_schema_gets_the_tables() {
+async fn a_store_of_schema_one_gets_the_tables() {
     let postgres = Pg::new().await;
     let tables =
         ["inbox_marks", "operation_fences", "business_references", "counter_sums", "counter_operations"];

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How many take part in a race.
+/// How many tasks take part in a race.
 pub(crate) const RACERS: u64 = 64;
 
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
@@ -32,9 +32,9 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     fn new() -> impl Future<Output = Self> + Send;
     fn pool(&self) -> &Pool<Of<Self>>;
     fn tables(&self) -> Tables;
-    /// The name of a table of the application's.
+    /// The name of one of the application's tables.
     fn table(&self, name: &str) -> String;
-    /// The name of a table of the store's.
+    /// The name of one of the store's tables.
     fn ours(&self, name: &str) -> String;
     fn try_begin(&self) -> impl Future<Output = Result<Transaction<'static, Of<Self>>, sqlx::Error>> + Send;
 
@@ -47,10 +47,11 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
     /// Runs a statement.
     fn run(connection: &mut Self::Connection, sql: String) -> WorkFuture<'_, Result<u64, BoxError>>;
-    /// The number that a statement yields.
+    /// The number that a statement returns.
     fn number(connection: &mut Self::Connection, sql: String) -> WorkFuture<'_, Result<i64, BoxError>>;
 
-    /// A statement on a connection of its own; `{t:NAME}` is a table of the application's and `{o:NAME}` one of the store's.
+    /// A statement on a separate connection; `{t:NAME}` is one of the application's tables and `{o:NAME}` one
+    /// of the store's.
     fn sql(&self, sql: &str) -> impl Future<Output = u64> + Send {
         let sql = self.named(sql);
         async move {
@@ -81,7 +82,7 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     }
 }
 
-/// PostgreSQL, in a schema of its own, which is dropped with this.
+/// PostgreSQL, in a separate schema, which is dropped with this.
 pub(crate) struct Pg {
     is_mine: bool,
     pub(crate) schema: String,
@@ -96,7 +97,7 @@ pub(crate) fn url() -> String {
 }
 
 impl Pg {
-    /// One that another process made, and removes.
+    /// One that another process created, and removes.
     pub(crate) async fn existing(url: &str, schema: String) -> Self {
         let pool = PgPoolOptions::new().max_connections(6).connect(url).await.expect("the server answers");
         Self { is_mine: false, schema, pool }
@@ -164,7 +165,7 @@ impl Drop for Pg {
             return;
         }
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
-        // Within a runtime nothing may block; a thread of its own may.
+        // Blocking is not allowed in a runtime, but in a separate thread.
         let dropping = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -243,7 +244,8 @@ impl World for Lite {
     }
 }
 
-/// A world with the table `effects`: what happened, by name. Nothing in it is unique, so that what happens twice is seen.
+/// A world with the table `effects`: what happened, by name. Nothing in it is unique, so that repetitions
+/// show.
 pub(crate) async fn with_effects<W: World>() -> W {
     let world = W::new().await;
     world.sql("CREATE TABLE {t:effects} (name text)").await;
@@ -259,7 +261,7 @@ pub(crate) async fn effects<W: World>(world: &W) -> i64 {
     world.ask("SELECT count(*) FROM {t:effects}").await
 }
 
-/// Runs one task for each racer, and answers with what they returned.
+/// Runs one task per racer, and returns their results.
 pub(crate) async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     racer: impl Fn(u64) -> F,
 ) -> Vec<T> {
@@ -279,7 +281,7 @@ pub(crate) fn message(id: &str, body: &str) -> Message {
     Message::raw("payments", MessageId::new(id).expect("an id"), body.as_bytes().to_vec()).expect("a message")
 }
 
-/// Processes a message in a transaction of its own.
+/// Processes a message in a separate transaction.
 pub(crate) async fn process<W: World>(
     world: &W,
     inbox: &Inbox,
@@ -299,7 +301,7 @@ pub(crate) async fn process<W: World>(
     result
 }
 
-/// Each of the named tests on both databases.
+/// Runs each of the named tests on both databases.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {
         mod postgres {

@@ -1,4 +1,4 @@
-//! The wrong ways, each beside the right one: what the guide warns of is shown to do damage.
+//! Wrong solutions, each beside the right one: the damage that the guide warns of.
 
 use crate::world::{Lite, World, effect, effects, message, process, with_effects};
 use semel_core::id::OperationId;
@@ -12,9 +12,10 @@ fn inbox() -> Inbox {
     Inbox::new("billing")
 }
 
-/// The mark is committed first, then the consumer dies. The copy finds the key, takes that for success, and the message is lost.
+/// The mark is committed first, then the consumer dies. The duplicate finds the key, takes that for success,
+/// and the message is lost.
 #[tokio::test]
-async fn a_key_that_exists_is_no_proof_of_success() {
+async fn an_existing_key_does_not_prove_success() {
     let world: Lite = with_effects().await;
     world.sql("CREATE TABLE seen (id text PRIMARY KEY)").await;
     world.sql("INSERT INTO seen VALUES ('m-1')").await;
@@ -38,7 +39,7 @@ async fn a_key_that_exists_is_no_proof_of_success() {
 
 /// The effect is committed, then the consumer dies before it writes to its cache.
 #[tokio::test]
-async fn a_cache_that_is_written_after_success_forgets_it() {
+async fn a_cache_written_after_success_can_miss_it() {
     let world: Lite = with_effects().await;
     let cache: BTreeSet<&str> = BTreeSet::new();
     for _delivery in 0..2 {
@@ -55,9 +56,9 @@ async fn a_cache_that_is_written_after_success_forgets_it() {
     assert_eq!(effects(&world).await, 1);
 }
 
-/// Each retry has another key, so that no key is ever seen twice.
+/// Each retry has another key, so no key is ever seen twice.
 #[tokio::test]
-async fn a_new_key_for_each_retry_is_caught_by_the_business_reference_only() {
+async fn only_a_business_reference_catches_retries_with_new_keys() {
     let world: Lite = with_effects().await;
     for key in ["key-1", "key-2"] {
         process(&world, &inbox(), &message(key, "5")).await.expect("ran");
@@ -79,7 +80,7 @@ async fn a_new_key_for_each_retry_is_caught_by_the_business_reference_only() {
 
 /// A producer that serialises again for a retry writes the members in another order.
 #[tokio::test]
-async fn a_hash_of_raw_json_takes_a_retry_for_another_message() {
+async fn a_hash_of_raw_json_mistakes_a_retry_for_another_message() {
     let world: Lite = with_effects().await;
     let bodies = [r#"{"amount":5,"to":"x"}"#, r#"{"to": "x", "amount": 5}"#];
     let id = |id: &str| MessageId::new(id).expect("an id");
@@ -92,7 +93,7 @@ async fn a_hash_of_raw_json_takes_a_retry_for_another_message() {
     assert_eq!(process(&world, &inbox(), &json[1]).await.expect("an answer"), InboxResult::Duplicate);
 }
 
-/// The broker holds a message back for two days; the marks are kept for one.
+/// The broker delays a message for two days; the marks are kept for one.
 #[tokio::test]
 async fn a_window_shorter_than_the_retry_horizon_runs_a_message_twice() {
     let day = Duration::from_hours(24);
@@ -109,9 +110,9 @@ async fn a_window_shorter_than_the_retry_horizon_runs_a_message_twice() {
     }
 }
 
-/// Two requests look for the order at the same time, find none, and both insert one.
+/// Two concurrent requests look for the order, find none, and both insert one.
 #[tokio::test]
-async fn without_a_unique_key_a_look_before_the_insert_decides_nothing() {
+async fn checking_before_an_insert_needs_a_unique_key() {
     let world: Lite = with_effects().await;
     let look = "SELECT count(*) FROM {t:effects} WHERE name = 'order-7'";
     let seen = [world.ask(look).await, world.ask(look).await];
@@ -136,9 +137,9 @@ async fn without_a_unique_key_a_look_before_the_insert_decides_nothing() {
     assert_eq!(inserted, 1);
 }
 
-/// The increment is a statement of its own, before the transaction that it belongs to. That one fails, and is run again.
+/// The increment is a separate statement before its transaction. That fails, and is run again.
 #[tokio::test]
-async fn an_increment_outside_of_the_transaction_counts_what_did_not_happen() {
+async fn an_increment_outside_the_transaction_counts_rolled_back_work() {
     let world: Lite = with_effects().await;
     world.sql("CREATE TABLE balance (value bigint)").await;
     world.sql("INSERT INTO balance VALUES (0)").await;

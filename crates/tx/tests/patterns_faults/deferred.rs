@@ -1,4 +1,4 @@
-//! Constraints that are checked by the commit only, in a batch on PostgreSQL.
+//! Constraints that only the commit checks, in a batch on PostgreSQL.
 
 use crate::world::{Pg, World, message};
 use semel_tx::patterns::{Inbox, Message};
@@ -17,7 +17,7 @@ async fn bank() -> Pg {
     world
 }
 
-/// Each message is a payment to the account in its body; `new` opens one afterwards, and `bad` fails by itself.
+/// Each message is a payment to the account in its body; `new` opens one afterwards, and `bad` fails itself.
 async fn pay(world: &Pg, messages: &[Message]) -> Vec<bool> {
     let mut connection = world.pool().acquire().await.expect("a connection");
     let (payments, accounts) = (world.table("payments"), world.table("accounts"));
@@ -71,7 +71,7 @@ async fn a_message_that_the_commit_would_refuse_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_a_message_that_fails_by_itself_it_fails_too() {
+async fn a_message_refused_at_commit_fails_beside_another_failure() {
     let world = bank().await;
     let batch = [
         message("a", "7"),
@@ -84,9 +84,9 @@ async fn beside_a_message_that_fails_by_itself_it_fails_too() {
     assert_marked(&world, &["a", "d", "e"]).await;
 }
 
-/// What is checked early for one message is still deferred for the work of the next.
+/// A constraint that is checked early for one message is still deferred for the next.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_work_may_go_on_to_defer_its_constraints() {
+async fn work_may_continue_to_defer_its_constraints() {
     let world = bank().await;
     // After one that failed, and after one that passed the check.
     let batch = [message("a", "missing"), message("b", "7"), message("c", "new"), message("d", "7")];

@@ -1,5 +1,6 @@
-//! The patterns where something is in the way: others that hold the same id, calls that fail or are dropped, constraints that are checked late; in
-//! the work of `sqlite::transact`; and what operators see of them. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
+//! The patterns under faults: other holders of the same ID, calls that fail or are dropped, deferred
+//! constraints; in the work of `sqlite::transact`; and what operators see. They need a server:
+//! `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
 
 #[macro_use]
 #[path = "../patterns/world.rs"]

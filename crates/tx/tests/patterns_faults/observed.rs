@@ -1,4 +1,4 @@
-//! What an inbox reports to whoever watches it.
+//! The events of an inbox.
 
 use crate::world::{World, message, process, with_effects};
 use semel_tx::patterns::{Inbox, InboxCounts, PatternError};
@@ -15,9 +15,9 @@ fn assert_counted(counts: &InboxCounts, result: &str, expected: u64) {
     assert!(text.contains(&line), "{line} is not in {text}");
 }
 
-/// A panel or a rule for a series that nobody reports would stay empty.
+/// A panel or a rule for a series that is not reported would stay empty.
 #[test]
-fn dashboard_and_rules_ask_for_what_consumers_report() {
+fn dashboard_and_rules_use_the_metrics_that_consumers_report() {
     let reported = InboxCounts::default().text();
     for asking in [
         include_str!("../../../../docs/operations/grafana.json"),
@@ -27,7 +27,7 @@ fn dashboard_and_rules_ask_for_what_consumers_report() {
         let asked: BTreeSet<_> = words.filter(|word| word.starts_with("inbox_")).collect();
         assert!(asked.contains("inbox_messages_total"), "{asked:?}");
         for name in asked {
-            assert!(reported.contains(&format!("# TYPE {name} counter")), "nobody reports {name}");
+            assert!(reported.contains(&format!("# TYPE {name} counter")), "{name} is not reported");
         }
     }
 }

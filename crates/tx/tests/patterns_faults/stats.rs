@@ -1,4 +1,4 @@
-//! What an operator sees of inboxes: the store counts their marks.
+//! What operators see of inboxes: the store counts their marks.
 
 use crate::world::{Lite, Pg, World, message, process, with_effects};
 use semel_core::store::{Backend, InboxCensus, Inspection, OpenOptions, Store};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
-/// The store as a node has it, and as somebody who only looks.
+/// The store as a node opens it, and read-only.
 async fn stores(backend: &dyn Backend, address: &str) -> (Arc<dyn Store>, Box<dyn Inspection>) {
     let node = backend.open(address, &OpenOptions::default()).await.expect("it opens");
     (node, backend.inspect(address).await.expect("it is there"))
@@ -75,7 +75,7 @@ async fn without_marks_there_is_nothing_to_count() {
     }
 }
 
-/// More than one statement looks at, in an inbox that is cut in two by that.
+/// More than one statement reads, in an inbox that spans two statements.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_part_of_a_large_inbox_is_counted_once() {
     let world = Pg::new().await;

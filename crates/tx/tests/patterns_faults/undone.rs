@@ -1,4 +1,4 @@
-//! A call that fails leaves the caller's transaction as it was, and one that is dropped in the middle leaves nothing of itself.
+//! A failed call leaves the caller's transaction unchanged, and a dropped one leaves nothing.
 
 use crate::world::{Pg, World, effect, effects, with_effects};
 use semel_core::id::OperationId;
@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(50);
 const LEFT: &str = "SELECT (SELECT count(*) FROM {o:business_references}) + (SELECT count(*) FROM {o:operation_fences}) \
      + (SELECT count(*) FROM {o:counter_operations}) + (SELECT count(*) FROM {t:orders} WHERE state <> 'paid')";
 
-/// The calls that write with a statement of their own.
+/// The calls that write with their own statement.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Bind,
@@ -81,7 +81,8 @@ async fn shop<W: World>() -> W {
     world
 }
 
-/// Lets a call go on for so many looks at it, then drops it and commits all the same. What is left of it: `None` where it was done by then.
+/// Polls a call this many times, then drops it and commits nevertheless. Returns what is left of it; `None`
+/// if it was done by then.
 async fn left_of_dropped<W: World>(world: &W, call: Call, looks: u32) -> Option<i64> {
     let mut transaction = world.begin().await;
     {
@@ -96,15 +97,16 @@ async fn left_of_dropped<W: World>(world: &W, call: Call, looks: u32) -> Option<
             }
         }
     }
-    // Whether the transaction goes on is up to sqlx, which may have rolled all of it back.
+    // sqlx decides whether the transaction continues; it may have rolled everything back.
     drop(W::run(&mut transaction, effect(world, "own")).await);
     drop(W::commit(transaction).await);
     Some(world.ask(LEFT).await)
 }
 
-/// Between any two of its statements. (On SQLite the last of them may be done although nobody hears of it.)
+/// Dropped between any two of its statements. (On SQLite the last one may be done although its answer is
+/// lost.)
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_dropped_leaves_nothing() {
+async fn a_dropped_call_leaves_nothing() {
     for call in Call::ALL {
         let world: Pg = shop().await;
         let mut dropped = 0;
@@ -118,19 +120,19 @@ async fn a_call_that_is_dropped_leaves_nothing() {
     }
 }
 
-/// Another transaction holds the same id, or the same row.
+/// Another transaction holds the same ID, or the same row.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waited_too_long_leaves_the_transaction_whole() {
+async fn a_call_that_timed_out_leaves_the_transaction_intact() {
     for call in Call::ALL {
         let world: Pg = shop().await;
         let (mut first, mut second) = (world.begin().await, world.begin().await);
-        call.run(&world, &mut first, Duration::from_mins(1)).await.expect("nobody is in the way");
+        call.run(&world, &mut first, Duration::from_mins(1)).await.expect("nothing blocks it");
         Pg::run(&mut second, effect(&world, "before")).await.expect("written");
-        // Rows of the application's own are waited for as long as its own bound allows.
+        // For the application's rows, the application's own limit applies.
         Pg::run(&mut second, "SET LOCAL lock_timeout = '50ms'".to_owned()).await.expect("set");
         let busy = call.run(&world, &mut second, SHORT).await;
         assert!(matches!(busy, Err(PatternError::Busy(_))), "{call:?}: {busy:?}");
-        Pg::run(&mut second, effect(&world, "after")).await.expect("the transaction goes on");
+        Pg::run(&mut second, effect(&world, "after")).await.expect("the transaction continues");
         Pg::commit(second).await.expect("committed");
         drop(first);
         assert_eq!(effects(&world).await, 2, "{call:?}");

@@ -1,4 +1,4 @@
-//! Others that hold the same id, on PostgreSQL. (On SQLite nobody else can: the file has one writer.)
+//! Other holders of the same ID, on PostgreSQL. (SQLite has none: the file has one writer.)
 
 use crate::world::{Pg, World, effect, effects, message, with_effects};
 use semel_core::id::OperationId;
@@ -16,7 +16,7 @@ async fn lock_timeout(connection: &mut sqlx::PgConnection) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_waits_a_bounded_time_and_leaves_the_transaction_whole() {
+async fn a_duplicate_waits_a_bounded_time_and_keeps_the_transaction() {
     let world: Pg = with_effects().await;
     let inbox = Inbox::new("billing").tables(world.tables()).wait(SHORT);
     let (mut first, mut second) = (world.begin().await, world.begin().await);
@@ -26,7 +26,7 @@ async fn a_copy_waits_a_bounded_time_and_leaves_the_transaction_whole() {
     let copy = inbox.once(&mut *second, &message("m-1", "5"), |_, _| Box::pin(async { Ok(()) })).await;
     assert!(matches!(copy, Err(PatternError::Busy(_))), "{copy:?}");
     assert_eq!(lock_timeout(&mut second).await, "7s", "the caller's own bound is back");
-    Pg::run(&mut second, effect(&world, "other")).await.expect("the transaction goes on");
+    Pg::run(&mut second, effect(&world, "other")).await.expect("the transaction continues");
     let other = inbox.once(&mut *second, &message("m-2", "5"), |_, _| Box::pin(async { Ok(()) })).await;
     assert_eq!(other.expect("ran"), InboxResult::Processed(()));
     assert_eq!(lock_timeout(&mut second).await, "7s");
@@ -39,7 +39,7 @@ async fn a_copy_waits_a_bounded_time_and_leaves_the_transaction_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_ever_for_an_operation_or_a_reference() {
+async fn waiting_for_an_operation_or_reference_is_bounded() {
     let world = Pg::new().await;
     let operation = OperationId::from_bytes([1; 16]);
     let fence = u64::try_from(i64::MAX).expect("positive");
@@ -61,12 +61,12 @@ async fn nobody_waits_for_ever_for_an_operation_or_a_reference() {
     drop(first);
     let mut second = world.begin().await;
     let bound = references.bind(&mut *second, "invoice-117", operation).await.expect("bound");
-    assert_eq!(bound, Binding::Bound, "who was waited for is gone, and so is what it wrote");
+    assert_eq!(bound, Binding::Bound, "the holder is gone, and so are its writes");
 }
 
-/// A role with `synchronous_commit = off` would acknowledge what a crash can lose.
+/// A role with `synchronous_commit = off` would acknowledge writes that a crash can lose.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mark_is_committed_durably_whatever_the_session_says() {
+async fn a_mark_is_committed_durably_despite_session_settings() {
     let world: Pg = with_effects().await;
     let inbox = Inbox::new("billing").tables(world.tables());
     let mut transaction = world.begin().await;
@@ -79,7 +79,8 @@ async fn a_mark_is_committed_durably_whatever_the_session_says() {
     assert_eq!(sqlx::Row::get::<String, _>(&row.expect("a row"), 0), "on");
 }
 
-/// At `REPEATABLE READ` a row that was committed since cannot be seen. That is a conflict, never a second effect.
+/// At `REPEATABLE READ` a row that was committed since is invisible. That is a conflict, never a second
+/// effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_snapshot_is_a_conflict_and_not_a_new_message() {
     let world: Pg = with_effects().await;
@@ -98,9 +99,10 @@ async fn effects_seen(connection: &mut sqlx::PgConnection) {
     sqlx::query("SELECT 1").execute(connection).await.expect("a snapshot");
 }
 
-/// Each holder fails before its wait is over. One after the other, they would keep a batch waiting for as long as there are any.
+/// Each holder fails before its wait is over. Without a total limit, they would delay a batch one after
+/// another.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_waits_of_a_batch_together_are_bounded() {
+async fn the_total_wait_of_a_batch_is_bounded() {
     const HOLDERS: u32 = 9;
     let world: Pg = with_effects().await;
     let inbox = Inbox::new("billing").tables(world.tables());
@@ -123,12 +125,12 @@ async fn all_waits_of_a_batch_together_are_bounded() {
     assert!(matches!(late, Err(PatternError::Busy(_))), "{late:?}");
     failing.await.expect("no panic");
     let done = patient.batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
-    assert!(done.expect("nobody is in the way").iter().all(Result::is_ok));
+    assert!(done.expect("nothing blocks it").iter().all(Result::is_ok));
 }
 
-/// As if it waited for one holder after the other: a trigger makes the time pass.
+/// As if it waited for one holder after another: a trigger delays it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_takes_longer_than_its_wait_ends_and_brings_bounds_back() {
+async fn a_call_past_its_wait_ends_and_restores_the_limits() {
     let world = Pg::new().await;
     world
         .sql("CREATE FUNCTION {t:dawdle}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NEW; END'")
@@ -157,12 +159,12 @@ async fn a_call_that_takes_longer_than_its_wait_ends_and_brings_bounds_back() {
     let row = sqlx::query("SELECT current_setting('statement_timeout')").fetch_one(&mut *tx).await;
     assert_eq!(sqlx::Row::get::<String, _>(&row.expect("a row"), 0), "7min");
     let other = Counter::new("balance").tables(tables()).value(&mut *tx).await;
-    assert_eq!(other.expect("the transaction is whole"), 0);
+    assert_eq!(other.expect("the transaction is intact"), 0);
 }
 
 /// The second of two transactions: the first one's commit proves nothing about it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_committed_durably_whatever_the_session_says() {
+async fn a_result_is_committed_durably_despite_session_settings() {
     for (setting, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
         let world = Pg::new().await;
         let guard = FenceGuard::default().tables(world.tables());

@@ -1,10 +1,10 @@
-//! Connections that are never used again: a commit on them has no answer, or a statement still runs.
+//! Connections that are never reused: a commit on them has no answer, or a statement still runs.
 
-use crate::world::{World, address_in, created, insert_order, intent, intent_with, ran, url, work};
+use crate::world::{World, created, insert_order, intent, intent_with, ran, work};
 use semel::core::outcome::Outcome;
 use semel::{Engine, Settings};
 use semel_testkit::faults::Gate;
-use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request, Script};
+use semel_testkit::proxy::{Fault, Request, Script};
 use semel_tx::Error;
 use semel_tx::postgres::{Database, Joined, Recorded, join, transact};
 use sqlx::Row as _;
@@ -16,15 +16,6 @@ const COMMIT: &[u8] = b"COMMIT\0";
 async fn engine(world: &World) -> Engine {
     let settings = Settings { store_timeout: Duration::from_secs(2), ..Settings::default() };
     world.builder().await.settings(settings).build().await.expect("an engine")
-}
-
-/// A pool of one connection, through a proxy.
-async fn proxied(world: &World) -> (Database, FaultProxy) {
-    let server = address_in(&url());
-    let proxy =
-        FaultProxy::start(server, Protocol::Postgres, |_: &Request<'_>| Fault::Pass).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
-    (world.database_at(&through, 1).await, proxy)
 }
 
 async fn recorded<'c>(world: &World, engine: &Engine, database: &Database, key: &str) -> Recorded<'c> {
@@ -42,11 +33,12 @@ async fn process(database: &Database) -> i32 {
     timeout(Duration::from_secs(10), asking).await.expect("the pool has a place").expect("an answer").get(0)
 }
 
-/// The bytes vanish: the connection would block its place in the pool for as long as the operating system keeps it.
+/// The bytes are lost: the connection would block its slot in the pool for as long as the operating system
+/// keeps it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_commit_has_no_answer_is_closed_at_once() {
+async fn a_connection_with_an_unanswered_commit_is_closed_at_once() {
     let world = World::new().await;
-    let (engine, (database, proxy)) = (engine(&world).await, proxied(&world).await);
+    let (engine, (database, proxy)) = (engine(&world).await, world.proxied(1).await);
     let recorded = recorded(&world, &engine, &database, "order-1").await;
     proxy.set_plan(
         |request: &Request<'_>| if request.contains(COMMIT) { Fault::HalfOpen } else { Fault::Pass },
@@ -54,7 +46,7 @@ async fn a_connection_whose_commit_has_no_answer_is_closed_at_once() {
     let before =
         world.number("SELECT pid::bigint FROM pg_stat_activity WHERE application_name = '{s}'").await;
     let failed = recorded.commit().await;
-    // Closed, its transaction is over, and the lock tells that nothing was committed.
+    // After it is closed, its transaction is over, and the lock shows that nothing was committed.
     assert!(matches!(&failed, Err(Error::Database(_))), "{failed:?}");
     proxy.set_plan(|_: &Request<'_>| Fault::Pass);
     assert_ne!(i64::from(process(&database).await), before);
@@ -62,11 +54,11 @@ async fn a_connection_whose_commit_has_no_answer_is_closed_at_once() {
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
-/// The server answers, and nobody waits for that any more.
+/// The server answers, but the caller no longer waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_caller_left_during_the_commit_is_not_used_again() {
+async fn a_connection_abandoned_during_a_commit_is_not_reused() {
     let world = World::new().await;
-    let (engine, (database, proxy)) = (engine(&world).await, proxied(&world).await);
+    let (engine, (database, proxy)) = (engine(&world).await, world.proxied(1).await);
     let before = process(&database).await;
     let recorded = recorded(&world, &engine, &database, "order-1").await;
     let gate = Gate::default();
@@ -78,7 +70,7 @@ async fn a_connection_whose_caller_left_during_the_commit_is_not_used_again() {
     assert_eq!((world.orders().await, world.records().await), (1, 1), "the server had it");
 }
 
-/// A closed connection is noticed by the server only when its statement is over.
+/// The server notices a closed connection only after its statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_of_work_past_its_deadline_is_cancelled() {
     let world = World::new().await;
@@ -95,10 +87,10 @@ async fn a_statement_of_work_past_its_deadline_is_cancelled() {
     let hasty = || intent_with("order-1", "5", |policy| policy.work_deadline = Duration::from_millis(300));
     let overran = transact(&engine, &database, hasty(), sleeping).await;
     assert!(matches!(overran, Err(Error::Overran)), "{overran:?}");
-    // The lock is free again, so that the next call runs.
+    // The lock is free again, so the next call runs.
     let again = hasty().waiting(Duration::from_secs(10));
-    let told = transact(&engine, &database, again, world.ordering()).await.expect("an answer");
-    assert!(ran(&told), "{told:?}");
+    let answer = transact(&engine, &database, again, world.ordering()).await.expect("an answer");
+    assert!(ran(&answer), "{answer:?}");
     let running =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{s}' AND query LIKE '%pg_sleep%'";
     assert_eq!((world.number(running).await, world.orders().await, world.records().await), (0, 1, 1));
@@ -106,7 +98,7 @@ async fn a_statement_of_work_past_its_deadline_is_cancelled() {
 
 /// Only the session of that transaction: another one that has begun meanwhile is left alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_has_gone_on_is_not_ended() {
+async fn a_session_with_other_work_is_not_terminated() {
     let world = World::new().await;
     let database = world.database(1).await;
     let mut transaction = database.pool().begin().await.expect("a transaction");

@@ -1,4 +1,4 @@
-//! What is answered of a commit that the server's standby may not have.
+//! Answers about a commit that the server's standby may not have.
 
 use crate::world::{body, intent, ran, work};
 use semel::{Answer, Engine, RequestOutcome, Settings};
@@ -23,9 +23,10 @@ async fn order(engine: &Engine, database: &Database, key: &str) -> Result<Answer
     transact(engine, database, intent(key), work).await
 }
 
-/// The server waits for a standby that is not there; whoever ends the wait makes visible what the standby does not have.
+/// The server waits for a missing standby; cancelling the wait makes a write visible that the standby does
+/// not have.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_that_its_standby_may_lack_is_answered_once_a_commit_has_reached_it() {
+async fn an_unreplicated_order_is_answered_when_the_standby_has_it() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "tx-sync-standby");
     let server = PostgresServer::start(folder.join("server"));
     let store =
@@ -53,14 +54,14 @@ async fn an_order_that_its_standby_may_lack_is_answered_once_a_commit_has_reache
     };
     let (in_doubt, ()) = tokio::join!(ordering, ending);
     assert!(matches!(&in_doubt, Err(Error::CommitInDoubt { .. })), "{in_doubt:?}");
-    assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2", "the server shows it to everybody");
+    assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2", "the server shows it to all");
     let unconfirmed = order(&engine, &database, "order-2").await;
     assert!(matches!(&unconfirmed, Err(Error::Engine(semel::Error::LostSight(_)))), "{unconfirmed:?}");
     waits_for("");
     let mut tries = 0;
-    let told = loop {
+    let answer = loop {
         match order(&engine, &database, "order-2").await {
-            Ok(told) => break told,
+            Ok(answer) => break answer,
             Err(error) if tries < 100 => {
                 assert!(error.is_retryable(), "{error}");
                 tries += 1;
@@ -69,6 +70,9 @@ async fn an_order_that_its_standby_may_lack_is_answered_once_a_commit_has_reache
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(matches!(told.outcome, RequestOutcome::Replayed(_)) && body(&told) == "created", "{told:?}");
+    assert!(
+        matches!(answer.outcome, RequestOutcome::Replayed(_)) && body(&answer) == "created",
+        "{answer:?}"
+    );
     assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2");
 }

@@ -1,4 +1,4 @@
-//! The last write alone decides; and which database it is written to.
+//! Only the last write decides; and the database that it is written to.
 
 use crate::world::{World, body, created, insert_order, intent, ran, url, work};
 use semel_tx::Error;
@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 
 const LEVELS: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
 
-/// Somebody writes the command's record while its work runs, without regard to the lock.
+/// Another session writes the command's record while its work runs, ignoring the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_appears_meanwhile_rolls_everything_back() {
+async fn a_record_that_appears_concurrently_rolls_everything_back() {
     for level in LEVELS {
         let world = World::new().await;
         let database = world.database(4).await.isolation(level);
@@ -33,10 +33,10 @@ async fn a_record_that_appears_meanwhile_rolls_everything_back() {
                 Ok(created(local))
             })
         });
-        // A node that knows nothing of the first run.
-        let told =
+        // A node that does not know of the first run.
+        let answer =
             transact(&world.engine().await, &database, intent("order-1"), work).await.expect("an answer");
-        assert!(!ran(&told), "{level:?}");
+        assert!(!ran(&answer), "{level:?}");
         assert_eq!(
             (world.orders().await, runs.load(Ordering::SeqCst)),
             (0, 1),
@@ -45,7 +45,7 @@ async fn a_record_that_appears_meanwhile_rolls_everything_back() {
     }
 }
 
-/// The work of several commands meets in one row: at the higher levels all but one are run again.
+/// The work of several commands changes one row: at the higher levels all but one run again.
 #[tokio::test(flavor = "multi_thread")]
 async fn serialization_failures_run_the_work_again() {
     for level in LEVELS {
@@ -72,7 +72,7 @@ async fn serialization_failures_run_the_work_again() {
                 loop {
                     let wait = std::time::Duration::from_secs(20);
                     match transact(&engine, &database, intent.clone().waiting(wait), work.clone()).await {
-                        // Run again ten times by itself, and then by its caller.
+                        // Repeated ten times automatically, and then by its caller.
                         Err(error) if error.is_retryable() => {}
                         answer => return answer,
                     }
@@ -121,7 +121,7 @@ async fn a_deadlock_runs_the_work_again() {
 async fn another_databases_pool_is_refused() {
     let (world, other) = (World::new().await, World::new().await);
     let (engine, others) = (world.engine().await, other.engine().await);
-    // It has the tables, and another store's records in them.
+    // It has the tables, with another store's records.
     let wrong = other.database(1).await;
     other.order(&others, &wrong, "order-1").await.expect("it is the other engine's");
     for _ in 0..2 {
@@ -134,7 +134,7 @@ async fn another_databases_pool_is_refused() {
     let refused = world.order(&engine, &Database::new(pool).schema("tx_nowhere"), "order-1").await;
     assert!(matches!(&refused, Err(Error::OtherStore { pool: None, .. })), "{refused:?}");
     assert_eq!((world.orders().await, world.records().await, other.orders().await), (0, 0, 1));
-    // And the right one is asked once.
+    // The right one is asked once.
     let database = world.database(1).await;
     assert_eq!(body(&world.order(&engine, &database, "order-1").await.expect("it ran")), "created");
 }

@@ -1,6 +1,6 @@
-//! Processes that are killed with -9 at any point, on a network that fails: every command once, nothing half.
+//! Processes that are killed with -9 at any point, on a network that fails: every command once and complete.
 //!
-//! `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few.
+//! `SEMEL_TX_ROUNDS=100` runs more rounds than the default.
 
 use crate::process::{Process, acknowledge, distinct, rounds};
 use crate::world::{World, address_in, created, insert_order, intent, intent_with, url, work};
@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 const SCHEMA: &str = "SEMEL_TX_TEST_SCHEMA";
-const THROUGH: &str = "SEMEL_TX_TEST_URL";
+const PROXY_URL: &str = "SEMEL_TX_TEST_URL";
 const ROUND: &str = "SEMEL_TX_TEST_ROUND";
-/// How many rounds, where nobody asks for more.
+/// The default number of rounds.
 const ROUNDS: u32 = 6;
 /// How many keys each round has; both nodes send every one of them.
 const KEYS: u32 = 120;
@@ -26,7 +26,7 @@ const KEYS: u32 = 120;
 const ACKNOWLEDGED_MIN: usize = 40;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_nodes_leave_every_command_once_and_nothing_half() {
+async fn killed_nodes_leave_each_command_once_and_complete() {
     let rounds = rounds(ROUNDS);
     let seed = std::env::var("SEMEL_TX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(17);
     let world = World::new().await;
@@ -40,11 +40,11 @@ async fn killed_nodes_leave_every_command_once_and_nothing_half() {
     };
     let plan = Seeded::new(seed, odds);
     let proxy = FaultProxy::start(server, Protocol::Postgres, plan).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
+    let proxy_url = url().replace(&server.to_string(), &proxy.address().to_string());
     let (mut acknowledged, mut fewest) = (Vec::new(), usize::MAX);
     for round in 0..rounds {
         let number = round.to_string();
-        let variables = [(SCHEMA, &*world.schema), (THROUGH, &*through), (ROUND, &*number)];
+        let variables = [(SCHEMA, &*world.schema), (PROXY_URL, &*proxy_url), (ROUND, &*number)];
         let nodes = [0, 1].map(|_| Process::start(&variables));
         let is_busy = || nodes.iter().all(|node| node.acknowledged().len() >= ACKNOWLEDGED_MIN);
         for _ in 0..1200 {
@@ -53,20 +53,20 @@ async fn killed_nodes_leave_every_command_once_and_nothing_half() {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(is_busy(), "round {round}, seed {seed}: nobody did anything");
-        // Another point each time.
+        assert!(is_busy(), "round {round}, seed {seed}: nothing was done");
+        // At a different point each time.
         tokio::time::sleep(Duration::from_millis(u64::from(round * 37 % 190))).await;
-        let told: Vec<String> = nodes.iter().flat_map(Process::acknowledged).collect();
+        let acknowledged_now: Vec<String> = nodes.iter().flat_map(Process::acknowledged).collect();
         drop(nodes);
-        fewest = fewest.min(distinct(&told));
-        acknowledged.extend(told);
+        fewest = fewest.min(distinct(&acknowledged_now));
+        acknowledged.extend(acknowledged_now);
         audit(&world, &acknowledged, round).await;
     }
-    // Whoever comes next finds every command done, or does it.
+    // A later process finds every command done, or does it.
     let (engine, database) = (world.engine().await, world.database(4).await);
     for key in 0..rounds * KEYS {
-        let told = order(&engine, &database, &world.schema, &format!("order-{key}")).await;
-        assert!(told.is_some(), "order-{key} has no outcome");
+        let operation_id = order(&engine, &database, &world.schema, &format!("order-{key}")).await;
+        assert!(operation_id.is_some(), "order-{key} has no outcome");
     }
     audit(&world, &acknowledged, rounds).await;
     let of = async |item: &str| {
@@ -83,7 +83,7 @@ async fn killed_nodes_leave_every_command_once_and_nothing_half() {
     );
 }
 
-/// Effects and records, one for one.
+/// Compares effects and records.
 async fn audit(world: &World, acknowledged: &[String], round: u32) {
     let twice = "SELECT count(*) FROM (SELECT id FROM {s}.orders GROUP BY id HAVING count(*) > 1) AS twice";
     assert_eq!(world.number(twice).await, 0, "round {round}: an effect happened twice");
@@ -106,7 +106,7 @@ async fn audit(world: &World, acknowledged: &[String], round: u32) {
     assert_eq!(usize::try_from(count), Ok(names.len()), "round {round}: an acknowledged effect is gone");
 }
 
-/// Creates an order, and yields its operation id once it is known to stand there.
+/// Creates an order, and returns its operation ID when its record is known to exist.
 async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
     let schema = schema.to_owned();
     let work = work(move |tx, local| {
@@ -128,7 +128,7 @@ async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) ->
     None
 }
 
-/// The same in a transaction of its own.
+/// The same in a separate transaction.
 async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
     let transaction = database.pool().begin().await.ok()?;
     let mut mine = match join(engine, database, transaction, intent(key)).await.ok()? {
@@ -144,7 +144,7 @@ async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: 
     recorded.commit().await.ok().map(|_| local.operation_id.to_string())
 }
 
-/// Work that writes an order and fails: no trace of it may be left.
+/// Work that writes an order and fails: no trace of it may remain.
 async fn fail(engine: &Engine, database: &Database, schema: &str, key: &str, step: u32) {
     let schema = schema.to_owned();
     let failing = work(move |tx, local| {
@@ -160,7 +160,7 @@ async fn fail(engine: &Engine, database: &Database, schema: &str, key: &str, ste
     drop(transact(engine, database, intent(key), failing).await);
 }
 
-/// Charges a card (which is all that happens outside), then stores that and the paid order together.
+/// Charges a card (the only external effect), then stores that and the paid order together.
 async fn pay(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
     let (node, database, schema) = (engine.clone(), database.clone(), schema.to_owned());
     let work = move |attempt: Attempt| async move {
@@ -185,23 +185,23 @@ async fn pay(engine: &Engine, database: &Database, schema: &str, key: &str) -> O
     let answer = engine.execute(intent, work).await.ok()?;
     let is_paid = match &answer.outcome {
         RequestOutcome::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
-        told => matches!(told, RequestOutcome::Replayed(_)),
+        outcome => matches!(outcome, RequestOutcome::Replayed(_)),
     };
     is_paid.then(|| answer.operation_id.to_string())
 }
 
-/// What a killed process does, until it is.
+/// Runs until the process is killed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a part of killed_nodes_leave_every_command_once_and_nothing_half, which starts it"]
+#[ignore = "a part of killed_nodes_leave_each_command_once_and_complete, which starts it"]
 async fn child() {
     let Ok(schema) = std::env::var(SCHEMA) else { return };
-    let through = std::env::var(THROUGH).expect("set with the schema");
+    let proxy_url = std::env::var(PROXY_URL).expect("set with the schema");
     let round: u32 = std::env::var(ROUND).expect("set with the schema").parse().expect("a number");
     let world = World::existing(schema.clone()).await;
     let engine = world.engine().await;
-    // Lazily: the proxy may cut off the first connection of all, which is no reason to give up.
+    // Lazily: the proxy may cut off the very first connection.
     let pool = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(20));
-    let pool = pool.connect_lazy_with(through.parse().expect("a URL"));
+    let pool = pool.connect_lazy_with(proxy_url.parse().expect("a URL"));
     let database = Database::new(pool).schema(schema.clone());
     let mut tasks = JoinSet::new();
     for task in 0..8 {
@@ -210,7 +210,7 @@ async fn child() {
             for step in 0..u32::MAX {
                 let key = round * KEYS + (step * 7 + task * 13) % KEYS;
                 let (order_key, charge_key) = (format!("order-{key}"), format!("charge-{key}"));
-                let told = match step % 6 {
+                let answered = match step % 6 {
                     5 => pay(&engine, &database, &schema, &charge_key).await,
                     3 => order_by_hand(&engine, &database, &schema, &order_key).await,
                     4 => {
@@ -219,7 +219,7 @@ async fn child() {
                     }
                     _ => order(&engine, &database, &schema, &order_key).await,
                 };
-                if let Some(operation_id) = told {
+                if let Some(operation_id) = answered {
                     acknowledge(&operation_id);
                 }
             }

@@ -1,24 +1,15 @@
-//! Commits whose answers are lost, and connections that break anywhere else.
+//! Commits whose answers are lost, and connections that break elsewhere.
 
 use crate::world::{Events, World, address_in, body, intent, ran, url};
 use semel::Settings;
 use semel_sql::postgres::transaction::lock_number;
-use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request, Script};
+use semel_testkit::proxy::{Existing, Fault, Request, Script};
 use semel_tx::Error;
-use semel_tx::postgres::{Database, transact};
+use semel_tx::postgres::transact;
 use std::time::Duration;
 
-/// The statement itself, and no `READ COMMITTED`.
+/// The statement itself, and not `READ COMMITTED`.
 const COMMIT: &[u8] = b"COMMIT\0";
-
-/// A pool whose connections go through a proxy, and an engine whose own do not.
-async fn proxied(world: &World, connections: u32) -> (Database, FaultProxy) {
-    let server = address_in(&url());
-    let proxy =
-        FaultProxy::start(server, Protocol::Postgres, |_: &Request<'_>| Fault::Pass).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
-    (world.database_at(&through, connections).await, proxy)
-}
 
 async fn engine(world: &World, events: &Events) -> semel::Engine {
     let settings = Settings { store_timeout: Duration::from_secs(3), ..Settings::default() };
@@ -29,11 +20,11 @@ async fn engine(world: &World, events: &Events) -> semel::Engine {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_was_lost_is_recognised() {
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 2).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(2).await);
     let engine = engine(&world, &events).await;
     proxy.set_plan(Script::of(COMMIT, [Fault::CutAfter]));
-    let told = world.order(&engine, &database, "order-1").await.expect("it is known to have committed");
-    assert!(ran(&told) && body(&told) == "created");
+    let answer = world.order(&engine, &database, "order-1").await.expect("it is known to have committed");
+    assert!(ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
     assert_eq!(["Finished", "CommitInDoubt"].map(|name| events.of(name)), [1, 0]);
 }
@@ -41,7 +32,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_never_arrived_is_known_to_be_rolled_back() {
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 2).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(2).await);
     let engine = engine(&world, &events).await;
     proxy.set_plan(Script::of(COMMIT, [Fault::CutBefore]));
     let failed = world.order(&engine, &database, "order-1").await;
@@ -52,17 +43,18 @@ async fn a_commit_that_never_arrived_is_known_to_be_rolled_back() {
     assert_eq!(world.orders().await, 1);
 }
 
-/// The transaction is still open on the server, which knows nothing of the broken line: nobody can tell.
+/// The transaction is still open on the server, which does not know of the broken connection: the result is
+/// unknown.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_hangs_is_in_doubt_and_a_retry_finds_out() {
+async fn a_hanging_commit_is_in_doubt_until_a_retry_settles_it() {
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 2).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(2).await);
     let engine = engine(&world, &events).await;
-    // It never arrives, and the server's end of the line stays open for as long as the proxy is there.
+    // It never arrives, and the server's end of the connection stays open as long as the proxy does.
     proxy.set_plan(
         |request: &Request<'_>| if request.contains(COMMIT) { Fault::HalfOpen } else { Fault::Pass },
     );
-    // Whoever holds the command's lock stands for the server that has not noticed.
+    // The holder of the command's lock stands for a server that has not noticed.
     let holder = world.database(1).await;
     let probe = transact(&engine, &database, intent("order-1"), world.ordering());
     let in_doubt = probe.await;
@@ -72,32 +64,34 @@ async fn a_commit_that_hangs_is_in_doubt_and_a_retry_finds_out() {
             assert_eq!(events.of("CommitInDoubt"), 1);
             "doubt"
         }
-        // The proxy closed the server's end together with the client's: then it is known.
+        // The proxy closed both ends: then the result is known.
         Err(Error::Database(_)) => "rollback",
         other => panic!("{other:?}"),
     };
     proxy.set_plan(|_: &Request<'_>| Fault::Pass);
     proxy.cut();
-    let told = loop {
+    let answer = loop {
         let patient = intent("order-1").waiting(Duration::from_secs(10));
         match transact(&engine, &holder, patient, world.ordering()).await {
-            Ok(told) if !matches!(told.outcome, semel::RequestOutcome::InProgress { .. }) => break told,
+            Ok(answer) if !matches!(answer.outcome, semel::RequestOutcome::InProgress { .. }) => {
+                break answer;
+            }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     };
-    assert_eq!(body(&told), "created", "{known_by}");
+    assert_eq!(body(&answer), "created", "{known_by}");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
-/// As above, for certain: somebody else has the lock when the commit is looked into.
+/// The same without chance: another session has the lock when the commit is looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_lock_nothing_is_concluded() {
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 2).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(2).await);
     let engine = engine(&world, &events).await;
-    // Under which number it is known from another run of the same command.
+    // The number of the lock is known from another run of the same command.
     let known = world.order(&engine, &database, "order-1").await.expect("it ran");
-    let id = engine.look_up(known.operation_id).await.expect("it stands there").id;
+    let id = engine.look_up(known.operation_id).await.expect("it is stored").id;
     world.sql("TRUNCATE {s}.records, {s}.orders").await;
     let fresh = self::engine(&world, &events).await;
     let mut holder = world.admin.acquire().await.expect("a connection");
@@ -120,7 +114,7 @@ async fn without_the_lock_nothing_is_concluded() {
     let calling = transact(&fresh, &database, intent("order-1"), work);
     let holding = async {
         taking.notified().await;
-        // Whoever waits for the lock gets it as soon as the transaction is gone, before anybody who tries.
+        // A waiter for the lock gets it as soon as the transaction ends, before anyone who only tries.
         let locking = sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_number(&id)).execute(&mut *holder);
         let (locked, ()) = tokio::join!(locking, async {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -137,18 +131,18 @@ async fn without_the_lock_nothing_is_concluded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_broke_is_not_used_again() {
+async fn a_broken_connection_is_not_reused() {
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 1).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(1).await);
     let engine = engine(&world, &events).await;
     for number in 0..3 {
         proxy.set_plan(Script::of(COMMIT, [Fault::CutAfter]));
-        let told = world.order(&engine, &database, &format!("order-{number}")).await.expect("an answer");
-        assert!(ran(&told));
+        let answer = world.order(&engine, &database, &format!("order-{number}")).await.expect("an answer");
+        assert!(ran(&answer));
     }
-    // Whatever breaks before the commit leaves nothing.
+    // A break before the commit leaves nothing.
     for (number, part) in [".read(", "orders", "INSERT INTO"].into_iter().enumerate() {
-        // A new connection, which has to be told every statement again.
+        // A new connection, on which every statement must be prepared again.
         proxy.set_plan(Script::of(part, [Fault::CutAfter]));
         proxy.cut();
         let failed = world.order(&engine, &database, &format!("other-{number}")).await;
@@ -160,7 +154,7 @@ async fn a_connection_that_broke_is_not_used_again() {
     assert_eq!((world.orders().await, world.records().await, world.number(stuck).await), (6, 6, 0));
 }
 
-/// Another server answers when the commit is looked into: its history may be another one.
+/// Another server answers when the commit is looked up: it may have another history.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_settles_nothing() {
     if !semel_test_support::PostgresServer::is_installed() {
@@ -173,7 +167,7 @@ async fn another_server_settles_nothing() {
     });
     let other = other.await.expect("a server");
     let world = World::new().await;
-    let (events, (database, proxy)) = (Events::default(), proxied(&world, 1).await);
+    let (events, (database, proxy)) = (Events::default(), world.proxied(1).await);
     let engine = engine(&world, &events).await;
     world.order(&engine, &database, "order-0").await.expect("the pool is the store's");
     let swapped = std::sync::Arc::new(proxy);
@@ -191,7 +185,7 @@ async fn another_server_settles_nothing() {
     assert!(matches!(&in_doubt, Err(Error::CommitInDoubt { .. })), "{in_doubt:?}");
     swapped.set_plan(|_: &Request<'_>| Fault::Pass);
     swapped.swap(address_in(&url()), Existing::Cut);
-    let told = world.order(&engine, &database, "order-1").await.expect("an answer");
-    assert!(!ran(&told) && body(&told) == "created");
+    let answer = world.order(&engine, &database, "order-1").await.expect("an answer");
+    assert!(!ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders().await, world.records().await), (2, 2));
 }

@@ -1,4 +1,4 @@
-//! Many of the same, at once.
+//! Many duplicates at once.
 
 use crate::world::{World, body, created, insert_order, intent, ran, work};
 use semel::RequestOutcome;
@@ -64,11 +64,11 @@ async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
         async move { transact(&first, &mine, intent("order-1"), work).await }
     });
     begun.notified().await;
-    // At once: in progress, and not stuck on the row that the first has not written yet, nor on its lock.
+    // At once: in progress, and not blocked by the row that the first has not written yet, nor by its lock.
     let hasty = intent("order-1").waiting(Duration::ZERO);
-    let told = timeout(Duration::from_secs(5), transact(&second, &other, hasty, world.ordering())).await;
-    let told = told.expect("a prompt answer").expect("an answer");
-    assert!(matches!(told.outcome, RequestOutcome::InProgress { .. }), "{told:?}");
+    let answer = timeout(Duration::from_secs(5), transact(&second, &other, hasty, world.ordering())).await;
+    let answer = answer.expect("a prompt answer").expect("an answer");
+    assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
     let waiting = tokio::spawn({
         let (second, other, ordering) = (second.clone(), other.clone(), world.ordering());
         let patient = intent("order-1").waiting(Duration::from_secs(30));
@@ -84,13 +84,13 @@ async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
     assert!(!waiting.is_finished());
     go_on.notify_one();
     assert!(ran(&running.await.expect("no panic").expect("it ran")));
-    let told = waiting.await.expect("no panic").expect("an answer");
-    assert!(!ran(&told) && body(&told) == "created");
+    let answer = waiting.await.expect("no panic").expect("an answer");
+    assert!(!ran(&answer) && body(&answer) == "created");
     assert_eq!(world.orders().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_runs_the_command_once_the_first_was_rolled_back() {
+async fn a_waiter_runs_the_command_after_a_rollback() {
     let world = World::new().await;
     let (first, second) = (world.engine().await, world.engine().await);
     let database = world.database(4).await;
@@ -109,8 +109,8 @@ async fn a_waiter_runs_the_command_once_the_first_was_rolled_back() {
     });
     begun.notified().await;
     let patient = intent("order-1").waiting(Duration::from_secs(20));
-    let told = transact(&second, &database, patient, world.ordering()).await.expect("it ran");
-    assert!(ran(&told));
+    let answer = transact(&second, &database, patient, world.ordering()).await.expect("it ran");
+    assert!(ran(&answer));
     assert!(failing.await.expect("no panic").is_err());
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }

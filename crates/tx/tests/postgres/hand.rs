@@ -15,7 +15,8 @@ async fn joined<'c>(engine: &Engine, database: &Database, key: &str) -> Joined<'
 }
 
 async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
-    // sqlx rolls back a transaction that was dropped in the background: until then the server takes it for a twin.
+    // sqlx rolls back a dropped transaction in the background: until then the server considers it a
+    // duplicate.
     for _ in 0..200 {
         match joined(engine, database, key).await {
             Joined::Mine(mine) => return mine,
@@ -50,8 +51,8 @@ async fn a_joined_transaction_commits_effect_and_record() {
     let local = mine.local();
     insert_order(mine.connection(), &world.schema, local).await.expect("written");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    let told = mine.succeed(done()).await.expect("recorded").commit().await.expect("committed");
-    assert!(ran(&told) && told.operation_id == local.operation_id);
+    let answer = mine.succeed(done()).await.expect("recorded").commit().await.expect("committed");
+    assert!(ran(&answer) && answer.operation_id == local.operation_id);
     for engine in [&engine, &world.engine().await] {
         let again = answered(engine, &database, "order-1").await;
         assert!(!ran(&again) && body(&again) == "created");
@@ -67,14 +68,14 @@ async fn a_refusal_undoes_what_the_transaction_wrote() {
     let local = mine.local();
     insert_order(mine.connection(), &world.schema, local).await.expect("written");
     let refusal = Outcome::http(422, [("a", "b")], "sold out");
-    let told = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
-    assert_eq!(body(&told), "sold out");
+    let answer = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
+    assert_eq!(body(&answer), "sold out");
     assert_eq!(world.orders().await, 0);
-    assert_eq!(world.record(&engine, &told).await.state_name(), StateName::FailedReplayable);
+    assert_eq!(world.record(&engine, &answer).await.state_name(), StateName::FailedReplayable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_ending_is_rolled_back_and_raises_an_alarm() {
+async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let world = World::new().await;
     let events = Events::default();
     let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
@@ -89,20 +90,20 @@ async fn a_forgotten_ending_is_rolled_back_and_raises_an_alarm() {
     drop(recorded);
     let given_up = mine(&engine, &database, "order-1").await;
     given_up.abandon().await.expect("rolled back");
-    assert_eq!(events.of("Unfinished"), 1, "giving up is no mistake");
+    assert_eq!(events.of("Unfinished"), 1, "giving up is not an error");
     assert!(ran(&world.order(&engine, &database, "order-1").await.expect("it ran")));
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_it_is_open_twins_are_told_so_and_woken_by_its_commit() {
+async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let world = World::new().await;
     let (engine, other) = (world.engine().await, world.engine().await);
     let database = world.database(6).await;
     let mine = mine(&engine, &database, "order-1").await;
     for engine in [&engine, &other] {
-        let told = answered(engine, &database, "order-1").await;
-        assert!(matches!(told.outcome, RequestOutcome::InProgress { .. }), "{told:?}");
+        let answer = answered(engine, &database, "order-1").await;
+        assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
     }
     let waiting = |engine: &Engine| {
         let (engine, database, work) = (engine.clone(), database.clone(), world.ordering());
@@ -115,8 +116,8 @@ async fn while_it_is_open_twins_are_told_so_and_woken_by_its_commit() {
     transaction.commit().await.expect("committed by other means");
     assert!(ran(&pending.committed()));
     for waiter in waiters {
-        let told = waiter.await.expect("no panic").expect("an answer");
-        assert!(!ran(&told) && body(&told) == "created");
+        let answer = waiter.await.expect("no panic").expect("an answer");
+        assert!(!ran(&answer) && body(&answer) == "created");
     }
     assert_eq!((world.orders().await, world.records().await), (0, 1));
 }
@@ -146,7 +147,7 @@ async fn a_snapshot_that_is_too_old_is_a_retryable_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
+async fn a_nested_transaction_is_refused_and_the_outer_continues() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(1).await);
     let mut outer = database.pool().begin().await.expect("a transaction");
@@ -159,12 +160,12 @@ async fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
         "{nested:?}"
     );
     drop(nested);
-    outer.commit().await.expect("the outer one is whole");
+    outer.commit().await.expect("the outer one is intact");
     assert_eq!((world.orders().await, world.records().await), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nested_transaction_that_is_left_open_by_hand_commits_nothing() {
+async fn a_manual_nested_transaction_left_open_commits_nothing() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(1).await);
     let mut mine = mine(&engine, &database, "order-1").await;

@@ -1,4 +1,4 @@
-//! What applies to every record applies to a local one: quotas, sealing, size, retention.
+//! Quotas, sealing, size limits and retention apply to local records too.
 
 use crate::world::{World, body, intent, intent_with, ran, work};
 use semel::core::outcome::{Body, Outcome};
@@ -11,14 +11,14 @@ use semel_tx::{Error, LocalEnding};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sealed_outcome_is_sealed_in_the_row_and_open_to_its_caller() {
+async fn a_sealed_outcome_is_readable_only_by_its_caller() {
     let world = World::new().await;
     let ring = || KeyRing::new(SealingKey::new("k1", &[7; 32]).expect("a key"));
     let engine = world.builder().await.sealing(ring()).build().await.expect("an engine");
     let database = world.database(2).await;
-    let told = world.order(&engine, &database, "order-1").await.expect("it ran");
-    assert_eq!(body(&told), "created");
-    let record = world.record(&engine, &told).await;
+    let answer = world.order(&engine, &database, "order-1").await.expect("it ran");
+    assert_eq!(body(&answer), "created");
+    let record = world.record(&engine, &answer).await;
     let State::Succeeded { outcome, .. } = record.state() else { panic!("{record:?}") };
     assert!(matches!(outcome.body, Body::Sealed(_)), "{outcome:?}");
     let other = world.builder().await.sealing(ring()).build().await.expect("an engine");
@@ -32,7 +32,7 @@ async fn a_quota_refuses_a_new_key_and_never_a_retry() {
     let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
     let engine = world.builder().await.quotas(quotas).build().await.expect("an engine");
     let database = world.database(2).await;
-    // What is rolled back costs nothing.
+    // A rolled-back command costs nothing.
     let failing = work(|_, _| Box::pin(async { Err("no".into()) }));
     for _ in 0..3 {
         assert!(transact(&engine, &database, intent("order-0"), failing).await.is_err());
@@ -46,7 +46,7 @@ async fn a_quota_refuses_a_new_key_and_never_a_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_too_large_to_keep_is_committed_without_its_body() {
+async fn an_outcome_too_large_to_store_is_committed_without_body() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let large = work(|_, _| {
@@ -55,8 +55,8 @@ async fn an_outcome_too_large_to_keep_is_committed_without_its_body() {
             Ok(LocalEnding::Succeeded(outcome))
         })
     });
-    let told = transact(&engine, &database, intent("order-1"), large).await.expect("it ran");
-    let record = world.record(&engine, &told).await;
+    let answer = transact(&engine, &database, intent("order-1"), large).await.expect("it ran");
+    let record = world.record(&engine, &answer).await;
     let State::Succeeded { outcome, .. } = record.state() else { panic!("{record:?}") };
     assert_eq!(outcome.body, Body::NotRetained);
     let again = transact(&engine, &database, intent("order-1"), large).await.expect("an answer");
@@ -91,7 +91,7 @@ async fn a_role_with_less_durability_commits_durably() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_past_its_time_is_not_run_again_before_its_tombstone_ends() {
+async fn an_expired_record_is_not_rerun_before_its_tombstone_ends() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(1).await);
     let short = || {
@@ -105,7 +105,7 @@ async fn a_record_past_its_time_is_not_run_again_before_its_tombstone_ends() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let late =
         transact(&world.engine().await, &database, short(), world.ordering()).await.expect("an answer");
-    // Shortly after a start nobody says for sure that time is over.
+    // Shortly after a start, expiry is not certain.
     assert!(
         matches!(late.outcome, RequestOutcome::Expired | RequestOutcome::ClockNotTrusted { .. }),
         "{late:?}"

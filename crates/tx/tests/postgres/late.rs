@@ -1,4 +1,4 @@
-//! A record that was written long ago is not committed: others may go by another hashing secret by now.
+//! A record that was written long ago is not committed: others may use another hashing secret by now.
 
 use crate::world::{World, body, insert_order, intent, intent_with, ran};
 use semel::core::classify::Ending;
@@ -30,7 +30,7 @@ async fn recorded<'c>(world: &World, engine: &Engine, database: &Database) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_held_open_too_long_is_rolled_back() {
+async fn a_record_held_open_too_long_is_rolled_back() {
     let world = World::new().await;
     let (engine, database) = (engine(&world).await, world.database(1).await);
     let held = recorded(&world, &engine, &database).await;
@@ -39,13 +39,13 @@ async fn a_record_that_is_held_open_too_long_is_rolled_back() {
     assert!(matches!(&late, Err(error @ Error::CommitTooLate) if error.is_retryable()), "{late:?}");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
     // The pool's only connection is free and has nothing open.
-    let told = recorded(&world, &engine, &database).await.commit().await.expect("in time");
-    assert!(ran(&told) && body(&told) == "created");
+    let answer = recorded(&world, &engine, &database).await.commit().await.expect("in time");
+    assert!(ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_commits_by_other_means_sees_the_time_run_out() {
+async fn a_commit_by_other_means_still_times_out() {
     let world = World::new().await;
     let (engine, database) = (engine(&world).await, world.database(1).await);
     let (transaction, pending) = recorded(&world, &engine, &database).await.into_parts();
@@ -58,7 +58,7 @@ async fn whoever_commits_by_other_means_sees_the_time_run_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ending_that_is_held_open_too_long_is_rolled_back_and_may_be_tried_again() {
+async fn an_ending_held_open_too_long_is_rolled_back_and_retryable() {
     let world = World::new().await;
     let (engine, database) = (engine(&world).await, world.database(1).await);
     let (node, schema) = (engine.clone(), world.schema.clone());
@@ -77,8 +77,8 @@ async fn an_ending_that_is_held_open_too_long_is_rolled_back_and_may_be_tried_ag
     };
     let charge = intent_with("charge-1", "5", |policy| policy.class = Class::External);
     let answer = engine.execute(charge, work).await.expect("an answer");
-    let RequestOutcome::Ran(told) = answer.outcome else { panic!("{answer:?}") };
-    assert!(matches!(&told.local[..], [Some(Error::CommitTooLate), None]), "{:?}", told.local);
-    assert!(matches!(told.ending, Ending::Succeeded(_)), "what was committed counts");
+    let RequestOutcome::Ran(result) = answer.outcome else { panic!("{answer:?}") };
+    assert!(matches!(&result.local[..], [Some(Error::CommitTooLate), None]), "{:?}", result.local);
+    assert!(matches!(result.ending, Ending::Succeeded(_)), "what was committed counts");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }

@@ -67,7 +67,7 @@ impl Node for Server {
     }
 }
 
-/// A handler that joins by hand, and waits with its transaction open until it is let go.
+/// A handler that joins manually, and keeps its transaction open until it is released.
 fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
     let terms = Terms { policy: Policy::new(Class::Local), wait: Some(Duration::ZERO), ..Terms::default() };
     let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
@@ -75,7 +75,7 @@ fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
     let handler = move |Extension(command): Extension<Joinable>| async move {
         let transaction = server.database.pool().begin().await.expect("a transaction");
         match join(&server.engine, &server.database, transaction, command.intent()).await.expect("joined") {
-            // The client gets the answer, whatever this says.
+            // The client gets the recorded answer, whatever this returns.
             Joined::Answered { .. } => StatusCode::OK,
             Joined::Mine(mut mine) => {
                 let local = mine.local();
@@ -91,9 +91,9 @@ fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
     Router::new().route("/orders", post(handler)).layer(layer)
 }
 
-/// The other node has no twin of its own: it finds the lock taken.
+/// The other node has no duplicate of its own: it finds the lock taken.
 #[tokio::test(flavor = "multi_thread")]
-async fn while_one_node_has_the_transaction_open_the_other_answers_in_progress() {
+async fn another_nodes_open_transaction_is_answered_in_progress() {
     let (world, events, held) = (World::new().await, Events::default(), Arc::default());
     let here = by_hand(&world.node(&events).await, Arc::clone(&held));
     let there = by_hand(&world.node(&events).await, Arc::default());
@@ -103,8 +103,8 @@ async fn while_one_node_has_the_transaction_open_the_other_answers_in_progress()
     });
     held.0.notified().await;
     for app in [&here, &there] {
-        let twin = send(app, "/orders", KEY, "book").await;
-        assert_eq!(twin.0.as_u16(), 409, "{twin:?}");
+        let duplicate = send(app, "/orders", KEY, "book").await;
+        assert_eq!(duplicate.0.as_u16(), 409, "{duplicate:?}");
     }
     held.1.notify_one();
     let reply = first.await.expect("no panic");

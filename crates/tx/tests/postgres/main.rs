@@ -1,4 +1,5 @@
-//! Local commands on PostgreSQL. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets.
+//! Local commands on PostgreSQL. They need a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test`
+//! sets.
 
 mod closed;
 mod confirmed;

@@ -17,9 +17,9 @@ async fn effect_and_record_commit_together_and_once() {
     let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
     let database = world.database(4).await;
     let first = world.order(&engine, &database, "order-1").await.expect("it ran");
-    let RequestOutcome::Ran(told) = &first.outcome else { panic!("{first:?}") };
-    assert!(matches!(&told.ending, Ending::Succeeded(_)));
-    let stored = told.stored.expect("it is durable");
+    let RequestOutcome::Ran(result) = &first.outcome else { panic!("{first:?}") };
+    assert!(matches!(&result.ending, Ending::Succeeded(_)));
+    let stored = result.stored.expect("it is durable");
     assert!(stored.state == StateName::Succeeded && stored.expires_at.is_some());
     let again = world.order(&engine, &database, "order-1").await.expect("an answer");
     let RequestOutcome::Replayed(replayed) = &again.outcome else { panic!("{again:?}") };
@@ -39,21 +39,21 @@ async fn another_node_replays_what_it_never_ran() {
     let (first, second) = (world.engine().await, world.engine().await);
     let database = world.database(4).await;
     let ran_by_first = world.order(&first, &database, "order-1").await.expect("it ran");
-    let told = world.order(&second, &world.database(1).await, "order-1").await.expect("an answer");
-    assert!(ran(&ran_by_first) && !ran(&told));
-    assert_eq!(body(&told), "created");
+    let answer = world.order(&second, &world.database(1).await, "order-1").await.expect("an answer");
+    assert!(ran(&ran_by_first) && !ran(&answer));
+    assert_eq!(body(&answer), "created");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_payload_under_the_key_is_refused() {
+async fn another_payload_under_the_same_key_is_refused() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(4).await);
     world.order(&engine, &database, "order-1").await.expect("it ran");
     for engine in [engine, world.engine().await] {
         let other = intent_with("order-1", "6", |_| {});
-        let told = transact(&engine, &database, other, world.ordering()).await.expect("an answer");
-        assert!(matches!(told.outcome, RequestOutcome::Mismatch), "{told:?}");
+        let answer = transact(&engine, &database, other, world.ordering()).await.expect("an answer");
+        assert!(matches!(answer.outcome, RequestOutcome::Mismatch), "{answer:?}");
     }
     assert_eq!(world.orders().await, 1);
 }
@@ -68,7 +68,7 @@ async fn only_class_local_runs_in_a_transaction() {
         matches!(&refused, Err(Error::Engine(EngineError::NotLocalClass(Class::External)))),
         "{refused:?}"
     );
-    // Nor does one follow an attempt that had its effect elsewhere.
+    // Nor can it follow an attempt with an external effect.
     let work = |_| async { semel::Ended::from(Ending::NotApplied(None)) };
     engine.execute(external, work).await.expect("it ran");
     let refused = world.order(&engine, &database, "order-1").await;
@@ -77,7 +77,7 @@ async fn only_class_local_runs_in_a_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_leaves_nothing_half_done() {
+async fn a_cancelled_caller_leaves_nothing_half_done() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let begun = Arc::new(Notify::new());
@@ -99,7 +99,7 @@ async fn a_caller_that_goes_away_leaves_nothing_half_done() {
     begun.notified().await;
     calling.abort();
     assert!(calling.await.expect_err("it was aborted").is_cancelled());
-    let told = world.order(&engine, &database, "order-1").await.expect("an answer");
-    assert!(!ran(&told), "its twin waited for it and got its outcome");
+    let answer = world.order(&engine, &database, "order-1").await.expect("an answer");
+    assert!(!ran(&answer), "its duplicate waited for it and got its outcome");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }

@@ -1,14 +1,18 @@
-//! The card is charged elsewhere; that it was, and what follows from it, commit together.
+//! The card is charged externally; that outcome and the resulting change commit together.
 
-use crate::world::{Events, World, address_in, body, intent_with, ran, url};
+use crate::world::{Events, World, body, intent_with, ran};
 use semel::core::classify::Ending;
+use semel::core::machine::Erasure;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel::{Answer, Attempt, Class, Ended, Engine, Intent, RequestOutcome};
-use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request, Script};
+use semel_testkit::faults::Gate;
+use semel_testkit::proxy::{Fault, Request, Script};
 use semel_tx::postgres::{Database, finish_in};
 use semel_tx::{Error, LocalEnding};
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn charge(key: &str) -> Intent {
@@ -19,7 +23,7 @@ fn charged() -> LocalEnding {
     LocalEnding::Succeeded(Outcome::http(201, [("a", "b")], "charged"))
 }
 
-/// The change that follows: the order is paid.
+/// The resulting change: the order is paid.
 async fn paid<'c>(database: &Database, schema: &str, attempt: &Attempt) -> Transaction<'c, Postgres> {
     let mut transaction = database.pool().begin().await.expect("a transaction");
     let sql = format!("INSERT INTO {schema}.orders (id, item, attempt) VALUES ($1, 'PAID', 1)");
@@ -28,7 +32,7 @@ async fn paid<'c>(database: &Database, schema: &str, attempt: &Attempt) -> Trans
     transaction
 }
 
-/// Charges, and stores that together with the order; ends in doubt where that fails `tries` times.
+/// Charges, and stores that together with the order; ends in doubt if that fails `tries` times.
 async fn charge_and_pay(
     world: &World,
     engine: &Engine,
@@ -45,7 +49,7 @@ async fn charge_and_pay(
                 Err(error) => Err(error),
             };
             match finish {
-                // Whatever is returned from here on, the transaction has said it.
+                // The transaction has decided the ending, whatever is returned from here on.
                 Ok(()) => return Ended::from(Ending::NotApplied(None)),
                 Err(Error::Overtaken(_)) => break,
                 Err(_) => {}
@@ -62,9 +66,9 @@ async fn an_outcome_and_the_change_that_follows_commit_together() {
     let events = Events::default();
     let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
     let database = world.database(2).await;
-    let told = charge_and_pay(&world, &engine, &database, "charge-1", 1).await;
-    assert!(ran(&told) && body(&told) == "charged", "{told:?}");
-    assert_eq!(world.record(&engine, &told).await.state_name(), StateName::Succeeded);
+    let answer = charge_and_pay(&world, &engine, &database, "charge-1", 1).await;
+    assert!(ran(&answer) && body(&answer) == "charged", "{answer:?}");
+    assert_eq!(world.record(&engine, &answer).await.state_name(), StateName::Succeeded);
     let again = charge_and_pay(&world, &world.engine().await, &database, "charge-1", 1).await;
     assert!(!ran(&again) && body(&again) == "charged");
     assert_eq!(world.orders().await, 1);
@@ -72,40 +76,72 @@ async fn an_outcome_and_the_change_that_follows_commit_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_the_commit_is_settled_and_a_lost_commit_tried_again() {
+async fn a_lost_answer_is_settled_and_a_lost_commit_retried() {
     let world = World::new().await;
-    let server = address_in(&url());
-    let proxy =
-        FaultProxy::start(server, Protocol::Postgres, |_: &Request<'_>| Fault::Pass).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
-    let database = world.database_at(&through, 2).await;
-    let engine = world.engine().await;
+    let (engine, (database, proxy)) = (world.engine().await, world.proxied(2).await);
     for (key, fault) in [("charge-1", Fault::CutAfter), ("charge-2", Fault::CutBefore)] {
         proxy.set_plan(Script::of(b"COMMIT\0", [fault]));
-        let told = charge_and_pay(&world, &engine, &database, key, 2).await;
-        assert!(ran(&told) && body(&told) == "charged", "{key}: {told:?}");
+        let answer = charge_and_pay(&world, &engine, &database, key, 2).await;
+        assert!(ran(&answer) && body(&answer) == "charged", "{key}: {answer:?}");
     }
     assert_eq!((world.orders().await, world.records().await), (2, 2));
 }
 
+/// The answer to the commit is lost, and before the connection is back an operator has erased the record.
 #[tokio::test(flavor = "multi_thread")]
-async fn given_up_it_ends_in_doubt_and_nothing_followed() {
+async fn a_commit_that_was_erased_since_is_not_rolled_back() {
     let world = World::new().await;
-    let server = address_in(&url());
-    let proxy =
-        FaultProxy::start(server, Protocol::Postgres, |_: &Request<'_>| Fault::Pass).await.expect("a port");
-    let through = url().replace(&server.to_string(), &proxy.address().to_string());
-    let (engine, database) = (world.engine().await, world.database_at(&through, 2).await);
+    let (engine, (database, proxy)) = (world.engine().await, world.proxied(2).await);
+    let (schema, node, operator) = (world.schema.clone(), engine.clone(), world.engine().await);
+    let gate = Gate::default();
+    // A panic of the work would be its outcome, and not the test's.
+    let (sender, receiver) = mpsc::channel();
+    let work = move |attempt: Attempt| async move {
+        let transaction = paid(&database, &schema, &attempt).await;
+        let finish = finish_in(&node, &database, transaction, &attempt, charged()).await.expect("written");
+        let (is_cut, held) = (AtomicBool::new(false), gate.clone());
+        proxy.set_plan(move |request: &Request<'_>| match is_cut.load(Ordering::Relaxed) {
+            true => Fault::DelayRequest(held.pause()),
+            false if request.contains(b"COMMIT\0") => {
+                is_cut.store(true, Ordering::Relaxed);
+                Fault::CutAfter
+            }
+            false => Fault::Pass,
+        });
+        let erasing = async {
+            let id = attempt.operation_id();
+            while operator.look_up(id).await.expect("a record").record.state_name() != StateName::Succeeded {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            operator.erase(id, Erasure::Record, "operator", "asked to").await.expect("erased");
+            gate.open();
+        };
+        let (committed, ()) = tokio::join!(finish.commit(), erasing);
+        sender.send(committed).expect("the test waits for it");
+        Ended::from(Ending::InDoubt)
+    };
+    let answer = engine.execute(charge("charge-1"), work).await.expect("an answer");
+    let committed = receiver.recv().expect("it was committed");
+    assert!(matches!(committed, Err(Error::CommitInDoubt { .. })), "{committed:?}");
+    assert_eq!(world.orders().await, 1, "{answer:?}");
+    let again = engine.execute(charge("charge-1"), |_| async { Ended::from(Ending::NotApplied(None)) }).await;
+    assert!(matches!(&again, Ok(Answer { outcome: RequestOutcome::Expired, .. })), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finish_given_up_is_in_doubt_and_changes_nothing() {
+    let world = World::new().await;
+    let (engine, (database, proxy)) = (world.engine().await, world.proxied(2).await);
     proxy.set_plan(Script::of(b"COMMIT\0", [Fault::CutBefore]));
-    let told = charge_and_pay(&world, &engine, &database, "charge-1", 1).await;
-    let RequestOutcome::Ran(told_ran) = &told.outcome else { panic!("{told:?}") };
-    assert!(matches!(told_ran.ending, Ending::InDoubt));
-    assert_eq!(world.record(&engine, &told).await.state_name(), StateName::Unknown);
+    let answer = charge_and_pay(&world, &engine, &database, "charge-1", 1).await;
+    let RequestOutcome::Ran(result) = &answer.outcome else { panic!("{answer:?}") };
+    assert!(matches!(result.ending, Ending::InDoubt));
+    assert_eq!(world.record(&engine, &answer).await.state_name(), StateName::Unknown);
     assert_eq!(world.orders().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lease_is_not_renewed_while_the_transaction_is_open_and_is_again_after_a_rollback() {
+async fn the_lease_is_renewed_only_outside_the_transaction() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let (schema, node, pool) = (world.schema.clone(), engine.clone(), database.clone());
@@ -139,31 +175,34 @@ async fn the_lease_is_not_renewed_while_the_transaction_is_open_and_is_again_aft
         Ended::new(Ending::InDoubt, (before, during, after))
     };
     let answer = engine.execute(short, work).await.expect("an answer");
-    let RequestOutcome::Ran(told) = answer.outcome else { panic!("{answer:?}") };
-    assert!(matches!(told.ending, Ending::Succeeded(_)), "what was committed counts");
-    let (before, during, after) = told.local;
+    let RequestOutcome::Ran(result) = answer.outcome else { panic!("{answer:?}") };
+    assert!(matches!(result.ending, Ending::Succeeded(_)), "what was committed counts");
+    let (before, during, after) = result.local;
     assert_eq!(before, during);
     assert!(after > during, "renewed again: {before}, {during}, {after}");
     assert_eq!(world.orders().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_was_settled_by_somebody_else_changes_nothing() {
+async fn an_attempt_settled_by_another_changes_nothing() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let (schema, node, pool) = (world.schema.clone(), engine.clone(), database.clone());
     let admin = world.admin.clone();
+    let (sender, receiver) = mpsc::channel();
     let work = move |attempt: Attempt| async move {
         let transaction = paid(&pool, &schema, &attempt).await;
-        // Another attempt's record stands there.
+        // The record belongs to another attempt.
         let sql =
             format!("UPDATE {schema}.records SET token = gen_random_uuid(), entry = entry || '\\x00'::bytea");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&admin).await.expect("changed");
-        let refused = finish_in(&node, &pool, transaction, &attempt, charged()).await;
-        assert!(matches!(&refused, Err(Error::Overtaken(_))), "{refused:?}");
+        let refused = finish_in(&node, &pool, transaction, &attempt, charged()).await.map(drop);
+        sender.send(refused).expect("the test waits for it");
         Ended::from(Ending::InDoubt)
     };
-    let told = engine.execute(charge("charge-1"), work).await.expect("an answer");
-    assert!(!matches!(told.outcome, RequestOutcome::Replayed(_)), "{told:?}");
+    let answer = engine.execute(charge("charge-1"), work).await.expect("an answer");
+    let refused = receiver.recv().expect("it was tried");
+    assert!(matches!(&refused, Err(Error::Overtaken(_))), "{refused:?}");
+    assert!(!matches!(answer.outcome, RequestOutcome::Replayed(_)), "{answer:?}");
     assert_eq!(world.orders().await, 0);
 }

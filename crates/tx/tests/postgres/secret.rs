@@ -1,4 +1,4 @@
-//! While the hashing secret is being replaced the old id arbitrates.
+//! While the hashing secret is being replaced, the old ID decides.
 
 use crate::world::{World, body, intent, ran};
 use semel::secrets::{Bounded, Phase, Terms, rotation};
@@ -7,7 +7,7 @@ use semel_tx::postgres::{Database, transact};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// A node that looks for news of the secret so often.
+/// A node that checks for a new secret this often.
 async fn node(world: &World, refresh_every: Duration) -> Engine {
     let terms = Terms { refresh_every, good_for: Duration::from_secs(4), in_flight: Duration::from_secs(5) };
     let settings = Settings { store_timeout: Duration::from_secs(4), ..Settings::default() };
@@ -30,7 +30,7 @@ async fn advance(engine: &Engine, to: Phase) {
     panic!("the nodes did not confirm");
 }
 
-/// Sends every key from every node at once, and asserts that each had one effect. Yields how many ran.
+/// Sends every key from every node at once, and asserts that each had one effect. Returns how many ran.
 async fn storm(world: &World, nodes: &[&Engine], database: &Database, keys: std::ops::Range<u32>) -> usize {
     let mut calls = JoinSet::new();
     for key in keys {
@@ -40,7 +40,7 @@ async fn storm(world: &World, nodes: &[&Engine], database: &Database, keys: std:
             calls.spawn(async move {
                 loop {
                     match transact(&node, &database, intent.clone(), work.clone()).await {
-                        // A node that is behind claims nothing for a moment.
+                        // A node that is behind refuses claims for a moment.
                         Err(error) if error.is_retryable() => {
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
@@ -59,7 +59,7 @@ async fn storm(world: &World, nodes: &[&Engine], database: &Database, keys: std:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_at_different_stages_of_a_secret_change_run_each_command_once() {
+async fn nodes_run_each_command_once_during_a_secret_change() {
     let world = World::new().await;
     let quick = node(&world, Duration::from_millis(50)).await;
     let slow = node(&world, Duration::from_millis(1500)).await;
@@ -67,14 +67,14 @@ async fn nodes_at_different_stages_of_a_secret_change_run_each_command_once() {
     assert_eq!(storm(&world, &[&quick, &slow], &database, 0..10).await, 10);
     let store = bounded(&quick);
     rotation::announce(store, rotation::Next::Generated, &SystemRandom).await.expect("announced");
-    // The quick node knows of it within moments, the slow one does not: each claims under the old id.
+    // The quick node knows of it at once, the slow one does not: each claims under the old ID.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(storm(&world, &[&quick, &slow], &database, 5..30).await, 20);
     let before = world.number("SELECT count(*) FROM {s}.records WHERE state = 7").await;
     assert_eq!(before, 0, "nothing has moved yet");
     advance(&quick, Phase::Moving).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // Now the quick one plants markers, and the slow one does not know of that yet.
+    // Now the quick one writes markers, and the slow one does not know that yet.
     assert_eq!(storm(&world, &[&quick, &slow], &database, 20..60).await, 30);
     let markers = world.number("SELECT count(*) FROM {s}.records WHERE state = 7").await;
     assert!(markers > 0, "commands have moved");

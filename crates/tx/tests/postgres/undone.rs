@@ -1,4 +1,4 @@
-//! What is rolled back leaves no trace.
+//! A rollback leaves no trace.
 
 use crate::world::{Events, World, body, created, insert_order, intent, intent_with, ran, work};
 use futures_util::future::BoxFuture;
@@ -46,8 +46,8 @@ async fn an_error_rolls_back_and_the_next_call_runs() {
     let Err(error @ Error::Work(_)) = failed else { panic!("{failed:?}") };
     assert!(error.to_string().contains("the stock is unknown") && error.is_retryable());
     assert_eq!((world.orders().await, world.records().await, events.of("RolledBack")), (0, 0, 1));
-    let told = world.order(&engine, &database, "order-1").await.expect("it ran");
-    assert!(ran(&told));
+    let answer = world.order(&engine, &database, "order-1").await.expect("it ran");
+    assert!(ran(&answer));
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
 
@@ -94,7 +94,7 @@ async fn work_past_its_deadline_is_rolled_back_and_its_connection_closed() {
     let overran = transact(&engine, &database, hasty, sleeping).await;
     assert!(matches!(overran, Err(Error::Overran)), "{overran:?}");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    // The pool's only place is free again.
+    // The pool's only connection is free again.
     assert!(ran(&world.order(&engine, &database, "order-2").await.expect("it ran")));
 }
 
@@ -119,7 +119,7 @@ async fn work_that_commits_by_itself_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nested_transaction_that_is_left_open_commits_nothing() {
+async fn a_nested_transaction_left_open_commits_nothing() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let nesting = writing(&world, |tx, local| {
@@ -136,7 +136,7 @@ async fn a_nested_transaction_that_is_left_open_commits_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_that_the_work_hides_rolls_back_all_the_same() {
+async fn a_swallowed_error_still_rolls_back() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let hiding = writing(&world, |tx, local| {
@@ -148,7 +148,7 @@ async fn an_error_that_the_work_hides_rolls_back_all_the_same() {
     let failed = transact(&engine, &database, intent("order-1"), hiding).await;
     assert!(matches!(failed, Err(Error::StatementFailed)), "{failed:?}");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    // By hand the same, and the connection is fit for the next.
+    // The same manually, and the connection can be reused.
     let database = world.database(1).await;
     for expected in [true, false] {
         let transaction = database.pool().begin().await.expect("a transaction");
@@ -169,7 +169,7 @@ async fn an_error_that_the_work_hides_rolls_back_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deferred_constraint_that_fails_at_commit_undoes_the_record_too() {
+async fn a_deferred_constraint_that_fails_undoes_the_record_too() {
     let world = World::new().await;
     world
         .sql("ALTER TABLE {s}.orders ADD CONSTRAINT unique_item UNIQUE (item) DEFERRABLE INITIALLY DEFERRED")
@@ -182,7 +182,7 @@ async fn a_deferred_constraint_that_fails_at_commit_undoes_the_record_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shutting_down_rolls_back_what_does_not_end_in_time() {
+async fn shutdown_rolls_back_work_that_does_not_end_in_time() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(2).await);
     let slow = writing(&world, |_, local| {

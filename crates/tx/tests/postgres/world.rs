@@ -7,6 +7,7 @@ use semel::core::policy::PolicySettings;
 use semel::core::record::Record;
 use semel::{Answer, Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
 use semel_sql::postgres::{Options, Store};
+use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request};
 use semel_tx::postgres::{Database, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -46,7 +47,7 @@ impl World {
         world
     }
 
-    /// One that another process made, and removes.
+    /// One that another process created, and removes.
     pub(crate) async fn existing(schema: String) -> Self {
         let admin =
             PgPoolOptions::new().max_connections(1).connect(&url()).await.expect("the server answers");
@@ -78,7 +79,7 @@ impl World {
         Store::open(&url, Options::default()).await.expect("the store opens")
     }
 
-    /// A node of its own on the store.
+    /// A separate node on the store.
     pub(crate) async fn engine(&self) -> Engine {
         self.builder().await.build().await.expect("an engine")
     }
@@ -90,6 +91,15 @@ impl World {
     /// The application's pool.
     pub(crate) async fn database(&self, connections: u32) -> Database {
         self.database_at(&url(), connections).await
+    }
+
+    /// A pool whose connections go through a proxy. Those of engines do not.
+    pub(crate) async fn proxied(&self, connections: u32) -> (Database, FaultProxy) {
+        let server = address_in(&url());
+        let proxy = FaultProxy::start(server, Protocol::Postgres, |_: &Request<'_>| Fault::Pass);
+        let proxy = proxy.await.expect("a port");
+        let proxy_url = url().replace(&server.to_string(), &proxy.address().to_string());
+        (self.database_at(&proxy_url, connections).await, proxy)
     }
 
     pub(crate) async fn database_at(&self, url: &str, connections: u32) -> Database {
@@ -132,10 +142,10 @@ impl World {
         })
     }
 
-    /// The only record there is.
+    /// The only record.
     pub(crate) async fn record(&self, engine: &Engine, answer: &Answer) -> Record {
         assert_eq!(self.records().await, 1);
-        engine.look_up(answer.operation_id).await.expect("it stands there").record
+        engine.look_up(answer.operation_id).await.expect("it is stored").record
     }
 }
 
@@ -145,7 +155,7 @@ impl Drop for World {
             return;
         }
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
-        // Within a runtime nothing may block; a thread of its own may.
+        // Blocking is not allowed in a runtime, but in a separate thread.
         let dropping = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -158,7 +168,7 @@ impl Drop for World {
     }
 }
 
-/// A closure as the work of a local command, so that the compiler knows its lifetimes.
+/// A closure as the work of a local command, so that the compiler infers its lifetimes.
 pub(crate) fn work<W>(work: W) -> W
 where
     W: for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>>
@@ -195,7 +205,7 @@ pub(crate) fn intent_with(key: &str, body: &str, change: impl FnOnce(&mut Policy
     Intent::new(scope, Key::from_source(key).expect("a key"), policy, payload::Raw::from(body.to_owned()))
 }
 
-/// Where the server of a URL listens.
+/// The address of a URL's server.
 pub(crate) fn address_in(url: &str) -> SocketAddr {
     let host = url.rsplit_once('@').expect("a user").1;
     host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")

@@ -1,4 +1,4 @@
-//! What an engine reports, and what a caller was answered.
+//! The events of an engine, and its answers.
 
 use semel::core::classify::Ending;
 use semel::core::outcome::Body;
@@ -26,7 +26,7 @@ pub(crate) fn body(answer: &Answer) -> String {
     }
 }
 
-/// The events that an engine has reported, except for its questions to the store.
+/// The events that an engine has reported, except for its calls to the store.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,5 @@
-//! A route of class `local` under the HTTP layer: the handler joins, and the client gets what was recorded. The same on every database.
+//! A route of class `local` under the HTTP layer: the handler joins, and the client gets the recorded
+//! response. The same on every database.
 
 use crate::events::Events;
 use axum::body::Body;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-/// What the handler's transaction comes to. Each writes an order first.
+/// The result of the handler's transaction. Each writes an order first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     /// 201 `created`, with the order's `location`.
@@ -49,15 +50,15 @@ pub(crate) type Reply = (StatusCode, Vec<(String, String)>, String);
 pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 pub(crate) const OTHER: &str = "9f14a89f-51e6-54ee-cda4-7905b68fa435";
 
-/// The application on one node, and what a test sees of it.
+/// The application on one node, and what a test observes of it.
 pub(crate) struct App {
     pub(crate) router: Router,
     calls: Arc<AtomicUsize>,
-    /// The handler of `/held` has been called, and may go on.
+    /// The handler of `/held` has been called, and may continue.
     held: Arc<(Notify, Notify)>,
 }
 
-/// What the handler makes of its transaction, by the path.
+/// The result of the handler's transaction, by the path.
 pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
     let terms = Terms { key: KeyRule::Required, policy: Policy::new(Class::Local), wait, ..Terms::default() };
     let layer = Layer::new(node.engine(), terms).expect("fit for use");
@@ -66,7 +67,7 @@ pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
     let order = move |Extension(command): Extension<Joinable>| async move {
         counted.fetch_add(1, Ordering::Relaxed);
         match orders.run(command.intent(), Work::Create).await {
-            // Whatever it says: the client gets what was recorded.
+            // Whatever it returns: the client gets the recorded response.
             Ok(_) => (StatusCode::ACCEPTED, "something else").into_response(),
             Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
         }
@@ -126,9 +127,9 @@ pub(crate) fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
     reply.1.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
 }
 
-pub(crate) async fn the_client_gets_what_was_recorded_and_every_retry_the_same<S: Shop>() {
+pub(crate) async fn every_retry_gets_the_recorded_response<S: Shop>() {
     let (shop, events) = (S::open().await, Events::default());
-    // The other one is a node that knows nothing of it.
+    // The other one is a node that does not know of it.
     let (here, there) = (app(&shop.node(&events).await, None), app(&shop.node(&events).await, None));
     let first = send(&here.router, "/orders", KEY, "book").await;
     assert_eq!((first.0.as_u16(), first.2.as_str()), (201, "created"), "{first:?}");
@@ -165,7 +166,7 @@ pub(crate) async fn a_refusal_is_recorded_alone_and_replayed<S: Shop>() {
     assert_eq!(shop.counts().await, (0, 1));
 }
 
-pub(crate) async fn a_handler_that_never_joins_is_500_and_an_alarm<S: Shop>() {
+pub(crate) async fn a_handler_that_never_joins_is_answered_500_and_reported<S: Shop>() {
     let (shop, events) = (S::open().await, Events::default());
     let app = app(&shop.node(&events).await, None);
     let reply = send(&app.router, "/forgetful", KEY, "book").await;
@@ -174,13 +175,13 @@ pub(crate) async fn a_handler_that_never_joins_is_500_and_an_alarm<S: Shop>() {
         !reply.2.contains("\"retryable\":true") && header(&reply, "idempotency-expires").is_none(),
         "{reply:?}"
     );
-    // Nothing is left of it.
+    // Nothing of it remains.
     assert_eq!(shop.counts().await, (0, 0));
     assert_eq!(send(&app.router, "/orders", OTHER, "book").await.0.as_u16(), 201);
     assert_eq!(events.of("Unfinished"), 1);
 }
 
-pub(crate) async fn a_rollback_is_answered_as_an_error_and_never_as_success<S: Shop>() {
+pub(crate) async fn a_rollback_is_answered_as_an_error<S: Shop>() {
     let (shop, events) = (S::open().await, Events::default());
     let app = app(&shop.node(&events).await, None);
     let failed = send(&app.router, "/failing", KEY, "book").await;
@@ -193,23 +194,23 @@ pub(crate) async fn a_rollback_is_answered_as_an_error_and_never_as_success<S: S
     assert_eq!((shop.counts().await, events.of("Unfinished")), ((0, 0), 0));
 }
 
-/// Twins wait while the handler runs, and get what it recorded.
-pub(crate) async fn many_twins_on_two_nodes_have_one_effect<S: Shop>() {
+/// Duplicates wait while the handler runs, and get what it recorded.
+pub(crate) async fn many_duplicates_on_two_nodes_have_one_effect<S: Shop>() {
     let (shop, events) = (S::open().await, Events::default());
     let apps = [app(&shop.node(&events).await, None), app(&shop.node(&events).await, None)];
-    let mut twins = tokio::task::JoinSet::new();
+    let mut duplicates = tokio::task::JoinSet::new();
     for number in 0..50 {
         let router = apps[number % 2].router.clone();
-        twins.spawn(async move { send(&router, "/orders", KEY, "book").await });
+        duplicates.spawn(async move { send(&router, "/orders", KEY, "book").await });
     }
-    let replies = twins.join_all().await;
+    let replies = duplicates.join_all().await;
     assert!(replies.iter().all(|reply| reply.0.as_u16() == 201 && reply.2 == "created"), "{replies:?}");
     let ran = replies.iter().filter(|reply| header(reply, "idempotency-replayed").is_none()).count();
     assert_eq!((ran, shop.counts().await), (1, (1, 1)));
-    assert!(apps.iter().all(|app| app.calls() <= 1), "once on each node at most");
+    assert!(apps.iter().all(|app| app.calls() <= 1), "at most once per node");
 }
 
-pub(crate) async fn a_twin_that_does_not_wait_is_in_progress<S: Shop>() {
+pub(crate) async fn a_duplicate_that_does_not_wait_is_in_progress<S: Shop>() {
     let (shop, events) = (S::open().await, Events::default());
     let app = app(&shop.node(&events).await, Some(Duration::ZERO));
     let first = tokio::spawn({
@@ -217,9 +218,12 @@ pub(crate) async fn a_twin_that_does_not_wait_is_in_progress<S: Shop>() {
         async move { send(&router, "/held", KEY, "book").await }
     });
     app.held.0.notified().await;
-    let twin = send(&app.router, "/held", KEY, "book").await;
-    assert_eq!(twin.0.as_u16(), 409, "{twin:?}");
-    assert!(header(&twin, "retry-after").is_some() && twin.2.contains("IN_PROGRESS"), "{twin:?}");
+    let duplicate = send(&app.router, "/held", KEY, "book").await;
+    assert_eq!(duplicate.0.as_u16(), 409, "{duplicate:?}");
+    assert!(
+        header(&duplicate, "retry-after").is_some() && duplicate.2.contains("IN_PROGRESS"),
+        "{duplicate:?}"
+    );
     app.held.1.notify_one();
     assert_eq!(first.await.expect("no panic").0.as_u16(), 201);
     let after = send(&app.router, "/held", KEY, "book").await;
@@ -240,12 +244,12 @@ macro_rules! route_tests {
     ($shop:ty) => {
         $crate::routes::route_tests!(
             $shop:
-            the_client_gets_what_was_recorded_and_every_retry_the_same,
+            every_retry_gets_the_recorded_response,
             a_refusal_is_recorded_alone_and_replayed,
-            a_handler_that_never_joins_is_500_and_an_alarm,
-            a_rollback_is_answered_as_an_error_and_never_as_success,
-            many_twins_on_two_nodes_have_one_effect,
-            a_twin_that_does_not_wait_is_in_progress,
+            a_handler_that_never_joins_is_answered_500_and_reported,
+            a_rollback_is_answered_as_an_error,
+            many_duplicates_on_two_nodes_have_one_effect,
+            a_duplicate_that_does_not_wait_is_in_progress,
         );
     };
 }

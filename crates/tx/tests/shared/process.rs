@@ -25,7 +25,7 @@ impl Process {
         let keeping = Arc::clone(&acknowledged);
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                // A process that is killed in the middle of a line has acknowledged nothing.
+                // A line that was cut off by a kill does not count.
                 if let Some(id) = line.strip_prefix("acknowledged ").and_then(|line| line.strip_suffix(" ."))
                 {
                     keeping.lock().expect("whole").push(id.to_owned());
@@ -49,12 +49,12 @@ impl Drop for Process {
     }
 }
 
-/// Said by the process.
+/// Printed by the process.
 pub(crate) fn acknowledge(operation_id: &str) {
     drop(writeln!(std::io::stdout().lock(), "\nacknowledged {operation_id} ."));
 }
 
-/// How many rounds are played: `SEMEL_TX_ROUNDS`, or so many.
+/// The number of rounds: `SEMEL_TX_ROUNDS`, or this default.
 pub(crate) fn rounds(by_default: u32) -> u32 {
     std::env::var("SEMEL_TX_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_default)
 }

@@ -1,4 +1,4 @@
-//! The application's own connection is fit for its next user, whatever happened to a transaction on it.
+//! The application's own connection can be reused, whatever happened to a transaction on it.
 
 use crate::own::pool;
 use crate::world::{Node, World, intent, ran};
@@ -32,7 +32,7 @@ fn done() -> Outcome {
     Outcome::http(201, [("a", "b")], "created")
 }
 
-/// A temporary table is seen by its own connection only.
+/// Only its own connection sees a temporary table.
 async fn note(pool: &SqlitePool) {
     sqlx::query("CREATE TEMP TABLE seen (x)").execute(pool).await.expect("created");
 }
@@ -45,7 +45,7 @@ async fn is_noted(pool: &SqlitePool) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_caller_left_finishes_the_commit_before_its_next_user() {
+async fn an_abandoned_connection_finishes_its_commit_before_reuse() {
     for commits in [true, false] {
         let world = World::new();
         let (node, pool) = (node(&world).await, pool(&world, 1).await);
@@ -54,7 +54,7 @@ async fn a_connection_whose_caller_left_finishes_the_commit_before_its_next_user
         let (release, released) = mpsc::channel::<()>();
         let mut mine = mine(&node, &pool).await;
         mine.connection().lock_handle().await.expect("locked").set_commit_hook(move || {
-            waits.send(()).expect("somebody waits");
+            waits.send(()).expect("a caller waits");
             let _ = released.recv();
             commits
         });
@@ -87,9 +87,9 @@ async fn a_connection_is_kept_after_its_commit() {
     begun(&pool).await.rollback().await.expect("rolled back");
 }
 
-/// sqlx would go on to count the transaction as open, and refuse to begin the next one.
+/// sqlx would continue to count the transaction as open, and refuse to begin the next one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_transaction_sqlite_has_ended_is_fit_for_the_next() {
+async fn a_connection_is_reusable_after_sqlite_ended_its_transaction() {
     let world = World::new();
     let (node, pool) = (node(&world).await, pool(&world, 1).await);
     let end = "INSERT OR ROLLBACK INTO customers VALUES ('ada')";
@@ -102,7 +102,7 @@ async fn a_connection_whose_transaction_sqlite_has_ended_is_fit_for_the_next() {
         "{refused:?}"
     );
     drop(refused);
-    // ended in vain, given up, refused, and dropped.
+    // a failed end, given up, refused, and dropped.
     let mut ended = mine(&node, &pool).await;
     assert!(sqlx::query(end).execute(ended.connection()).await.is_err());
     let left = ended.succeed(done()).await;
@@ -116,8 +116,8 @@ async fn a_connection_whose_transaction_sqlite_has_ended_is_fit_for_the_next() {
     drop(dropped);
     let mut refusing = mine(&node, &pool).await;
     assert!(sqlx::query(end).execute(refusing.connection()).await.is_err());
-    let told = refusing.refuse(done()).await.expect("recorded").commit().await.expect("committed");
-    assert!(ran(&told));
+    let answer = refusing.refuse(done()).await.expect("recorded").commit().await.expect("committed");
+    assert!(ran(&answer));
     begun(&pool).await.rollback().await.expect("rolled back");
     assert_eq!((world.orders(), world.records()), (0, 1));
     world.assert_sound(&node).await;

@@ -1,8 +1,8 @@
-//! Processes that are killed with -9 at any point: every command once, nothing half.
+//! Processes that are killed with -9 at any point: every command once and complete.
 //!
-//! `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few.
+//! `SEMEL_TX_ROUNDS=100` runs more rounds than the default.
 
-use crate::paid::{Way, charge};
+use crate::paid::{CommitMode, charge};
 use crate::process::{Process, acknowledge, distinct, rounds};
 use crate::world::{Node, World, insert_order, intent, ordering};
 use rusqlite::Connection;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 const FILE: &str = "SEMEL_TX_TEST_FILE";
 const ROUND: &str = "SEMEL_TX_TEST_ROUND";
-/// How many rounds, where nobody asks for more.
+/// The default number of rounds.
 const ROUNDS: u32 = 8;
 /// How many keys each round has; both processes send every one of them.
 const KEYS: u32 = 150;
@@ -28,7 +28,7 @@ const KEYS: u32 = 150;
 const ACKNOWLEDGED_MIN: usize = 60;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_processes_leave_every_command_once_and_nothing_half() {
+async fn killed_processes_leave_each_command_once_and_complete() {
     let rounds = rounds(ROUNDS);
     let world = World::new();
     let (mut acknowledged, mut fewest) = (Vec::new(), usize::MAX);
@@ -43,16 +43,16 @@ async fn killed_processes_leave_every_command_once_and_nothing_half() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert!(is_busy(), "round {round}: nobody did anything");
-        // Another point each time.
+        assert!(is_busy(), "round {round}: nothing was done");
+        // At a different point each time.
         tokio::time::sleep(Duration::from_millis(u64::from(round * 37 % 190))).await;
-        let told: Vec<String> = processes.iter().flat_map(Process::acknowledged).collect();
+        let acknowledged_now: Vec<String> = processes.iter().flat_map(Process::acknowledged).collect();
         drop(processes);
-        fewest = fewest.min(distinct(&told));
-        acknowledged.extend(told);
+        fewest = fewest.min(distinct(&acknowledged_now));
+        acknowledged.extend(acknowledged_now);
         audit(&world, &acknowledged, round);
     }
-    // Whoever comes next finds every command done, or does it.
+    // A later process finds every command done, or does it.
     let node = world.node().await;
     for key in 0..rounds * KEYS {
         assert!(order(&node, &format!("order-{key}")).await.is_some(), "order-{key} has no outcome");
@@ -70,7 +70,7 @@ async fn killed_processes_leave_every_command_once_and_nothing_half() {
     );
 }
 
-/// Effects and records, one for one.
+/// Compares effects and records.
 fn audit(world: &World, acknowledged: &[String], round: u32) {
     let admin = world.admin();
     let rows = |sql: &str| -> Vec<String> {
@@ -92,7 +92,7 @@ fn audit(world: &World, acknowledged: &[String], round: u32) {
     }
 }
 
-/// Creates an order on the store's thread, and yields its operation id once it is known to stand there.
+/// Creates an order on the store's thread, and returns its operation ID when its record is known to exist.
 async fn order(node: &Node, key: &str) -> Option<String> {
     for _ in 0..20 {
         let patient = intent(key).waiting(Duration::from_secs(5));
@@ -106,7 +106,7 @@ async fn order(node: &Node, key: &str) -> Option<String> {
     None
 }
 
-/// The same on a connection of its own.
+/// The same on a separate connection.
 async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<String> {
     let mut connection = pool.acquire().await.ok()?;
     let mut mine = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
@@ -123,12 +123,12 @@ async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<Stri
     recorded.commit().await.ok().map(|_| id)
 }
 
-/// Charges a card (which is all that happens outside), then stores that and the paid order together.
-async fn pay(node: &Node, way: Way, key: &str) -> Option<String> {
+/// Charges a card (the only external effect), then stores that and the paid order together.
+async fn pay(node: &Node, mode: CommitMode, key: &str) -> Option<String> {
     let inside = node.clone();
     let work = move |attempt: Attempt| async move {
         for _ in 0..3 {
-            if way.finish(&inside, &attempt, true).await.is_ok() {
+            if mode.finish(&inside, &attempt, true).await.is_ok() {
                 break;
             }
         }
@@ -137,12 +137,12 @@ async fn pay(node: &Node, way: Way, key: &str) -> Option<String> {
     let answer = node.engine.execute(charge(key), work).await.ok()?;
     let is_paid = match &answer.outcome {
         RequestOutcome::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
-        told => matches!(told, RequestOutcome::Replayed(_)),
+        outcome => matches!(outcome, RequestOutcome::Replayed(_)),
     };
     is_paid.then(|| answer.operation_id.to_string())
 }
 
-/// Work that does a little of everything and fails: no trace of it may be left.
+/// Work that does several things and fails: no trace of it may remain.
 async fn fail(node: &Node, key: &str, step: u32) {
     let failing = move |tx: &Connection, local| {
         insert_order(tx, local)?;
@@ -153,9 +153,9 @@ async fn fail(node: &Node, key: &str, step: u32) {
     drop(node.transact(intent(key), failing).await);
 }
 
-/// What a killed process does, until it is.
+/// Runs until the process is killed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a part of killed_processes_leave_every_command_once_and_nothing_half, which starts it"]
+#[ignore = "a part of killed_processes_leave_each_command_once_and_complete, which starts it"]
 async fn child() {
     let Ok(file) = std::env::var(FILE) else { return };
     let round: u32 = std::env::var(ROUND).expect("set with the file").parse().expect("a number");
@@ -171,9 +171,11 @@ async fn child() {
             for step in 0..u32::MAX {
                 let number = round * KEYS + (step * 7 + task * 13) % KEYS;
                 let key = format!("order-{number}");
-                let told = match step % 7 {
-                    5 => pay(&node, Way::GroupCommit, &format!("charge-{number}")).await,
-                    6 => pay(&node, Way::Own(pool.clone()), &format!("charge-{number}")).await,
+                let answered = match step % 7 {
+                    5 => pay(&node, CommitMode::GroupCommit, &format!("charge-{number}")).await,
+                    6 => {
+                        pay(&node, CommitMode::OwnConnection(pool.clone()), &format!("charge-{number}")).await
+                    }
                     3 => order_by_hand(&node, &pool, &key).await,
                     4 => {
                         fail(&node, &key, step).await;
@@ -181,10 +183,10 @@ async fn child() {
                     }
                     _ => order(&node, &key).await,
                 };
-                if let Some(operation_id) = told {
+                if let Some(operation_id) = answered {
                     acknowledge(&operation_id);
                 }
-                // All keys have an outcome soon; there shall be something to kill.
+                // Soon all keys have an outcome; slow down, so that there is something to kill.
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });

@@ -1,4 +1,4 @@
-//! Transactions that the caller has opened itself, on a connection of its own.
+//! Transactions that the caller has opened itself, on its own connection.
 
 use crate::own::{pool, pool_of};
 use crate::world::{Events, Node, World, body, intent, ran};
@@ -33,7 +33,7 @@ fn done() -> Outcome {
     Outcome::http(201, [("a", "b")], "created")
 }
 
-/// A node on a store that has an id, and a pool of the application's own.
+/// A node on a store with an ID, and a pool of the application.
 async fn setup(world: &World) -> (Node, SqlitePool) {
     let node = world.node().await;
     node.engine.store_id().await.expect("it has one");
@@ -48,8 +48,8 @@ async fn a_joined_transaction_commits_effect_and_record() {
     let local = first.local();
     insert(first.connection(), "1").await;
     assert_eq!((world.orders(), world.records()), (0, 0), "nothing before the commit");
-    let told = first.succeed(done()).await.expect("recorded").commit().await.expect("committed");
-    assert!(ran(&told) && told.operation_id == local.operation_id && body(&told) == "created");
+    let answer = first.succeed(done()).await.expect("recorded").commit().await.expect("committed");
+    assert!(ran(&answer) && answer.operation_id == local.operation_id && body(&answer) == "created");
     for node in [&node, &world.node().await] {
         let mut transaction = begun(&pool).await;
         insert(&mut transaction, "beside").await;
@@ -72,14 +72,14 @@ async fn a_refusal_undoes_what_the_transaction_wrote_before_and_after() {
     let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
     insert(mine.connection(), "after").await;
     let refusal = Outcome::http(422, [("a", "b")], "sold out");
-    let told = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
-    assert_eq!((body(&told).as_str(), world.orders()), ("sold out", 0));
-    assert_eq!(world.record(&node.engine, &told).await.state_name(), StateName::FailedReplayable);
+    let answer = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
+    assert_eq!((body(&answer).as_str(), world.orders()), ("sold out", 0));
+    assert_eq!(world.record(&node.engine, &answer).await.state_name(), StateName::FailedReplayable);
     world.assert_sound(&node).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_ending_is_rolled_back_and_raises_an_alarm() {
+async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let (world, events) = (World::new(), Events::default());
     let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
     node.engine.store_id().await.expect("it has one");
@@ -91,18 +91,18 @@ async fn a_forgotten_ending_is_rolled_back_and_raises_an_alarm() {
     // So is one that was recorded and never committed.
     drop(mine(&node, &pool, "order-1").await.succeed(done()).await.expect("recorded"));
     mine(&node, &pool, "order-1").await.abandon().await.expect("rolled back");
-    assert_eq!(events.of("Unfinished"), 1, "giving up is no mistake");
+    assert_eq!(events.of("Unfinished"), 1, "giving up is not an error");
     assert_eq!((world.orders(), world.records()), (0, 0));
     assert!(ran(&node.order("order-1").await.expect("it runs")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twins_are_told_so_while_it_is_open_and_woken_by_its_commit() {
+async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let world = World::new();
     let (node, pool) = setup(&world).await;
     let mine = mine(&node, &pool, "order-1").await;
-    let told = node.transact(intent("order-1").waiting(Duration::ZERO), crate::world::ordering).await;
-    assert!(matches!(told.expect("an answer").outcome, RequestOutcome::InProgress { .. }));
+    let answer = node.transact(intent("order-1").waiting(Duration::ZERO), crate::world::ordering).await;
+    assert!(matches!(answer.expect("an answer").outcome, RequestOutcome::InProgress { .. }));
     let waiter = tokio::spawn({
         let node = node.clone();
         let patient = intent("order-1").waiting(Duration::from_secs(30));
@@ -111,14 +111,14 @@ async fn twins_are_told_so_while_it_is_open_and_woken_by_its_commit() {
     let (transaction, pending) = mine.succeed(done()).await.expect("recorded").into_parts();
     transaction.commit().await.expect("committed by other means");
     assert!(ran(&pending.committed()));
-    let told = waiter.await.expect("no panic").expect("an answer");
-    assert!(!ran(&told) && body(&told) == "created");
+    let answer = waiter.await.expect("no panic").expect("an answer");
+    assert!(!ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders(), world.records()), (0, 1));
 }
 
-/// Not begun with `BEGIN IMMEDIATE`: it gets the lock when it joins, unless what it has read is old by then.
+/// Not begun with `BEGIN IMMEDIATE`: it gets the lock when it joins, unless its snapshot is old by then.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_only_read_gets_the_lock_or_is_told_that_its_snapshot_is_old() {
+async fn a_read_transaction_gets_the_lock_or_an_old_snapshot_error() {
     let world = World::new();
     let (node, pool) = setup(&world).await;
     let read = async || {
@@ -142,16 +142,16 @@ async fn a_transaction_that_only_read_gets_the_lock_or_is_told_that_its_snapshot
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_could_not_keep_the_promise_is_refused() {
+async fn a_transaction_without_durability_is_refused() {
     let (world, other) = (World::new(), World::new());
-    let (node, own) = setup(&world).await;
+    let (node, pool) = setup(&world).await;
     let (_, elsewhere) = setup(&other).await;
     let wrong = join(&node.engine, begun(&elsewhere).await, intent("order-1")).await;
     assert!(matches!(&wrong, Err(Error::OtherStore { pool: Some(_), .. })), "{wrong:?}");
     let empty = pool_of(SqliteConnectOptions::new().in_memory(true), 1).await;
     let wrong = join(&node.engine, begun(&empty).await, intent("order-1")).await;
     assert!(matches!(&wrong, Err(Error::OtherStore { pool: None, .. })), "{wrong:?}");
-    let mut outer = begun(&own).await;
+    let mut outer = begun(&pool).await;
     insert(&mut outer, "outer").await;
     let inner = outer.begin().await.expect("a savepoint");
     let nested = join(&node.engine, inner, intent("order-1")).await;
@@ -164,7 +164,7 @@ async fn a_transaction_that_could_not_keep_the_promise_is_refused() {
     assert_eq!((world.orders(), world.records()), (1, 0));
 }
 
-/// The engine cannot write the store's id while the transaction has the lock.
+/// The engine cannot write the store's ID while the transaction has the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_without_an_id_is_named_before_anything_runs() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! A record that was written long ago is not committed: others may go by another hashing secret by now.
+//! A record that was written long ago is not committed: others may use another hashing secret by now.
 
 use crate::own::pool;
 use crate::paid::charge;
@@ -30,7 +30,7 @@ async fn recorded(node: &Node, pool: &SqlitePool) -> Recorded<'static> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_held_open_too_long_is_rolled_back() {
+async fn a_record_held_open_too_long_is_rolled_back() {
     let world = World::new();
     let (node, pool) = (node(&world).await, pool(&world, 1).await);
     let held = recorded(&node, &pool).await;
@@ -39,14 +39,14 @@ async fn a_record_that_is_held_open_too_long_is_rolled_back() {
     assert!(matches!(&late, Err(error @ Error::CommitTooLate) if error.is_retryable()), "{late:?}");
     assert_eq!((world.orders(), world.records()), (0, 0));
     // The pool's only connection is free and has nothing open.
-    let told = recorded(&node, &pool).await.commit().await.expect("in time");
-    assert!(ran(&told) && body(&told) == "created");
+    let answer = recorded(&node, &pool).await.commit().await.expect("in time");
+    assert!(ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders(), world.records()), (1, 1));
     world.assert_sound(&node).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ending_that_is_held_open_too_long_is_rolled_back_and_may_be_tried_again() {
+async fn an_ending_held_open_too_long_is_rolled_back_and_retryable() {
     let world = World::new();
     let (node, pool) = (node(&world).await, pool(&world, 1).await);
     let engine = node.engine.clone();
@@ -64,8 +64,8 @@ async fn an_ending_that_is_held_open_too_long_is_rolled_back_and_may_be_tried_ag
         Ended::new(Ending::InDoubt, late)
     };
     let answer = node.engine.execute(charge("charge-1"), work).await.expect("an answer");
-    let RequestOutcome::Ran(told) = answer.outcome else { panic!("{answer:?}") };
-    assert!(matches!(&told.local[..], [Some(Error::CommitTooLate), None]), "{:?}", told.local);
-    assert!(matches!(told.ending, Ending::Succeeded(_)), "what was committed counts");
+    let RequestOutcome::Ran(result) = answer.outcome else { panic!("{answer:?}") };
+    assert!(matches!(&result.local[..], [Some(Error::CommitTooLate), None]), "{:?}", result.local);
+    assert!(matches!(result.ending, Ending::Succeeded(_)), "what was committed counts");
     assert_eq!((world.orders(), world.records()), (1, 1));
 }

@@ -52,9 +52,9 @@ impl crate::routes::Node for Node {
     }
 }
 
-/// By hand, on a connection of the handler's own; and a join that comes after the answer runs nothing.
+/// Manually, on the handler's own connection; and a join after the answer runs nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_may_join_by_hand_and_not_after_it_has_returned() {
+async fn a_handler_may_join_by_hand_until_it_returns() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let (late, mut came_late) = tokio::sync::mpsc::unbounded_channel();
@@ -74,7 +74,7 @@ async fn a_handler_may_join_by_hand_and_not_after_it_has_returned() {
         }
     };
     let keeping = move |Extension(command): Extension<Joinable>| async move {
-        late.send(command).expect("somebody keeps it");
+        late.send(command).expect("a reader holds it");
         StatusCode::CREATED
     };
     let app = Router::new()

@@ -1,4 +1,4 @@
-//! Work that misbehaves, and innocent neighbours in the same group commit.
+//! Faulty work, and other work in the same group commit.
 
 use crate::world::{Events, Node, World, body, created, insert_order, intent, intent_of, ordering, ran};
 use rusqlite::Connection;
@@ -10,25 +10,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-type Worked = Result<LocalEnding, BoxError>;
+type WorkResult = Result<LocalEnding, BoxError>;
 
-/// What became of everybody in one batch.
+/// The results of one batch.
 struct Batch {
-    villain: Result<Answer, Error>,
-    /// How often the work of the neighbours was run: the one that came first, and the one that came last.
+    faulty: Result<Answer, Error>,
+    /// How often the work of the neighbours ran: the first, and the last.
     neighbours_ran: [usize; 2],
 }
 
-/// Runs `villain` between two neighbours in one batch, and asserts that those are committed as if it were not there.
+/// Runs `faulty` between two neighbours in one batch, and asserts that they are committed as if it did not
+/// exist.
 async fn batch(
     world: &World,
     node: &Node,
-    villain: impl Fn(&Connection, Local) -> Worked + Send + Sync + 'static,
+    faulty: impl Fn(&Connection, Local) -> WorkResult + Send + Sync + 'static,
 ) -> Batch {
     let (begin, begun) = mpsc::channel::<()>();
     let (go, gone) = mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
-    // Keeps the thread that writes busy until the others wait for it.
+    // Keeps the writer thread busy until the others wait for it.
     let gate = tokio::spawn({
         let node = node.clone();
         async move {
@@ -53,9 +54,9 @@ async fn batch(
     let pause = || tokio::time::sleep(Duration::from_millis(60));
     let first = neighbour(0);
     pause().await;
-    let villain = tokio::spawn({
+    let faulty = tokio::spawn({
         let node = node.clone();
-        async move { node.transact(intent("villain"), villain).await }
+        async move { node.transact(intent("faulty"), faulty).await }
     });
     pause().await;
     // The store's own writes are neighbours too.
@@ -68,22 +69,22 @@ async fn batch(
     go.send(()).expect("the gate waits");
     gate.await.expect("no panic").expect("the gate is an order like any other");
     for neighbour in [first, last] {
-        let answer = neighbour.await.expect("no panic").expect("a neighbour has nothing to do with it");
+        let answer = neighbour.await.expect("no panic").expect("a neighbour is not affected");
         assert!(ran(&answer) && body(&answer) == "created", "{answer:?}");
     }
-    let set = setting.await.expect("no panic").expect("the store's own write has nothing to do with it");
+    let set = setting.await.expect("no panic").expect("the store's own write is not affected");
     assert_eq!(set, Setting::Done);
-    let villain = villain.await.expect("no panic");
-    let committed = i64::from(villain.is_ok());
-    assert_eq!((world.orders(), world.records()), (3 + committed, 3 + committed), "{villain:?}");
+    let faulty = faulty.await.expect("no panic");
+    let committed = i64::from(faulty.is_ok());
+    assert_eq!((world.orders(), world.records()), (3 + committed, 3 + committed), "{faulty:?}");
     assert_eq!(world.number("SELECT count(*) FROM semel_settings WHERE name = 'neighbour'"), 1);
     world.assert_sound(node).await;
-    Batch { villain, neighbours_ran: ran_of.map(|count| count.load(Ordering::Relaxed)) }
+    Batch { faulty, neighbours_ran: ran_of.map(|count| count.load(Ordering::Relaxed)) }
 }
 
-/// The same key, with work that behaves: nothing is left of what came before.
+/// The same key, with correct work: nothing of the earlier run remains.
 async fn retried(world: &World, node: &Node) {
-    assert!(ran(&node.order("villain").await.expect("it runs")));
+    assert!(ran(&node.order("faulty").await.expect("it runs")));
     assert_eq!((world.orders(), world.records()), (4, 4));
     world.assert_sound(node).await;
 }
@@ -97,8 +98,8 @@ async fn a_panic_undoes_its_own_savepoint_only() {
         panic!("for the test")
     });
     let batch = batch.await;
-    assert!(matches!(batch.villain, Err(Error::Panicked)), "{:?}", batch.villain);
-    assert_eq!((batch.neighbours_ran, events.of("Panicked")), ([1, 1], 1), "nobody had to be run again");
+    assert!(matches!(batch.faulty, Err(Error::Panicked)), "{:?}", batch.faulty);
+    assert_eq!((batch.neighbours_ran, events.of("Panicked")), ([1, 1], 1), "nothing had to be run again");
     retried(&world, &node).await;
 }
 
@@ -126,30 +127,31 @@ async fn statements_that_reach_beyond_the_savepoint_are_not_authorized() {
             tx.execute_batch(denied)?;
             Ok(created(local))
         });
-        let villain = batch.await.villain;
+        let faulty = batch.await.faulty;
         assert!(
-            matches!(&villain, Err(Error::Work(error)) if error.to_string().contains("not authorized")),
-            "{denied}: {villain:?}"
+            matches!(&faulty, Err(Error::Work(error)) if error.to_string().contains("not authorized")),
+            "{denied}: {faulty:?}"
         );
         retried(&world, &node).await;
     }
 }
 
-/// A conflict clause ends the transaction without being asked. What follows it must not become durable by itself.
+/// A conflict clause ends the transaction without being asked. Later writes must not become durable
+/// separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_of_everything_is_noticed_and_the_others_are_written_again() {
+async fn a_full_rollback_is_noticed_and_the_others_rewritten() {
     let (world, events) = (World::new(), Events::default());
     let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
     let batch = batch(&world, &node, |tx, local| {
         let refused = tx.execute("INSERT OR ROLLBACK INTO customers VALUES ('ada')", []);
         assert!(refused.is_err(), "ada is a customer");
-        // Nothing is open any more: this would be a transaction of its own.
+        // No transaction is open any more: this would be a separate one.
         let alone = insert_order(tx, local);
         assert!(alone.is_err(), "{alone:?}");
         Ok(created(local))
     });
     let batch = batch.await;
-    assert!(matches!(batch.villain, Err(Error::TransactionEnded(_))), "{:?}", batch.villain);
+    assert!(matches!(batch.faulty, Err(Error::TransactionEnded(_))), "{:?}", batch.faulty);
     assert_eq!(batch.neighbours_ran, [2, 1], "the first one was rolled back with it, and run again");
     assert_eq!(events.of("Unfinished"), 1);
     retried(&world, &node).await;
@@ -165,18 +167,18 @@ async fn a_deferred_violation_undoes_its_own_savepoint_only() {
         Ok(created(local))
     });
     let batch = batch.await;
-    let violated = &batch.villain;
+    let violated = &batch.faulty;
     assert!(matches!(violated, Err(error @ Error::Violated) if !error.is_retryable()), "{violated:?}");
     assert_eq!(world.number("SELECT count(*) FROM addresses"), 0);
-    assert_eq!(batch.neighbours_ran, [1, 1], "nobody had to be run again");
+    assert_eq!(batch.neighbours_ran, [1, 1], "nothing had to be run again");
     retried(&world, &node).await;
 }
 
-/// What a retry alone would find violated is not committed, whoever comes next in the batch.
+/// Work with a violation is not committed, even if later work in the batch would repair it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_neighbour_cannot_repair_a_deferred_violation() {
     let world = World::new();
-    // The third order is that of the neighbour that comes last.
+    // The third order is that of the last neighbour.
     let repair = "CREATE TRIGGER repair AFTER INSERT ON orders WHEN (SELECT count(*) FROM orders) = 3 \
          BEGIN INSERT INTO customers VALUES ('nobody'); END";
     world.admin().execute_batch(repair).expect("a trigger");
@@ -186,7 +188,7 @@ async fn a_neighbour_cannot_repair_a_deferred_violation() {
         Ok(created(local))
     });
     let batch = batch.await;
-    assert!(matches!(&batch.villain, Err(Error::Violated)), "{:?}", batch.villain);
+    assert!(matches!(&batch.faulty, Err(Error::Violated)), "{:?}", batch.faulty);
     assert_eq!(
         world.number("SELECT count(*) FROM customers WHERE name = 'nobody'"),
         1,
@@ -200,9 +202,9 @@ async fn a_neighbour_cannot_repair_a_deferred_violation() {
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_over_the_limit_is_interrupted_and_the_batch_runs_without_it() {
+async fn a_statement_over_the_limit_is_interrupted_alone() {
     for (endless, neighbours_ran) in [
-        // What only reads is interrupted in its savepoint; what writes takes the transaction with it.
+        // A statement that only reads is interrupted in its savepoint; one that writes ends the transaction.
         (format!("{ENDLESS} SELECT max(i) FROM n"), [1, 1]),
         (format!("{ENDLESS} INSERT INTO orders SELECT i, 'endless' FROM n"), [2, 1]),
     ] {
@@ -211,18 +213,18 @@ async fn a_statement_over_the_limit_is_interrupted_and_the_batch_runs_without_it
         node.database = node.database.limit(Duration::from_millis(100));
         let batch = batch(&world, &node, move |tx, local| {
             insert_order(tx, local)?;
-            // Whatever it makes of it.
+            // Whatever it does with the error.
             drop(tx.execute_batch(&endless));
             Ok(created(local))
         });
         let batch = batch.await;
-        assert!(matches!(batch.villain, Err(Error::Overran)), "{:?}", batch.villain);
+        assert!(matches!(batch.faulty, Err(Error::Overran)), "{:?}", batch.faulty);
         assert_eq!((batch.neighbours_ran, events.of("Overran")), (neighbours_ran, 1));
         retried(&world, &node).await;
     }
 }
 
-/// The thread that the engine's own writes wait for cannot wait for them.
+/// The engine's writes wait for this thread, so it cannot wait for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_engine_refuses_to_be_called_from_inside() {
     let world = World::new();
@@ -240,10 +242,10 @@ async fn the_engine_refuses_to_be_called_from_inside() {
         Ok(created(local))
     });
     let batch = batch.await;
-    assert!(matches!(&batch.villain, Ok(answer) if ran(answer)), "{:?}", batch.villain);
+    assert!(matches!(&batch.faulty, Ok(answer) if ran(answer)), "{:?}", batch.faulty);
 }
 
-/// What takes long without breaking a rule does not hold up more than its own batch.
+/// Slow work that breaks no rule delays only its own batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_work_leaves_the_rest_to_the_next_batch() {
     let world = World::new();

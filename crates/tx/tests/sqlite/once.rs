@@ -1,4 +1,4 @@
-//! One effect for each command, whoever asks and however often.
+//! One effect per command, from any number of callers and retries.
 
 use crate::world::{Events, Node, World, body, insert_order, intent, intent_of, intent_with, ordering, ran};
 use semel::core::outcome::Outcome;
@@ -18,7 +18,7 @@ async fn an_order_and_its_record_are_committed_together_and_replayed() {
     let again = node.order("order-1").await.expect("it is replayed");
     assert!(ran(&first) && !ran(&again));
     assert_eq!((body(&again), again.operation_id), ("created".to_owned(), first.operation_id));
-    let record = node.engine.look_up(first.operation_id).await.expect("it stands there").record;
+    let record = node.engine.look_up(first.operation_id).await.expect("it is stored").record;
     assert_eq!(
         (record.version(), record.state_name()),
         (1, StateName::Succeeded),
@@ -27,7 +27,7 @@ async fn an_order_and_its_record_are_committed_together_and_replayed() {
     let other = node.transact(intent_with("order-1", "6"), ordering).await.expect("an answer");
     assert!(matches!(other.outcome, RequestOutcome::Mismatch), "{other:?}");
     assert_eq!((world.orders(), world.records()), (1, 1));
-    // Another process finds it there.
+    // Another process finds it.
     let elsewhere = world.node().await.order("order-1").await.expect("it is replayed");
     assert!(!ran(&elsewhere) && body(&elsewhere) == "created");
     world.assert_sound(&node).await;
@@ -118,7 +118,8 @@ async fn two_processes_with_the_same_keys_run_each_command_once() {
 async fn local_commands_share_the_commit() {
     let world = World::new();
     let node = world.node().await;
-    // How often the file's change counter moved cannot be seen in a log; how often the log was synced can: by its frames.
+    // The log does not show how often the file's change counter moved, but its frames show how often it was
+    // synced.
     let mut calls = JoinSet::new();
     for key in 0..400 {
         let node = node.clone();
@@ -126,7 +127,7 @@ async fn local_commands_share_the_commit() {
     }
     assert!(calls.join_all().await.into_iter().all(|ran| matches!(ran, Ok(true))));
     let mut frames = 0;
-    // A frame of the log says in its header how large the file is, if and only if it ends a transaction.
+    // The header of a frame has the size of the file if and only if it ends a transaction.
     let log = std::fs::read(world.path().with_extension("db-wal")).expect("the log is there");
     let mut commits = 0;
     for frame in log.get(32..).unwrap_or_default().chunks(24 + 4096) {

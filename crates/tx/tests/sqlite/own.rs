@@ -1,4 +1,4 @@
-//! Local commands on a connection of the application's own.
+//! Local commands on the application's own connection.
 
 use crate::world::{Events, Node, World, body, intent, ran};
 use semel::RequestOutcome;
@@ -19,13 +19,13 @@ pub(crate) async fn pool_of(options: SqliteConnectOptions, connections: u32) -> 
     SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.expect("the file opens")
 }
 
-type Own = PoolConnection<Sqlite>;
+type OwnConnection = PoolConnection<Sqlite>;
 
-async fn own(pool: &SqlitePool) -> Own {
+async fn connection_of(pool: &SqlitePool) -> OwnConnection {
     pool.acquire().await.expect("a connection")
 }
 
-async fn mine<'c>(node: &Node, connection: &'c mut Own, key: &str) -> Mine<'c> {
+async fn mine<'c>(node: &Node, connection: &'c mut OwnConnection, key: &str) -> Mine<'c> {
     match begin(&node.engine, connection, intent(key)).await.expect("begun") {
         Begun::Mine(mine) => mine,
         Begun::Answered(answer) => panic!("{answer:?}"),
@@ -43,18 +43,18 @@ fn outcome(status: u16, body: &'static str) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_on_an_own_connection_is_committed_with_its_record() {
+async fn an_order_on_the_applications_connection_commits_with_its_record() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 2).await);
-    let (mut one, mut other) = (own(&pool).await, own(&pool).await);
+    let (mut one, mut other) = (connection_of(&pool).await, connection_of(&pool).await);
     let mut first = mine(&node, &mut one, "order-1").await;
     insert(&mut first).await;
     assert_eq!((world.orders(), world.records()), (0, 0), "nothing before the commit");
     let recorded = first.succeed(outcome(201, "created")).await.expect("written");
-    let told = recorded.commit().await.expect("committed");
-    assert!(ran(&told) && body(&told) == "created");
+    let answer = recorded.commit().await.expect("committed");
+    assert!(ran(&answer) && body(&answer) == "created");
     assert_eq!((world.orders(), world.records()), (1, 1));
-    // By the other way, and by this one: replayed.
+    // In both modes it is replayed.
     let again = node.order("order-1").await.expect("replayed");
     assert!(!ran(&again) && body(&again) == "created");
     let elsewhere = world.node().await;
@@ -64,7 +64,7 @@ async fn an_order_on_an_own_connection_is_committed_with_its_record() {
         "{answered:?}"
     );
     drop(answered);
-    // Both connections are as good as before, and the store writes on.
+    // Both connections are usable, and the store continues to write.
     for (connection, key) in [(&mut one, "order-2"), (&mut other, "order-4")] {
         let mut next = mine(&node, connection, key).await;
         insert(&mut next).await;
@@ -75,12 +75,13 @@ async fn an_order_on_an_own_connection_is_committed_with_its_record() {
     world.assert_sound(&node).await;
 }
 
-/// SQLite ends a transaction by itself on some errors. What is written after that would be committed at once, without the order.
+/// SQLite ends a transaction by itself on some errors. Later writes would be committed at once, without the
+/// order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_sqlite_has_ended_records_nothing() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
-    let mut connection = own(&pool).await;
+    let mut connection = connection_of(&pool).await;
     sqlx::query("INSERT INTO customers VALUES ('ann')").execute(&mut *connection).await.expect("inserted");
     let mut first = mine(&node, &mut connection, "order-1").await;
     insert(&mut first).await;
@@ -96,25 +97,25 @@ async fn a_transaction_that_sqlite_has_ended_records_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_on_an_own_connection_undoes_what_was_written() {
+async fn a_refusal_on_the_applications_connection_undoes_its_writes() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
-    let mut connection = own(&pool).await;
+    let mut connection = connection_of(&pool).await;
     let mut mine = mine(&node, &mut connection, "order-1").await;
     insert(&mut mine).await;
-    let told = mine.refuse(outcome(422, "no")).await.expect("written").commit().await.expect("committed");
-    assert!(ran(&told) && body(&told) == "no");
+    let answer = mine.refuse(outcome(422, "no")).await.expect("written").commit().await.expect("committed");
+    assert!(ran(&answer) && body(&answer) == "no");
     assert_eq!((world.orders(), world.records()), (0, 1));
     assert_eq!(body(&node.order("order-1").await.expect("replayed")), "no");
     world.assert_sound(&node).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_end_is_rolled_back_and_raises_an_alarm() {
+async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let (world, events) = (World::new(), Events::default());
     let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
     let pool = pool(&world, 1).await;
-    let mut connection = own(&pool).await;
+    let mut connection = connection_of(&pool).await;
     let mut forgotten = mine(&node, &mut connection, "order-1").await;
     insert(&mut forgotten).await;
     drop(forgotten);
@@ -127,12 +128,12 @@ async fn a_forgotten_end_is_rolled_back_and_raises_an_alarm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_could_not_keep_the_promise_is_refused() {
+async fn a_connection_without_durability_is_refused() {
     let (world, other) = (World::new(), World::new());
     let node = world.node().await;
     other.node().await.engine.store_id().await.expect("it has one");
     let refused = async |pool: &SqlitePool| {
-        let mut connection = own(pool).await;
+        let mut connection = connection_of(pool).await;
         begin(&node.engine, &mut connection, intent("order-1")).await.err()
     };
     let elsewhere = refused(&pool(&other, 1).await).await;
@@ -146,7 +147,7 @@ async fn a_connection_that_could_not_keep_the_promise_is_refused() {
         "{careless:?}"
     );
     let pool = pool(&world, 1).await;
-    let mut connection = own(&pool).await;
+    let mut connection = connection_of(&pool).await;
     let mut outer = connection.begin().await.expect("begun");
     let nested = begin(&node.engine, &mut outer, intent("order-1")).await.err();
     assert!(
@@ -161,7 +162,7 @@ async fn a_connection_that_could_not_keep_the_promise_is_refused() {
 async fn a_deferred_violation_is_known_to_be_rolled_back() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
-    let mut connection = own(&pool).await;
+    let mut connection = connection_of(&pool).await;
     let mut violating = mine(&node, &mut connection, "order-1").await;
     insert(&mut violating).await;
     let address = sqlx::query("INSERT INTO addresses VALUES ('nobody')");
@@ -173,23 +174,23 @@ async fn a_deferred_violation_is_known_to_be_rolled_back() {
     assert!(ran(&node.order("order-1").await.expect("it runs")));
 }
 
-/// Both ways at once, from two processes: one effect each.
+/// Both modes at once, from two processes: one effect each.
 #[tokio::test(flavor = "multi_thread")]
-async fn own_connections_and_the_stores_thread_run_each_command_once() {
+async fn application_connections_and_the_store_run_each_command_once() {
     let world = World::new();
     let nodes = [world.node().await, world.node().await];
     let pool = pool(&world, 4).await;
     let mut calls = tokio::task::JoinSet::new();
     for key in 0..60 {
-        for (way, node) in nodes.iter().cycle().take(4).cloned().enumerate() {
+        for (mode, node) in nodes.iter().cycle().take(4).cloned().enumerate() {
             let (pool, key) = (pool.clone(), format!("order-{key}"));
             calls.spawn(async move {
                 for _ in 0..50 {
-                    let told = if way < 2 {
+                    let answer = if mode < 2 {
                         node.transact(intent(&key).waiting(Duration::from_secs(20)), crate::world::ordering)
                             .await
                     } else {
-                        let mut connection = own(&pool).await;
+                        let mut connection = connection_of(&pool).await;
                         match begin(&node.engine, &mut connection, intent(&key)).await {
                             Ok(Begun::Mine(mut mine)) => {
                                 insert(&mut mine).await;
@@ -202,7 +203,7 @@ async fn own_connections_and_the_stores_thread_run_each_command_once() {
                             Err(error) => Err(error),
                         }
                     };
-                    match told {
+                    match answer {
                         Ok(answer)
                             if matches!(
                                 answer.outcome,

@@ -1,4 +1,4 @@
-//! While the hashing secret is being replaced the old id arbitrates.
+//! While the hashing secret is being replaced, the old ID decides.
 
 use crate::world::{Node, World, body, intent, ordering, ran};
 use semel::secrets::{Bounded, Phase, Terms, rotation};
@@ -6,7 +6,7 @@ use semel::{Engine, Settings, SystemClock, SystemRandom};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// A node that looks for news of the secret so often.
+/// A node that checks for a new secret this often.
 async fn node(world: &World, refresh_every: Duration) -> Node {
     let terms = Terms { refresh_every, good_for: Duration::from_secs(4), in_flight: Duration::from_secs(5) };
     let settings = Settings { store_timeout: Duration::from_secs(4), ..Settings::default() };
@@ -27,7 +27,7 @@ async fn advance(engine: &Engine, to: Phase) {
     panic!("the nodes did not confirm");
 }
 
-/// Sends every key from every node at once, and asserts that each had one effect. Yields how many ran.
+/// Sends every key from every node at once, and asserts that each had one effect. Returns how many ran.
 async fn storm(world: &World, nodes: &[&Node], keys: std::ops::Range<u32>) -> usize {
     let mut calls = JoinSet::new();
     for key in keys {
@@ -37,7 +37,7 @@ async fn storm(world: &World, nodes: &[&Node], keys: std::ops::Range<u32>) -> us
                 loop {
                     let patient = intent(&format!("order-{key}")).waiting(Duration::from_secs(20));
                     match node.transact(patient, ordering).await {
-                        // A node that is behind claims nothing for a moment.
+                        // A node that is behind refuses claims for a moment.
                         Err(error) if error.is_retryable() => {
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
@@ -55,7 +55,7 @@ async fn storm(world: &World, nodes: &[&Node], keys: std::ops::Range<u32>) -> us
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_at_different_stages_of_a_secret_change_run_each_command_once() {
+async fn nodes_run_each_command_once_during_a_secret_change() {
     let world = World::new();
     let quick = node(&world, Duration::from_millis(50)).await;
     let slow = node(&world, Duration::from_millis(1500)).await;
@@ -73,7 +73,7 @@ async fn nodes_at_different_stages_of_a_secret_change_run_each_command_once() {
     advance(&quick.engine, Phase::Moving).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(storm(&world, &[&quick, &slow], 20..60).await, 30);
-    // A batch of either node may have come first with all of them. These the quick one has to itself.
+    // A batch of either node may have won all of them. The quick one has these alone.
     assert_eq!(storm(&world, &[&quick], 55..70).await, 10);
     assert!(world.number("SELECT count(*) FROM semel_records WHERE state = 7") >= 10, "commands have moved");
     assert_eq!(storm(&world, &[&quick, &slow], 50..80).await, 10);

@@ -13,7 +13,7 @@ use semel_tx::{BoxError, Error, Local, LocalEnding};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The application's tables. The last one refers to the first, and says so only at the commit.
+/// The application's tables. The last one refers to the first, which is checked only at the commit.
 const TABLES: &str = "CREATE TABLE orders (id TEXT, item TEXT); \
      CREATE TABLE customers (name TEXT PRIMARY KEY); \
      CREATE TABLE addresses (customer TEXT REFERENCES customers (name) DEFERRABLE INITIALLY DEFERRED); \
@@ -23,7 +23,7 @@ pub(crate) struct World {
     dir: ScratchDir,
 }
 
-/// A process on the file: a store, an engine on it, and the way to run work there.
+/// A process on the file: a store, an engine on it, and a database handle for work.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) store: Arc<Store>,
@@ -66,13 +66,13 @@ impl World {
         self.number("SELECT count(*) FROM semel_records")
     }
 
-    /// The only record that there is.
+    /// The only record.
     pub(crate) async fn record(&self, engine: &Engine, answer: &Answer) -> Record {
         assert_eq!(self.records(), 1);
-        engine.look_up(answer.operation_id).await.expect("it stands there").record
+        engine.look_up(answer.operation_id).await.expect("it is stored").record
     }
 
-    /// The file is sound, and the store's own counts are right.
+    /// The file is intact, and the store's own counts are right.
     pub(crate) async fn assert_sound(&self, node: &Node) {
         assert_eq!(node.store.verify().await.expect("read"), Vec::<String>::new());
     }

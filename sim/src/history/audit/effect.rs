@@ -1,6 +1,4 @@
-//! What really reaches the provider.
-//!
-//! What lives here: counting effects. What must never: what the store says about them.
+//! Checks the effects that reach the provider, without looking at the store.
 
 use super::Audit;
 use crate::history::exercised::Exercised;
@@ -14,7 +12,7 @@ pub(crate) struct Effect {
     pub(crate) call: usize,
     /// The attempt's fence.
     pub(crate) fence: u64,
-    /// What it is called: the body of the answer to it.
+    /// The effect's name: the body of its answer.
     pub(crate) name: String,
 }
 
@@ -27,12 +25,12 @@ impl Audit {
         self.tally.count(Exercised::Effect);
         self.calls[call].effects += 1;
         if self.calls[call].denied {
-            let how = format!("call {call} was told that nothing happened, and then {name} did");
+            let how = format!("call {call} was answered that nothing happened, and then {name} happened");
             return self.broken(Promise::TruthfulRefusal, Some(key), how);
         }
         let file = &mut self.keys[key];
         let Some(period) = file.fences.get(&fence).copied() else {
-            let how = format!("{name} with fence {fence}, which no stored claim has");
+            let how = format!("{name} with fence {fence}, which belongs to no stored claim");
             return self.broken(Promise::ClaimBeforeEffect, Some(key), how);
         };
         let highest = file.periods.iter().flat_map(|period| &period.effects).map(|e| e.fence).max();
@@ -40,7 +38,9 @@ impl Audit {
         let grows = highest.is_none_or(|highest| fence > highest);
         let number = file.periods[period].effects.len();
         let refused = file.terminals.iter().any(|terminal| {
-            terminal.period == period && terminal.told && terminal.state == StateName::FailedReplayable
+            terminal.period == period
+                && terminal.was_answered
+                && terminal.state == StateName::FailedReplayable
         });
         if !grows && number == 1 {
             let how = format!("{name} has a lower fence than an effect before it");
@@ -49,7 +49,7 @@ impl Audit {
             let names: Vec<_> = file.periods[period].effects.iter().map(|e| e.name.clone()).collect();
             self.broken(Promise::OneEffect, Some(key), names.join(" and "));
         } else if refused {
-            let how = format!("{name} happened although its refusal was told");
+            let how = format!("{name} happened although it was answered as refused");
             self.broken(Promise::TrueOutcome, Some(key), how);
         }
     }

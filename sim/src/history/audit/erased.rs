@@ -1,7 +1,4 @@
-//! What was erased.
-//!
-//! What lives here: by what an erasure is recognised among the writes, and what it must leave as it was. What must never: when
-//! somebody asked for one.
+//! Recognises erasures among the writes, and checks what an erasure must not change.
 
 use super::stored::{gone_at, line, outcome_of};
 use super::{Audit, KeyFile, Terminal};
@@ -12,7 +9,7 @@ use semel::core::record::{Record, State};
 use semel::core::time::Time;
 use std::time::Duration;
 
-/// Which erasure makes `next` of `old`, if one does.
+/// Which erasure turns `old` into `next`, if one does.
 pub(super) fn erasure(old: &Record, next: &Record) -> Option<Erasure> {
     if next.token() != old.token() || next.version() != old.version() + 1 {
         return None;
@@ -30,7 +27,7 @@ pub(super) fn erasure(old: &Record, next: &Record) -> Option<Erasure> {
     }
 }
 
-/// Whether an erasure was asked for, and leaves everything that decides about the key as it was.
+/// Whether an erasure was requested, and changes nothing that decides about the key.
 pub(super) fn is_sound(
     file: &KeyFile,
     what: Erasure,
@@ -41,14 +38,14 @@ pub(super) fn is_sound(
         |why: &str| Err((Promise::FinalIsFinal, format!("{} became {}: {why}", line(old), line(next))));
     let status = |record: &Record| outcome_of(record).map(|outcome| outcome.status);
     if !file.erasing.contains(&what) {
-        return broken("nobody asked for that");
+        return broken("no erasure was requested");
     }
     if !next.labels().is_empty() || outcome_of(next).is_some_and(|outcome| outcome.body != Body::NotRetained)
     {
-        return broken("something is left of it");
+        return broken("some content is left");
     }
     if gone_at(old, &file.policy) != gone_at(next, &file.policy) {
-        return broken("the key is free at another time");
+        return broken("the key's release date has changed");
     }
     let is_same = what == Erasure::Record
         || old.fingerprint() == next.fingerprint()
@@ -64,7 +61,7 @@ impl KeyFile {
             || self.terminals.iter().any(|terminal| terminal.period == period && terminal.erased_at.is_some())
     }
 
-    /// This is erased by now.
+    /// Marks the record as erased.
     pub(super) fn is_erased(&mut self, at: u64, what: Erasure) {
         let period = self.periods.len() - 1;
         for terminal in self.terminals.iter_mut().filter(|terminal| terminal.period == period) {
@@ -75,7 +72,7 @@ impl KeyFile {
 }
 
 impl Terminal {
-    /// Whether somebody who asks at `asked` must not be given it any more.
+    /// Whether a caller who asks at `asked` must no longer get it.
     pub(super) fn is_forgotten(&self, asked: u64, after: Duration) -> bool {
         let nanos = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         self.erased_at.is_some_and(|erased_at| asked > erased_at.saturating_add(nanos))
@@ -83,7 +80,7 @@ impl Terminal {
 }
 
 impl Audit {
-    /// Whether somebody may be told that a key is expired although no time is over: only its tombstone is left.
+    /// Whether a key may be answered as expired before its time: only its tombstone is left.
     pub(super) fn is_tombstone(&self, key: usize, now: Time) -> bool {
         let file = &self.keys[key];
         let past = file.terminals.iter().any(|terminal| terminal.expires_at <= now + self.skew);

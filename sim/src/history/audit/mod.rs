@@ -1,14 +1,13 @@
-//! Holds a history to its promises, from the outside.
+//! Checks from the outside whether a history keeps the promises.
 //!
-//! What lives here: what the audit has seen of each key, and what it makes of it. It sees the world from three sides
-//! that the engine cannot bend: what is really written into the store, what really reaches the provider, and what
-//! callers hear. What must never: a call of the machine's code. Its rules are written a second time here, as promises
-//! about what is seen, so that a rule that is wrong there is not wrong here in the same way.
+//! The audit observes three things that the engine cannot influence: the writes in the store, the effects that reach
+//! the provider, and the answers to callers. It never calls the machine's code. Its rules are written a second time
+//! here, so that a mistake there is not repeated here.
 
+mod answered;
 mod effect;
 mod erased;
 mod stored;
-mod told;
 
 use super::exercised::{Exercised, Tally};
 use super::plan::{Misfortune, Plan, Sealing};
@@ -32,9 +31,9 @@ pub(crate) use effect::Effect;
 /// A promise that was broken.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// Which.
+    /// Which promise.
     pub promise: Promise,
-    /// About which key.
+    /// For which key.
     pub key: Option<usize>,
     /// How.
     pub how: String,
@@ -47,69 +46,69 @@ struct Terminal {
     outcome: Outcome,
     state: StateName,
     expires_at: Time,
-    told: bool,
-    /// The ring of sealing keys by which it was stored.
+    was_answered: bool,
+    /// The ring of sealing keys it was stored with.
     ring: u64,
-    /// Since when it is erased.
+    /// When it was erased.
     erased_at: Option<u64>,
 }
 
-/// One retention period of a key: from its first claim until everything about it is forgotten.
+/// One retention period of a key: from its first claim until its record is gone.
 #[derive(Default)]
 struct Period {
     effects: Vec<Effect>,
-    /// Only a tombstone is left, because somebody asked for it.
+    /// Only a tombstone is left, because of a requested erasure.
     is_erased: bool,
 }
 
-/// What the audit knows of one key.
+/// What the audit knows about one key.
 struct KeyFile {
     policy: Arc<Policy>,
-    /// What stands in the store.
-    standing: Option<Record>,
+    /// The record in the store.
+    current: Option<Record>,
     damaged: bool,
-    /// What operators have asked to erase at some time: a write may arrive late.
+    /// Erasures that operators have requested; a write may arrive late.
     erasing: Vec<Erasure>,
-    /// A fault has touched an attempt at this key.
+    /// A fault has affected an attempt at this key.
     touched: bool,
     periods: Vec<Period>,
     /// Which period each attempt belongs to, by its fence.
     fences: BTreeMap<u64, usize>,
     terminals: Vec<Terminal>,
-    /// Which payload was bound since when.
+    /// Which payload was bound, and since when.
     bound: Vec<(u64, Option<usize>)>,
 }
 
-/// A call that somebody made.
+/// A call of a client.
 struct Call {
     key: usize,
     payload: usize,
-    /// Every node that has a hand in it.
+    /// Every node that is involved.
     nodes: BTreeSet<usize>,
     asked: u64,
     asked_at: Time,
-    /// The outcome that was the answer when it was asked, as a place among the terminals.
+    /// The index of the outcome that was the answer when the call was made.
     known: Option<usize>,
     open: bool,
     denied: bool,
     effects: usize,
 }
 
-/// Holds a history to its promises.
+/// Checks a history against the promises.
 pub(crate) struct Audit {
     pub(crate) trace: Trace,
     pub(crate) tally: Tally,
-    /// Which ring of sealing keys nodes get that start now.
+    /// Which ring of sealing keys starting nodes get.
     pub(crate) ring: u64,
-    /// What opens every outcome, where outcomes are sealed.
+    /// Opens every outcome, if outcomes are sealed.
     master: Option<KeyRing>,
     has_quota: bool,
-    /// Whether the store's clock is ever out of the question.
+    /// Whether the store's clock is ever far wrong.
     has_wrong_clock: bool,
-    /// How many records there may be, where that is exact: one node counts them, and nothing fails.
+    /// The maximum number of records, if it is exact: one node counts them, and nothing fails.
     cap: Option<u64>,
     skew: Duration,
-    /// How long after an erasure a node may still answer with what was erased.
+    /// How long after an erasure a node may still answer with the erased outcome.
     forgotten_after: Duration,
     ids: Vec<CommandId>,
     fingerprints: Vec<Fingerprint>,
@@ -122,7 +121,7 @@ impl Audit {
     pub(crate) fn new(plan: &Plan, ids: Vec<CommandId>, fingerprints: Vec<Fingerprint>) -> Self {
         let file = |policy: &Arc<Policy>| KeyFile {
             policy: Arc::clone(policy),
-            standing: None,
+            current: None,
             damaged: false,
             erasing: Vec::new(),
             touched: false,
@@ -139,7 +138,7 @@ impl Audit {
             has_quota: !plan.quotas.are_off(),
             has_wrong_clock: plan.misfortunes.contains(&Misfortune::WrongClock),
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
-            // Clocks here tell whole milliseconds.
+            // Clocks here show whole milliseconds.
             skew: plan.skew + Duration::from_millis(2),
             forgotten_after: plan.forgotten_after(),
             ids,
@@ -158,7 +157,7 @@ impl Audit {
         self.trace.push(now, key, text);
     }
 
-    /// The first broken promise counts; what follows from it is of no interest.
+    /// Only the first broken promise counts; others may follow from it.
     pub(crate) fn broken(&mut self, promise: Promise, key: Option<usize>, how: impl Into<String>) {
         self.violation.get_or_insert_with(|| Violation { promise, key, how: how.into() });
     }
@@ -167,14 +166,14 @@ impl Audit {
         self.violation.as_ref()
     }
 
-    /// A fault has touched an attempt at this key, so that a doubt may come of it.
+    /// A fault has affected an attempt at this key, so it may end in doubt.
     pub(crate) fn touch(&mut self, key: Option<usize>) {
         if let Some(key) = key {
             self.keys[key].touched = true;
         }
     }
 
-    /// A node dies, stands still or is shut down: whatever it had under way may end in doubt.
+    /// A node dies, stops or is shut down: everything it was running may end in doubt.
     pub(crate) fn node_fails(&mut self, node: usize) {
         let open: BTreeSet<usize> = self
             .calls
@@ -183,20 +182,20 @@ impl Audit {
             .map(|call| call.key)
             .collect();
         for (key, file) in self.keys.iter_mut().enumerate() {
-            let under_way = file.standing.as_ref().is_some_and(|record| {
+            let is_running = file.current.as_ref().is_some_and(|record| {
                 matches!(record.state_name(), StateName::Claimed | StateName::Processing)
             });
-            file.touched |= under_way || open.contains(&key);
+            file.touched |= is_running || open.contains(&key);
         }
     }
 
-    /// What stands under a key can no longer be read.
+    /// The entry of a key can no longer be read.
     pub(crate) fn damaged(&mut self, key: usize) {
         self.keys[key].damaged = true;
         self.tally.count(Exercised::Damage);
     }
 
-    /// An operator asks to erase what is stored under a key.
+    /// An operator asks to erase the record of a key.
     pub(crate) fn erasing(&mut self, key: usize, what: Erasure) {
         self.keys[key].erasing.push(what);
     }
@@ -210,7 +209,7 @@ impl Audit {
         self.keys[key].bound.last().and_then(|(_, payload)| *payload)
     }
 
-    pub(crate) fn standing(&self, key: usize) -> Option<&Record> {
-        self.keys[key].standing.as_ref()
+    pub(crate) fn stored_record(&self, key: usize) -> Option<&Record> {
+        self.keys[key].current.as_ref()
     }
 }

@@ -1,6 +1,4 @@
-//! What is really written into the store.
-//!
-//! What lives here: the rules about one write after another. What must never: what anybody was told.
+//! Checks the sequence of writes in the store, whatever callers were answered.
 
 use super::erased::{self, erasure};
 use super::{Audit, KeyFile, Period, Terminal};
@@ -14,7 +12,7 @@ use semel::core::time::Time;
 use std::time::Duration;
 
 impl Audit {
-    /// A write was applied: this stands there now.
+    /// A write was applied: this is the new entry.
     pub(crate) fn stored(&mut self, at: u64, now: Time, key: usize, next: Option<&Record>, by: &str) {
         let text = match next {
             Some(record) => format!("    store: {} by {by}", line(record)),
@@ -23,7 +21,7 @@ impl Audit {
         self.note(at, Some(key), text);
         let (skew, file) = (self.skew, &self.keys[key]);
         let verdict = if file.damaged {
-            Err((Promise::NothingForgotten, "a record that cannot be read was written over".to_owned()))
+            Err((Promise::NothingForgotten, "an unreadable record was overwritten".to_owned()))
         } else {
             step(file, next, now, skew)
         };
@@ -34,7 +32,7 @@ impl Audit {
             Err((promise, how)) => return self.broken(promise, Some(key), how),
         };
         self.exercise(key, next, period);
-        let erased = self.keys[key].standing.as_ref().zip(next).and_then(|(old, next)| erasure(old, next));
+        let erased = self.keys[key].current.as_ref().zip(next).and_then(|(old, next)| erasure(old, next));
         let payload =
             next.and_then(|record| self.fingerprints.iter().position(|known| *known == record.fingerprint()));
         let outcome = match next.and_then(outcome_of).map(|outcome| self.opened(key, outcome)).transpose() {
@@ -53,7 +51,7 @@ impl Audit {
             let state = record.state_name();
             let is_final = matches!(state, StateName::Succeeded | StateName::FailedReplayable);
             if let (Some(expires_at), Some(outcome), true) = (record.expires_at(), outcome, is_final) {
-                let (period, told) = (file.periods.len() - 1, false);
+                let (period, was_answered) = (file.periods.len() - 1, false);
                 let erased_at = None;
                 file.terminals.push(Terminal {
                     period,
@@ -61,13 +59,13 @@ impl Audit {
                     outcome,
                     state,
                     expires_at,
-                    told,
+                    was_answered,
                     ring,
                     erased_at,
                 });
             }
         }
-        // A tombstone names no payload, and is none for another one.
+        // A tombstone has no payload, so it matches every payload.
         let payload = if erased == Some(Erasure::Record) {
             file.bound.last().and_then(|(_, bound)| *bound)
         } else {
@@ -76,18 +74,22 @@ impl Audit {
         if file.bound.last().is_none_or(|(_, bound)| *bound != payload) {
             file.bound.push((at, payload));
         }
-        file.standing = next.cloned();
-        let standing = self.keys.iter().filter(|file| file.standing.is_some()).count() as u64;
-        if let Some(cap) = self.cap.filter(|cap| standing > *cap) {
-            self.broken(Promise::CapHolds, Some(key), format!("{standing} records, and {cap} may be"));
+        file.current = next.cloned();
+        let record_count = self.keys.iter().filter(|file| file.current.is_some()).count() as u64;
+        if let Some(cap) = self.cap.filter(|cap| record_count > *cap) {
+            self.broken(
+                Promise::CapHolds,
+                Some(key),
+                format!("{record_count} records, but the cap is {cap}"),
+            );
         }
     }
 
-    /// An outcome as it was before it was sealed. Where outcomes are sealed, none may lie open.
+    /// An outcome before it was sealed. If outcomes are sealed, none may be stored unsealed.
     fn opened(&mut self, key: usize, outcome: &Outcome) -> Result<Outcome, String> {
         let Some(master) = &self.master else { return Ok(outcome.clone()) };
         match outcome.body {
-            Body::Kept(_) => return Err("an outcome stands there in the clear".to_owned()),
+            Body::Kept(_) => return Err("an outcome is stored unsealed".to_owned()),
             Body::Sealed(_) => self.tally.count(Exercised::Sealed),
             Body::NotRetained => {}
         }
@@ -95,7 +97,7 @@ impl Audit {
     }
 
     fn exercise(&mut self, key: usize, next: Option<&Record>, begins: Option<Begins>) {
-        let old = self.keys[key].standing.as_ref();
+        let old = self.keys[key].current.as_ref();
         let was = old.map(Record::state_name);
         let periods = self.keys[key].periods.len();
         let tally = &mut self.tally;
@@ -141,10 +143,10 @@ pub(super) fn outcome_of(record: &Record) -> Option<&Outcome> {
     }
 }
 
-/// Nothing is written for longer than this after it was dated.
+/// No write arrives later than this after its date.
 const UNDER_WAY_MAX: Duration = Duration::from_secs(45);
 
-/// Whether a record is dated about when it is written, whatever the clock shows.
+/// Whether a record is dated near the time of its write, whatever the clock shows.
 fn is_dated(record: &Record, now: Time) -> Result<(), (Promise, String)> {
     let is_near = |date: Time| date < now + UNDER_WAY_MAX && now < date + UNDER_WAY_MAX;
     if is_near(record.updated_at()) {
@@ -154,7 +156,7 @@ fn is_dated(record: &Record, now: Time) -> Result<(), (Promise, String)> {
     }
 }
 
-/// What a write begins.
+/// What a write starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begins {
     Period,
@@ -163,27 +165,27 @@ enum Begins {
 
 type Step = Result<Option<Begins>, (Promise, String)>;
 
-/// Whether what stands there may be followed by `next`, and what that begins.
+/// Whether `next` may replace the current entry, and what that starts.
 fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Step {
     let is_past = |moment: Option<Time>| moment.is_some_and(|moment| now + skew >= moment);
     let forgotten = |what: &str| Err((Promise::NothingForgotten, what.to_owned()));
-    let (old, next) = match (&file.standing, next) {
-        (None, None) => return forgotten("removed what was not there"),
+    let (old, next) = match (&file.current, next) {
+        (None, None) => return forgotten("removed an absent entry"),
         (Some(old), None) if is_past(gone_at(old, &file.policy)) => return Ok(None),
-        (Some(old), None) => return forgotten(&format!("removed before its time: {}", line(old))),
+        (Some(old), None) => return forgotten(&format!("removed too early: {}", line(old))),
         (None, Some(next)) if next.attempt() == 1 && next.version() == 1 => {
-            // One that arrives after its lease is over sends nothing, and is no attempt that a fence must stop.
+            // A claim that arrives after its lease sends nothing, so no fence has to stop it.
             let alive = next.due_at().is_some_and(|due_at| now < due_at);
             if alive {
                 grows(file, next)?;
             }
             return Ok(Some(Begins::Period));
         }
-        (None, Some(_)) => return forgotten("written where nothing stands, though not as the first"),
+        (None, Some(_)) => return forgotten("inserted, but not as a first version"),
         (Some(old), Some(next)) => (old, next),
     };
     if next.version() <= old.version() && next.token() != old.token() {
-        return forgotten(&format!("written over, not swapped: {} by {}", line(old), line(next)));
+        return forgotten(&format!("overwritten, not swapped: {} by {}", line(old), line(next)));
     }
     if next.version() != old.version() + 1 {
         return Err((Promise::FinalIsFinal, format!("{} does not follow {}", line(next), line(old))));
@@ -198,7 +200,7 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
     grows(file, next)?;
     if next.attempt() == 1 {
         let legal = is_past(gone_at(old, &file.policy));
-        return if legal { Ok(Some(Begins::Period)) } else { forgotten("begun anew before its time") };
+        return if legal { Ok(Some(Begins::Period)) } else { forgotten("reused too early") };
     }
     let legal = match old.state() {
         State::FailedNotReplayable { .. } => true,
@@ -214,7 +216,7 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
     if legal { Ok(Some(Begins::Attempt)) } else { forgotten(&format!("an attempt over {}", line(old))) }
 }
 
-/// Whether the same attempt's record may go on like this.
+/// Whether the record of the same attempt may change like this.
 fn continues(old: &Record, next: &Record, now: Time, skew: Duration) -> Result<(), (Promise, String)> {
     let final_one =
         matches!(old.state_name(), StateName::Succeeded | StateName::FailedReplayable | StateName::Expired);
@@ -224,7 +226,7 @@ fn continues(old: &Record, next: &Record, now: Time, skew: Duration) -> Result<(
         return Err((Promise::FinalIsFinal, format!("{} became {}", line(old), line(next))));
     }
     if next.fence() != old.fence() {
-        return Err((Promise::FenceGrows, "the fence moved within an attempt".to_owned()));
+        return Err((Promise::FenceGrows, "the fence changed within an attempt".to_owned()));
     }
     Ok(())
 }
@@ -238,7 +240,7 @@ fn grows(file: &KeyFile, next: &Record) -> Result<(), (Promise, String)> {
     }
 }
 
-/// When everything about a record may be forgotten, by the terms of its key.
+/// When the record may be removed, by the policy of its key.
 pub(super) fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
     match record.state() {
         State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
@@ -251,7 +253,7 @@ pub(super) fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
     }
 }
 
-/// A record in a line.
+/// A record on one line.
 pub(super) fn line(record: &Record) -> String {
     let (state, version, attempt) = (record.state_name(), record.version(), record.attempt());
     format!("{state} v{version} attempt {attempt} fence {} {:?}", record.fence(), record.token())

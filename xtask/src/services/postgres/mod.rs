@@ -1,4 +1,4 @@
-//! PostgreSQL: the server that tests write to, and a standby of it. No setting lets it lose a commit.
+//! PostgreSQL: the server that tests write to, and a standby of it. Its settings never lose a commit.
 
 mod programs;
 mod standby;
@@ -16,8 +16,9 @@ pub(super) use programs::ask;
 use programs::command;
 pub(super) use standby::Standby;
 
-/// Given at each start, so that a change here reaches data that exists already. There is no socket in the file system: its
-/// path would be too long for one in a deep folder. A standby that never comes back must not fill the disk with what is kept for it.
+/// Passed at each start, so that a change here also applies to existing data. There is no Unix socket: its
+/// path could be too long in a deep folder. The WAL kept for a standby that never returns is limited, so that
+/// it does not fill the disk.
 const SETTINGS: &[&str] = &[
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
@@ -28,11 +29,11 @@ const SETTINGS: &[&str] = &[
     "max_slot_wal_keep_size=1GB",
 ];
 
-/// An ordinary role, as a careful operator would give a service; it may create databases, one per test if need be.
+/// An ordinary role, as a careful operator would use; it may create databases for tests.
 const ROLE: &str = "CREATE ROLE semel LOGIN CREATEDB\nCREATE DATABASE semel OWNER semel\n";
 const PID_FILE: &str = "postmaster.pid";
 
-/// Processes of a server that was killed hold its memory a moment longer than the server lived.
+/// The processes of a killed server hold its shared memory a moment longer.
 const MEMORY_IN_USE: &str = "pre-existing shared memory block";
 const STARTS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -86,12 +87,16 @@ fn url(port: u16) -> String {
 
 fn version(url: &str) -> Result<String, String> {
     let answer = ask(url, "SHOW server_version")?;
-    answer.split_whitespace().next().map(str::to_owned).ok_or_else(|| "no version came back".to_owned())
+    answer
+        .split_whitespace()
+        .next()
+        .map(str::to_owned)
+        .ok_or_else(|| "the server did not report its version".to_owned())
 }
 
-/// Starts a server on data that exists, with settings beyond those that every server has.
+/// Starts a server on existing data, with further settings.
 fn start(home: &Home, programs: &Path, port: u16, more: &[String]) -> Result<(), String> {
-    // PostgreSQL would refuse to start if the number in it belonged to any process of this user.
+    // PostgreSQL refuses to start if the pid file names any process of this user.
     remove(&home.data().join(PID_FILE))?;
     for _ in 1..STARTS_MAX {
         match start_process(home, programs, port, more) {
@@ -104,7 +109,7 @@ fn start(home: &Home, programs: &Path, port: u16, more: &[String]) -> Result<(),
 
 fn start_process(home: &Home, programs: &Path, port: u16, more: &[String]) -> Result<(), String> {
     let settings = SETTINGS.iter().copied().chain(more.iter().map(String::as_str));
-    // A shell reads them, and none has an apostrophe.
+    // A shell parses them; none contains an apostrophe.
     let settings: Vec<_> = settings.map(|setting| format!("-c '{setting}'")).collect();
     let log = home.path("log");
     remove(&log)?;
@@ -120,13 +125,13 @@ fn stop(home: &Home) -> Result<(), String> {
     cargo::capture(stop).map(drop)
 }
 
-/// Whether the data is complete and fits the programs.
+/// Whether the data is complete and has the programs' version.
 fn has_data(home: &Home, programs: &Path) -> Result<bool, String> {
     let made_by = fs::read_to_string(home.data().join("PG_VERSION")).unwrap_or_default();
     Ok(!made_by.is_empty() && made_by.trim() == programs::major_version(programs)?)
 }
 
-/// Creates the data unless it exists and fits the programs. It contains nothing that outlives a test.
+/// Creates the data unless it exists with the right version. Its contents are not needed after a test.
 fn provide_data(home: &Home, programs: &Path) -> Result<(), String> {
     if has_data(home, programs)? {
         return Ok(());
@@ -140,7 +145,7 @@ fn provide_data(home: &Home, programs: &Path) -> Result<(), String> {
     })
 }
 
-/// Creates new data. A folder with its final name is complete, even after a crash half-way.
+/// Creates new data. A folder with its final name is complete, even after a crash in between.
 fn replace_data(home: &Home, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let (data, unfinished) = (home.data(), home.path("data.new"));
     for folder in [&data, &unfinished] {

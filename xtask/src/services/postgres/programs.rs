@@ -1,4 +1,4 @@
-//! PostgreSQL's programs, called without the developer's own `PGHOST` and similar variables.
+//! PostgreSQL's programs, called without variables such as the developer's `PGHOST`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::cargo;
 use crate::services::home::Home;
 use crate::tools::packages;
 
-/// Where Debian has the programs of each major version.
+/// Where Debian installs the programs of each major version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 const PROGRAMS: &[&str] = &["initdb", "pg_basebackup", "pg_controldata", "pg_ctl", "postgres", "psql"];
 
@@ -21,7 +21,7 @@ pub(super) fn find() -> Option<PathBuf> {
     versions.sort_unstable();
     let newest_first = versions.into_iter().rev().map(|(_, folder)| folder);
     newest_first
-        .chain(packages::places())
+        .chain(packages::directories())
         .find(|folder| PROGRAMS.iter().all(|name| folder.join(name).is_file()))
 }
 
@@ -44,14 +44,14 @@ pub(super) fn major_version(programs: &Path) -> Result<String, String> {
     major.map(str::to_owned).ok_or_else(|| format!("postgres --version: no number in `{}`", answer.trim()))
 }
 
-/// A program that is to run as the server's account.
+/// A program to be run as the server's account.
 pub(super) fn command(home: &Home, programs: &Path, name: &str) -> Command {
     let mut command = home.command(&programs.join(name));
     forget_settings(&mut command);
     command
 }
 
-/// What the server answers to an SQL command.
+/// The server's answer to an SQL command.
 pub(in crate::services) fn ask(url: &str, sql: &str) -> Result<String, String> {
     let program = find().map_or_else(|| PathBuf::from("psql"), |folder| folder.join("psql"));
     let mut psql = cargo::program(&program.to_string_lossy());
@@ -61,7 +61,7 @@ pub(in crate::services) fn ask(url: &str, sql: &str) -> Result<String, String> {
     cargo::capture(psql).map(|answer| answer.trim().to_owned())
 }
 
-/// Drops the developer's own `PGHOST`, `PGOPTIONS` and the like, and asks for English.
+/// Removes `PGHOST`, `PGOPTIONS` and similar variables, and selects English.
 fn forget_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
         command.env_remove(name);

@@ -1,4 +1,5 @@
-//! A streaming standby of the private PostgreSQL. One that was promoted or has fallen behind is copied again.
+//! A streaming standby of the private PostgreSQL. If it was promoted or has fallen behind, it is copied
+//! again.
 
 use std::path::Path;
 use std::thread;
@@ -10,11 +11,11 @@ use crate::cargo;
 use crate::services::home::Home;
 use crate::services::server::Server;
 
-/// The replication slot on the primary, which keeps what a stopped standby has yet to read.
+/// The replication slot on the primary, which keeps the WAL that a stopped standby has not read.
 const SLOT: &str = "semel_standby";
 
-/// Together five seconds: a standby that was just started connects within a fraction of one.
-const LOOKS_MAX: u32 = 50;
+/// Five seconds in total: a standby connects within a fraction of a second after its start.
+const CHECKS_MAX: u32 = 50;
 
 /// The kind of server.
 pub(in crate::services) struct Standby;
@@ -54,7 +55,7 @@ impl Server for Standby {
         if !is_copy(home, &programs, &primary)? {
             copy(home, &programs, &primary)?;
         }
-        // Here and not in the data: the primary may have another port by now.
+        // Not in the data, because the primary may have another port by now.
         let follow = format!("primary_conninfo={primary}?application_name={SLOT}");
         start(home, &programs, port, &[follow, "wal_retrieve_retry_interval=100ms".to_owned()])
     }
@@ -75,7 +76,7 @@ impl Server for Standby {
         let sql = format!(
             "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{SLOT}' AND state = 'streaming'"
         );
-        for _ in 1..LOOKS_MAX {
+        for _ in 1..CHECKS_MAX {
             if ask(&primary, &sql)? != "0" {
                 return Ok(());
             }
@@ -85,12 +86,13 @@ impl Server for Standby {
     }
 }
 
-/// The URL with the role of an administrator, which may copy the data.
+/// The URL with an administrator's role, which may copy the data.
 fn administrator(primary: &str) -> String {
     primary.replacen("semel@", "postgres@", 1)
 }
 
-/// Whether the data is a copy of this primary that can go on following it: never promoted, and nothing that it needs thrown away.
+/// Whether the data is a copy of this primary that can continue to follow it: never promoted, and all WAL
+/// that it needs is kept.
 fn is_copy(home: &Home, programs: &Path, primary: &str) -> Result<bool, String> {
     if !has_data(home, programs)? || !home.data().join("standby.signal").exists() {
         return Ok(false);
@@ -98,15 +100,15 @@ fn is_copy(home: &Home, programs: &Path, primary: &str) -> Result<bool, String> 
     let mut control = command(home, programs, "pg_controldata");
     control.arg("-D").arg(home.data());
     let control = cargo::capture(control)?;
-    let own = control.lines().find_map(|line| line.strip_prefix("Database system identifier:"));
-    let theirs = ask(primary, "SELECT system_identifier FROM pg_control_system()")?;
+    let own_identifier = control.lines().find_map(|line| line.strip_prefix("Database system identifier:"));
+    let primary_identifier = ask(primary, "SELECT system_identifier FROM pg_control_system()")?;
     let slots = ask(
         primary,
         &format!(
             "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}' AND wal_status <> 'lost'"
         ),
     )?;
-    Ok(own.map(str::trim) == Some(theirs.as_str()) && slots == "1")
+    Ok(own_identifier.map(str::trim) == Some(primary_identifier.as_str()) && slots == "1")
 }
 
 fn copy(home: &Home, programs: &Path, primary: &str) -> Result<(), String> {
@@ -119,12 +121,12 @@ fn copy(home: &Home, programs: &Path, primary: &str) -> Result<(), String> {
     })
 }
 
-/// The primary notices a moment later that the last user of the slot has gone.
+/// The primary notices a moment later that the slot is no longer used.
 fn drop_slot(primary: &str) -> Result<(), String> {
     let sql = format!(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
     );
-    for _ in 1..LOOKS_MAX {
+    for _ in 1..CHECKS_MAX {
         if ask(primary, &sql).is_ok() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::thread;
 
-use super::{LOOKS_MAX, PAUSE, PID_FILE, USER, ask, info, missing_packages, program, start, stop, url};
+use super::{CHECKS_MAX, PAUSE, PID_FILE, USER, ask, info, missing_packages, program, start, stop, url};
 use crate::cargo;
 use crate::services::home::{Home, describe};
 use crate::services::server::Server;
@@ -34,7 +34,7 @@ impl Server for Cluster {
         missing_packages()
     }
 
-    /// The first of the servers: it knows the others.
+    /// The first server, which knows the others.
     fn url(&self, port: u16) -> String {
         url(port)
     }
@@ -43,7 +43,7 @@ impl Server for Cluster {
         PID_FILE
     }
 
-    /// Creates a new cluster: it contains nothing that outlives a test.
+    /// Creates a new cluster. Its contents are not needed after a test.
     fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
         self.stop(home)?;
         for data in (0..SERVERS).map(|number| data(home, number)).filter(|data| data.exists()) {
@@ -77,8 +77,8 @@ impl Server for Cluster {
     }
 }
 
-/// Starts a server on `port`, or on a spare one, and returns the port. A spare port may be taken by another process before the
-/// server binds it: then others are tried.
+/// Starts a server on `port`, or on a free one, and returns the port. Another process may take a free port
+/// before the server binds it; then others are tried.
 fn start_one(home: &Home, server: &Path, number: usize, port: Option<u16>) -> Result<u16, String> {
     let data = data(home, number);
     let mut tries = 1;
@@ -99,12 +99,12 @@ fn start_one(home: &Home, server: &Path, number: usize, port: Option<u16>) -> Re
     }
 }
 
-/// The first server's data is what the whole is known by.
+/// The first server's data identifies the cluster.
 fn data(home: &Home, number: usize) -> std::path::PathBuf {
     if number == 0 { home.data() } else { home.path(&format!("data-{number}")) }
 }
 
-/// Right after it was created a cluster still refuses questions.
+/// A new cluster refuses requests for a moment.
 fn is_ready(url: &str) -> bool {
     let has_settled = ask(url, &["CLUSTER", "INFO"]).is_ok_and(|info| {
         info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{SERVERS}"))
@@ -125,12 +125,12 @@ fn spare_ports(count: usize) -> Result<Vec<u16>, String> {
     ports.map_err(none)
 }
 
-fn wait(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
-    for _ in 0..LOOKS_MAX {
-        if is_so() {
+fn wait(event: &str, mut condition: impl FnMut() -> bool) -> Result<(), String> {
+    for _ in 0..CHECKS_MAX {
+        if condition() {
             return Ok(());
         }
         thread::sleep(PAUSE);
     }
-    Err(format!("timed out before {what}"))
+    Err(format!("timed out before {event}"))
 }

@@ -1,4 +1,4 @@
-//! Redis (a single server, and a cluster of six) and Valkey. No setting lets a server lose or evict a write.
+//! Redis (a single server, and a cluster of six) and Valkey. Their settings never lose or evict a write.
 
 mod cluster;
 mod valkey;
@@ -21,11 +21,11 @@ pub(super) use valkey::Valkey;
 const PID_FILE: &str = "redis.pid";
 const USER: &str = "redis";
 
-/// Together ten seconds.
-const LOOKS_MAX: u32 = 100;
+/// Ten seconds in total.
+const CHECKS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Given at each start. Every write is synced before it is answered.
+/// Passed at each start. Every write is synced before it is answered.
 const SETTINGS: &[&str] = &[
     "--bind",
     "127.0.0.1",
@@ -88,7 +88,7 @@ fn url(port: u16) -> String {
 }
 
 fn program(name: &str) -> Option<PathBuf> {
-    packages::places().into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    packages::directories().into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 fn missing_packages() -> Vec<&'static str> {
@@ -96,7 +96,7 @@ fn missing_packages() -> Vec<&'static str> {
     if is_there { Vec::new() } else { vec!["redis-server"] }
 }
 
-/// Starts a server that works in `data`.
+/// Starts a server in the folder `data`.
 fn start(home: &Home, mut server: Command, data: &Path, port: u16, more: &[&str]) -> Result<(), String> {
     fs::create_dir_all(data).map_err(|error| describe(data, &error))?;
     home.take_over()?;
@@ -110,8 +110,8 @@ fn start(home: &Home, mut server: Command, data: &Path, port: u16, more: &[&str]
         .arg(home.path("log"));
     server.args(SETTINGS).args(more);
     cargo::capture(server).map_err(|error| format!("{error}\n{}", home.log_tail()))?;
-    // The process that was started has another one go on in its place, which says a moment later which it is.
-    for _ in 0..LOOKS_MAX {
+    // The started process forks, and the child writes its pid a moment later.
+    for _ in 0..CHECKS_MAX {
         if process::find(&data.join(PID_FILE), data)?.is_some() {
             return Ok(());
         }
@@ -126,7 +126,7 @@ fn stop(home: &Home, data: &Path) -> Result<(), String> {
     let mut kill = home.command(&PathBuf::from("/bin/sh"));
     kill.args(["-c", &format!("kill -TERM {pid}")]);
     cargo::capture(kill)?;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..CHECKS_MAX {
         if running()?.is_none() {
             return Ok(());
         }
@@ -135,20 +135,20 @@ fn stop(home: &Home, data: &Path) -> Result<(), String> {
     Err(format!("Redis (pid {pid}) does not stop\n{}", home.log_tail()))
 }
 
-/// What the server answers.
+/// The server's answer.
 fn ask(url: &str, arguments: &[&str]) -> Result<String, String> {
     let client = program("redis-cli").ok_or("Redis is not installed: redis-cli not found")?;
     let mut ask = cargo::program(&client.to_string_lossy());
-    // The scheme and the parameters are the store's; the rest is the same.
+    // The scheme and the parameters belong to the store; the rest is the same.
     let plain = url.replacen("valkey", "redis", 1);
     let plain = plain.split('?').next().unwrap_or_default().split(',').next().unwrap_or_default();
     ask.args(["-e", "-u", plain]).args(arguments);
     cargo::capture(ask).map(|answer| answer.trim().to_owned())
 }
 
-/// A line of what the server says of itself.
+/// A line of the server's `INFO`.
 fn info(url: &str, name: &str) -> Result<String, String> {
     let answer = ask(url, &["INFO", "server"])?;
     let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.map(|value| value.trim().to_owned()).ok_or_else(|| format!("no {name} came back"))
+    line.map(|value| value.trim().to_owned()).ok_or_else(|| format!("the server did not report {name}"))
 }

@@ -1,5 +1,5 @@
-//! Valkey, from `PATH` or from Debian's unstable distribution. The packages are unpacked into the server's own folder;
-//! the machine is not changed.
+//! Valkey, from `PATH` or from Debian's unstable distribution. The packages are unpacked into the server's
+//! own folder; the system is not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Server for Valkey {
         USER
     }
 
-    /// Its user and its client are those of Redis.
+    /// It uses the user and the client of Redis.
     fn missing_packages(&self) -> Vec<&'static str> {
         missing_packages()
     }
@@ -57,7 +57,7 @@ impl Server for Valkey {
     }
 }
 
-/// The installed program, or one that was unpacked, with the libraries that came with it.
+/// The installed program, or an unpacked one with its libraries.
 fn server(home: &Home) -> Result<Command, String> {
     if let Some(installed) = program("valkey-server") {
         return Ok(home.command(&installed));
@@ -87,7 +87,7 @@ fn unpack(home: &Home, root: &Path) -> Result<(), String> {
         fs::write(&path, text).map_err(|error| describe(&path, &error))
     };
     write("sources.list", &format!("deb [signed-by={KEYRING}] {mirror} sid main\n"))?;
-    // As if nothing were installed: every library comes along.
+    // As if nothing were installed, so that every library is included.
     write("status", "")?;
     for arguments in [
         &["update", "-q"][..],
@@ -103,7 +103,7 @@ fn unpack(home: &Home, root: &Path) -> Result<(), String> {
         ] {
             command.arg("-o").arg(format!("{name}={}", value.display()));
         }
-        // The folder may be closed to the user that apt downloads as.
+        // The user that apt downloads as may not be able to enter the folder.
         command.args(["-o", "APT::Sandbox::User=root"]).args(arguments);
         cargo::capture(command)?;
     }
@@ -119,7 +119,7 @@ fn unpack(home: &Home, root: &Path) -> Result<(), String> {
     fs::rename(&half, root).map_err(|error| describe(root, &error))
 }
 
-/// The machine's own mirror.
+/// The system's own mirror.
 fn mirror() -> Option<String> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     let more = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machines_mirror_is_found_in_both_forms_and_comments_are_none() {
+    fn the_machines_mirror_is_found_in_both_formats() {
         let text = "# http://old.example/debian\nURIs: http://a.example/debian\ndeb http://b.example/debian/ bookworm main\n\
                     deb http://b.example/debian-security bookworm main\n";
         assert_eq!(mirrors(text), ["http://a.example/debian", "http://b.example/debian/"]);

@@ -1,5 +1,5 @@
-//! Rule: the documentation names exactly the metrics, headers, configuration keys, error codes and admin paths that
-//! the code has.
+//! Rule: the documentation names exactly the metrics, headers, configuration keys, error codes and admin
+//! paths that the code has.
 //!
 //! Two more comparisons need the code itself and are tests there: flags (`crates/gateway/src/cli`), and the
 //! configuration file (`crates/gateway/src/config`).
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::violation::Violation;
 use crate::workspace::{TextFile, Workspace};
-use scan::{Place, literals, places, settings, toml_keys};
+use scan::{Location, literals, locations, settings, toml_keys};
 
 const HEADERS: &str = "crates/http/src/names.rs";
 const HEADERS_PAGE: &str = "docs/guide/src/headers.md";
@@ -43,6 +43,7 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     found.extend(configuration(&docs));
     found.extend(codes(&docs));
     found.extend(admin_codes(&docs));
+    found.extend(shared_codes(&docs));
     found.extend(admin_paths(&docs));
     found
 }
@@ -68,24 +69,24 @@ fn is_upper(c: char) -> bool {
     c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
 }
 
-/// Each name that `documented` has and `known` lacks.
-fn unknown(documented: Vec<(String, Place)>, known: &BTreeSet<String>, what: &str) -> Vec<Violation> {
-    let is_unknown = |(name, _): &(String, Place)| !known.contains(name);
-    let tell = |(name, place): (String, Place)| {
-        Violation::at(place.file, place.line, format!("`{name}` is not a {what} that the code has"))
+/// Each name that is in `documented`, but not in `known`.
+fn unknown(documented: Vec<(String, Location)>, known: &BTreeSet<String>, kind: &str) -> Vec<Violation> {
+    let is_unknown = |(name, _): &(String, Location)| !known.contains(name);
+    let violation = |(name, location): (String, Location)| {
+        Violation::at(location.file, location.line, format!("`{name}` is not a {kind} that the code has"))
     };
-    documented.into_iter().filter(is_unknown).map(tell).collect()
+    documented.into_iter().filter(is_unknown).map(violation).collect()
 }
 
-/// Each name that `known` has and no page.
+/// Each name that is in `known`, but on no page.
 fn undocumented(
     known: &BTreeSet<String>,
     documented: &BTreeSet<String>,
     file: &str,
-    what: &str,
+    kind: &str,
 ) -> Vec<Violation> {
     let missing = known.difference(documented);
-    missing.map(|name| Violation::at(file, 0, format!("the {what} `{name}` is documented nowhere"))).collect()
+    missing.map(|name| Violation::at(file, 0, format!("the {kind} `{name}` is documented nowhere"))).collect()
 }
 
 fn metrics(docs: &Docs<'_>) -> Vec<Violation> {
@@ -97,14 +98,14 @@ fn metrics(docs: &Docs<'_>) -> Vec<Violation> {
     }
     let mut documented = Vec::new();
     for file in docs.below("docs/") {
-        for (name, place) in places(file, is_lower) {
+        for (name, location) in locations(file, is_lower) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            documented.push((base.unwrap_or(name).to_owned(), place));
+            documented.push((base.unwrap_or(name).to_owned(), location));
         }
     }
     let names = documented.iter().map(|(name, _)| name.clone()).collect();
     let mut found = undocumented(&known, &names, FOLDER, "metric");
-    // The crates' names begin with `semel_` too, and so do the tables of the patterns.
+    // The names of crates and of the patterns' tables begin with `semel_` too.
     documented.retain(|(name, _)| name.starts_with("idempotency_"));
     found.extend(unknown(documented, &known, "metric"));
     found
@@ -116,8 +117,8 @@ fn headers(docs: &Docs<'_>) -> Vec<Violation> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let (mut documented, mut on_page) = (Vec::new(), BTreeSet::new());
     for file in docs.below("docs/guide/src/") {
-        for (name, place) in places(file, is_part) {
-            // Written as headers are: `Idempotency-Key`, and not the name of a file.
+        for (name, location) in locations(file, is_part) {
+            // Written as headers are: `Idempotency-Key`. A file name is not.
             let lower = name.to_ascii_lowercase();
             if is_header(&lower)
                 && name.split('-').all(|part| part.starts_with(|c: char| c.is_ascii_uppercase()))
@@ -125,7 +126,7 @@ fn headers(docs: &Docs<'_>) -> Vec<Violation> {
                 if file.path == HEADERS_PAGE {
                     on_page.insert(lower.clone());
                 }
-                documented.push((lower, place));
+                documented.push((lower, location));
             }
         }
     }
@@ -134,7 +135,7 @@ fn headers(docs: &Docs<'_>) -> Vec<Violation> {
     found
 }
 
-/// Keys in the guide's examples; the other direction is a test of the gateway, which reads the file.
+/// Keys in the guide's examples. The other direction is a test of the gateway, which parses the file.
 fn configuration(docs: &Docs<'_>) -> Vec<Violation> {
     let known = settings(docs.text(CONFIGURATION));
     if known.is_empty() {
@@ -153,14 +154,14 @@ fn codes(docs: &Docs<'_>) -> Vec<Violation> {
     for file in docs.below("docs/guide/src/") {
         let quoted = |name: &str| file.text.contains(&format!("`{name}`"));
         let is_code = |name: &str| name.trim_matches('_').contains('_') && quoted(name);
-        let names = places(file, is_upper).filter(|(name, _)| is_code(name));
-        documented.extend(names.map(|(name, place)| (name.to_owned(), place)));
+        let names = locations(file, is_upper).filter(|(name, _)| is_code(name));
+        documented.extend(names.map(|(name, location)| (name.to_owned(), location)));
     }
     documented.retain(|(name, _)| !name.starts_with("SEMEL_"));
     unknown(documented, &known, "code")
 }
 
-/// Each code of the admin address has its line, with its status, and each line its code.
+/// Each error code of the admin API has a line with its status, and each line has a code.
 fn admin_codes(docs: &Docs<'_>) -> Vec<Violation> {
     let source = docs.text(ADMIN_CODES);
     let mut known = BTreeMap::new();
@@ -188,6 +189,31 @@ fn admin_codes(docs: &Docs<'_>) -> Vec<Violation> {
     vec![Violation::at(ADMIN_CODES_PAGE, 0, advice)]
 }
 
+/// The admin address also sends codes that protected services have: its page names each.
+fn shared_codes(docs: &Docs<'_>) -> Vec<Violation> {
+    const FOLDER: &str = "crates/gateway/src/admin/";
+    let mut sent = BTreeSet::new();
+    for file in docs.below(FOLDER) {
+        for (at, _) in
+            file.text.match_indices("Code::").filter(|(at, _)| !file.text[..*at].ends_with("Status"))
+        {
+            let name = file.text[at + "Code::".len()..].split(|c: char| !c.is_ascii_alphanumeric()).next();
+            sent.extend(name.map(str::to_owned));
+        }
+    }
+    let mut known = BTreeSet::new();
+    for line in docs.text(CODES).lines() {
+        // `    Missing = "MISSING_IDEMPOTENCY_KEY", 400, 3, "The request has no idempotency key";`
+        let Some((name, rest)) = line.split_once(" = \"") else { continue };
+        if sent.contains(name.trim()) {
+            known.extend(rest.split('"').next().map(str::to_owned));
+        }
+    }
+    let page = docs.text(ADMIN_CODES_PAGE);
+    let named = known.iter().filter(|code| page.contains(&format!("`{code}`"))).cloned().collect();
+    undocumented(&known, &named, ADMIN_CODES_PAGE, "code of the admin address")
+}
+
 fn admin_paths(docs: &Docs<'_>) -> Vec<Violation> {
     const FOLDER: &str = "crates/gateway/src/admin/";
     let known: BTreeSet<_> = docs
@@ -198,19 +224,19 @@ fn admin_paths(docs: &Docs<'_>) -> Vec<Violation> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_{}$".contains(c);
     let mut documented = Vec::new();
     for file in docs.below("docs/guide/src/") {
-        for (path, place) in places(file, is_part) {
+        for (path, location) in locations(file, is_part) {
             let ours = ["/v1/records", "/v1/claims", "/v1/clock", "/v1/inboxes", "/v1/shadow"];
             if let Some(at) =
                 path.find("/v1/").filter(|at| ours.iter().any(|our| path[*at..].starts_with(our)))
             {
-                documented.push((scan::normal(&path[at..]), place));
+                documented.push((scan::normal(&path[at..]), location));
             }
         }
     }
     let names = documented.iter().map(|(path, _)| path.clone()).collect();
     let mut found = undocumented(&known, &names, FOLDER, "path");
-    // `/v1/clock` stands for what is below it.
-    let is_prefix = |path: &str| known.iter().any(|whole| whole.starts_with(&format!("{path}/")));
+    // `/v1/clock` also stands for the paths below it.
+    let is_prefix = |path: &str| known.iter().any(|longer| longer.starts_with(&format!("{path}/")));
     documented.retain(|(path, _)| !is_prefix(path));
     found.extend(unknown(documented, &known, "path"));
     found

@@ -1,4 +1,4 @@
-//! Names in texts: where they stand, and what a file of ours declares.
+//! Finds names in texts, and the names that our files declare.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,28 @@ use crate::workspace::TextFile;
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) file: String,
     pub(super) line: usize,
 }
 
-/// Every run of such characters, with its place.
-pub(super) fn places(file: &TextFile, is_part: fn(char) -> bool) -> impl Iterator<Item = (&str, Place)> {
+/// Every run of such characters, with its location.
+pub(super) fn locations(
+    file: &TextFile,
+    is_part: fn(char) -> bool,
+) -> impl Iterator<Item = (&str, Location)> {
     file.text.lines().enumerate().flat_map(move |(index, line)| {
         let words = line.split(move |c| !is_part(c)).filter(|word| !word.is_empty());
-        words.map(move |word| (word, Place { file: file.path.clone(), line: index + 1 }))
+        words.map(move |word| (word, Location { file: file.path.clone(), line: index + 1 }))
     })
 }
 
-/// The contents of the string literals on each line of a source, escapes aside.
+/// The contents of the string literals on each line of a source. Escapes are not decoded.
 pub(super) fn literals(source: &str) -> impl Iterator<Item = String> + '_ {
     source.lines().flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned))
 }
 
-/// The keys of the configuration file, with a `#` before them or not, and those of tables within a line.
+/// The keys of the configuration file, commented out or not, including those of inline tables.
 pub(super) fn settings(file: &str) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for line in file.lines() {
@@ -33,7 +36,7 @@ pub(super) fn settings(file: &str) -> BTreeSet<String> {
             keys.insert(key.to_owned());
             keys.extend(within(value));
         }
-        // `[operation.kept_for]`, `[[admin.token]]`: the table's own name may be written as a key, too.
+        // `[operation.kept_for]`, `[[admin.token]]`: the table's name may also be written as a key.
         if let Some(name) = line.trim_start_matches('[').split(']').next().filter(|_| line.starts_with('[')) {
             keys.extend(name.split('.').filter(|part| is_key(part)).map(str::to_owned));
         }
@@ -52,9 +55,9 @@ fn within(value: &str) -> impl Iterator<Item = String> + '_ {
     parts.map(|(key, _)| key.trim().to_owned()).filter(|key| is_key(key))
 }
 
-/// The keys that the TOML examples of a page set, each with its place. The manifests of crates (`[dependencies]`) are
+/// The keys in the TOML examples of a page, with their locations. Manifests of crates (`[dependencies]`) are
 /// left out.
-pub(super) fn toml_keys(file: &TextFile) -> Vec<(String, Place)> {
+pub(super) fn toml_keys(file: &TextFile) -> Vec<(String, Location)> {
     let (mut found, mut is_inside) = (Vec::new(), false);
     for (index, line) in file.text.lines().enumerate() {
         if let Some(language) = line.trim().strip_prefix("```") {
@@ -63,19 +66,19 @@ pub(super) fn toml_keys(file: &TextFile) -> Vec<(String, Place)> {
         is_inside &= line != "[dependencies]";
         let key = line.trim_start().trim_start_matches('#').split(" = ").next().unwrap_or_default();
         if is_inside && line.contains(" = ") && is_key(key) {
-            found.push((key.to_owned(), Place { file: file.path.clone(), line: index + 1 }));
+            found.push((key.to_owned(), Location { file: file.path.clone(), line: index + 1 }));
         }
     }
     found
 }
 
-/// The paths that a source describes as served.
+/// The paths that a source declares as served.
 pub(super) fn served(source: &str) -> impl Iterator<Item = String> + '_ {
     let after = source.split("path = \"").skip(1);
     after.filter_map(|rest| rest.split('"').next()).filter(|path| path.starts_with("/v1/")).map(str::to_owned)
 }
 
-/// The path with `{id}` where an identifier stands, and without a slash at its end.
+/// The path with `{id}` for identifiers, and without a trailing slash.
 pub(super) fn normal(path: &str) -> String {
     let is_word = |part: &str| part.chars().all(|c| c.is_ascii_lowercase() || c == '-') || part == "v1";
     let parts = path.split('/').filter(|part| !part.is_empty());

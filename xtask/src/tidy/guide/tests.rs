@@ -1,7 +1,7 @@
-//! Each comparison, on documentation that says too much and on documentation that says too little.
+//! Each comparison, on documentation with an unknown name and on documentation without a known one.
 
 use super::*;
-use crate::tidy::violation::told;
+use crate::tidy::violation::messages;
 
 const FILES: [(&str, &str); 8] = [
     (
@@ -14,7 +14,10 @@ const FILES: [(&str, &str); 8] = [
     ),
     ("crates/http/src/problem.rs", "    Missing = \"MISSING_KEY\", 400, 3, \"No key\";"),
     ("crates/gateway/src/admin/problem.rs", "    Invalid = \"INVALID_REQUEST\", 400, \"Not valid\";"),
-    ("crates/gateway/src/admin/records.rs", "#[path(get, path = \"/v1/records/{id}\")]"),
+    (
+        "crates/gateway/src/admin/records.rs",
+        "#[path(get, path = \"/v1/records/{id}\")] Problem::new(Code::Missing, StatusCode::OK)",
+    ),
     ("crates/gateway/src/config/default.toml", "[listen]\n#ttl = \"24h\"   # how long\nkept = { as = 1 }\n"),
     ("docs/guide/src/headers.md", "`Idempotency-Key`, `Operation-Id`"),
     (
@@ -24,8 +27,8 @@ const FILES: [(&str, &str); 8] = [
     ),
 ];
 
-/// What is found if this text is added to a page, or taken out of every one.
-fn with(added: &str, removed: &str) -> Vec<String> {
+/// The violations if this text is added to a page, or removed from all pages.
+fn found_with(added: &str, removed: &str) -> Vec<String> {
     let mut files: Vec<_> = FILES
         .iter()
         .map(|(path, text)| {
@@ -38,12 +41,12 @@ fn with(added: &str, removed: &str) -> Vec<String> {
         })
         .collect();
     files.push(TextFile { path: "docs/guide/src/more.md".to_owned(), text: added.to_owned() });
-    told(&check(&Workspace { files, ..Workspace::default() }))
+    messages(&check(&Workspace { files, ..Workspace::default() }))
 }
 
 #[test]
 fn documentation_that_matches_the_code_passes() {
-    assert_eq!(with("", ""), Vec::<String>::new());
+    assert_eq!(found_with("", ""), Vec::<String>::new());
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn a_name_that_the_code_does_not_have_is_found() {
         ("`NO_SUCH_CODE`", "`NO_SUCH_CODE` is not a code"),
         ("POST /v1/records/7a/settle", "`/v1/records/{id}/settle` is not a path"),
     ] {
-        let found = with(text, "");
+        let found = found_with(text, "");
         assert!(found.len() == 1 && found[0].contains(name), "{text}: {found:?}");
         assert!(found[0].starts_with("docs/guide/src/more.md:"), "{found:?}");
     }
@@ -69,14 +72,18 @@ fn a_name_that_no_page_has_is_found() {
         ("`Operation-Id`", "the header `operation-id`"),
         ("/v1/records/OPERATION_ID", "the path `/v1/records/{id}`"),
         ("| `INVALID_REQUEST` | 400 | fix it |", "codes and statuses"),
+        ("`MISSING_KEY`", "the code of the admin address `MISSING_KEY`"),
     ] {
-        let found = with("", text);
+        let found = found_with("", text);
         assert!(found.iter().any(|line| line.contains(name)), "{text}: {found:?}");
     }
 }
 
 #[test]
-fn other_languages_in_examples_are_no_configuration() {
+fn other_languages_in_examples_are_not_read_as_configuration() {
     let manifest = "```toml\n[dependencies]\nsqlx = \"0.9\"\n```\n";
-    assert_eq!(with(&format!("```rust\ntll = 1\n```\ntll = 2\n`_`\n{manifest}"), ""), Vec::<String>::new());
+    assert_eq!(
+        found_with(&format!("```rust\ntll = 1\n```\ntll = 2\n`_`\n{manifest}"), ""),
+        Vec::<String>::new()
+    );
 }

@@ -1,4 +1,4 @@
-//! Records of every state with whatever may be in their fields.
+//! Records of every state with arbitrary fields.
 
 use crate::codec::write;
 use crate::fingerprint::{Fingerprint, Selection};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Numbers of every length: a uniform choice would hardly ever be a short one.
+/// Numbers of every length: a uniform distribution would hardly ever give a short one.
 fn number() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..64u32).prop_map(|(bits, shift)| bits >> shift)
 }

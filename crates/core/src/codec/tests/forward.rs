@@ -1,4 +1,4 @@
-//! What nodes of different ages make of each other's records.
+//! How nodes of different versions read each other's records.
 
 use super::{claimed, content, record, sealed};
 use crate::codec::{Error, FORMAT, Newer, decode, encode, encode_record};
@@ -19,10 +19,7 @@ fn an_extension_that_may_be_ignored_survives_an_older_nodes_write() {
     let bytes = extended(&extensions);
     let read = record(&bytes);
     assert_eq!(encode_record(&read), bytes);
-    assert!(
-        format!("{read:?}").contains("extensions: 11 bytes"),
-        "what nobody here can read is not for a log"
-    );
+    assert!(format!("{read:?}").contains("extensions: 11 bytes"), "unknown bytes do not belong in a log");
     let started = machine::start(&read, read.token(), Stamp::new(Time::from_millis(6), "", ""));
     let written = encode_record(&started.unwrap().next);
     assert_eq!(written[..written.len() - 4][written.len() - 4 - extensions.len()..], extensions);
@@ -36,16 +33,20 @@ fn an_extension_that_must_be_understood_makes_the_record_newer() {
 }
 
 #[test]
-fn extensions_stand_in_one_order_and_each_once() {
+fn extensions_are_ordered_and_unique() {
     let at = content(&claimed()).len();
     let out_of_order = |at| Err(Error::Damaged { at, what: "the extensions are out of order" });
     assert_eq!(decode(&extended(&[4, 0, 2, 0])), out_of_order(at + 2));
     assert_eq!(decode(&extended(&[4, 0, 4, 0])), out_of_order(at + 2));
-    assert_eq!(decode(&extended(&[1, 0, 0, 0])), out_of_order(at + 2), "damage before age");
+    assert_eq!(
+        decode(&extended(&[1, 0, 0, 0])),
+        out_of_order(at + 2),
+        "damage is checked before the version"
+    );
 }
 
 #[test]
-fn a_newer_format_is_told_from_damage() {
+fn a_newer_format_is_not_damage() {
     for format in FORMAT + 1..=u8::MAX {
         let mut newer = content(&claimed());
         newer[0] = format;

@@ -1,4 +1,4 @@
-//! Nothing is lost, nothing is added, nothing is copied that need not be.
+//! Nothing is lost, nothing is added, and nothing is copied needlessly.
 
 use super::{arbitrary, claimed, content, record, sealed, small};
 use crate::codec::{decode, decode_outcome, encode, encode_into, encode_outcome, encode_record};
@@ -19,7 +19,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_would_be_written_the_same(
+    fn every_readable_record_is_written_back_the_same(
         original in arbitrary::record(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn an_outcome_alone_reads_back_as_it_was_written_and_no_other_way(
+    fn an_outcome_alone_has_exactly_one_encoding(
         written in arbitrary::outcome(),
         more in prop::collection::vec(any::<u8>(), 1..4),
     ) {
@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn a_policy_of_whole_milliseconds_takes_one_short_number_for_each_duration() {
+fn whole_milliseconds_of_a_policy_take_one_short_number_each() {
     let mut record = claimed();
     let bare = encode_record(&record).len();
     record.policy = Arc::new(Policy::new(Class::External));
@@ -84,7 +84,7 @@ fn a_duration_finer_than_a_millisecond_is_not_rounded() {
 }
 
 #[test]
-fn appending_an_entry_leaves_what_stood_before_it_alone() {
+fn appending_an_entry_changes_nothing_before_it() {
     for entry in [Entry::Moved, Entry::Record(Box::new(claimed()))] {
         let mut out = b"before".to_vec();
         encode_into(&entry, &mut out);
@@ -108,7 +108,7 @@ fn bodies_and_headers_are_slices_of_what_was_read() {
 }
 
 #[test]
-fn the_first_guess_of_the_size_is_enough_for_a_usual_record() {
+fn the_size_estimate_is_enough_for_a_usual_record() {
     let mut record = claimed();
     let now = Time::from_millis(1_800_000_000_000);
     record.policy = Arc::new(Policy::new(Class::External));

@@ -1,4 +1,4 @@
-//! The codec's promises, on records that no state machine would make, too.
+//! Tests of the codec, also on records that no transition produces.
 
 mod arbitrary;
 mod forward;
@@ -66,7 +66,7 @@ fn content(record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// The content with a checksum that fits, so that nothing but the content can be wrong.
+/// The content with a matching checksum, so that only the content can be wrong.
 fn sealed(mut content: Vec<u8>) -> Bytes {
     let sum = crc32fast::hash(&content);
     content.extend_from_slice(&sum.to_le_bytes());

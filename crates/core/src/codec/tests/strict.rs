@@ -1,4 +1,4 @@
-//! Every way in which bytes with a fitting checksum can still be none that a node would write.
+//! Bytes with a matching checksum that no node would write.
 
 use super::{claimed, content, record, sealed, small};
 use crate::codec::{Error, decode, encode_record};
@@ -9,7 +9,7 @@ use crate::time::Time;
 use bytes::Bytes;
 use std::ops::Range;
 
-// Where things stand in a small record (see the layout in docs/decisions/codec.md).
+// The offsets of fields in a small record (see the layout in docs/decisions/codec.md).
 const KIND: usize = 1;
 const VERSION: usize = 18;
 const HEAD: usize = 131;
@@ -22,7 +22,7 @@ const STATE: usize = 152;
 /// In a claimed record, whose state takes one byte.
 const HISTORY: usize = 153;
 
-/// What is made of the record once `range` of its bytes is replaced.
+/// The result of decoding the record after `range` of its bytes is replaced.
 fn reading(record: &Record, range: Range<usize>, bytes: &[u8]) -> Result<(), (usize, &'static str)> {
     let mut content = content(record);
     content.splice(range, bytes.iter().copied());
@@ -43,7 +43,7 @@ const TOO_LARGE: &str = "a number is too large";
 const ANNOUNCED: &str = "a length exceeds the remaining bytes";
 
 #[test]
-fn the_places_named_here_are_where_the_fields_stand() {
+fn the_offsets_named_here_are_those_of_the_fields() {
     assert_eq!(replaced(KIND, &[0]), Ok(()));
     let places = [
         (VERSION, 9),
@@ -72,14 +72,14 @@ fn an_unknown_format_kind_state_or_class_is_damage() {
 }
 
 #[test]
-fn a_version_that_no_record_comes_to_have_is_damage() {
-    let what = "impossible version";
+fn an_impossible_version_is_damage() {
+    let reason = "impossible version";
     let mut last = [0xff; 9];
     last[8] = 0x7f;
     assert_eq!(replaced(VERSION, &last), Ok(()), "2^63 - 1");
-    assert_eq!(replaced(VERSION, &[0]), Err((VERSION, what)));
+    assert_eq!(replaced(VERSION, &[0]), Err((VERSION, reason)));
     let beyond = [[0x80; 9].as_slice(), &[1]].concat();
-    assert_eq!(replaced(VERSION, &beyond), Err((VERSION, what)), "2^63");
+    assert_eq!(replaced(VERSION, &beyond), Err((VERSION, reason)), "2^63");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn every_number_has_one_spelling() {
 }
 
 #[test]
-fn a_number_keeps_to_its_field() {
+fn a_number_fits_its_field() {
     let u32_max = [0xff, 0xff, 0xff, 0xff, 0x0f];
     assert_eq!(replaced(ATTEMPT, &u32_max), Ok(()));
     assert_eq!(replaced(ATTEMPT, &[0x80, 0x80, 0x80, 0x80, 0x10]), Err((ATTEMPT, TOO_LARGE)));
@@ -130,7 +130,7 @@ fn a_length_beyond_the_end_is_damage_and_costs_nothing() {
 }
 
 #[test]
-fn a_count_is_held_against_the_least_that_its_items_can_take() {
+fn a_count_larger_than_the_remaining_bytes_is_damage() {
     // Fourteen bytes follow the history's count: room for two entries of five bytes, not for three.
     assert_eq!(content(&claimed()).len() - (HISTORY + 2), 14);
     assert_eq!(replaced(HISTORY + 1, &[3]), Err((HISTORY + 1, ANNOUNCED)));
@@ -139,20 +139,20 @@ fn a_count_is_held_against_the_least_that_its_items_can_take() {
 
 #[test]
 fn a_text_is_utf_8() {
-    let what = "invalid UTF-8";
-    assert_eq!(replaced(OPERATION + 2, &[0xff]), Err((OPERATION + 2, what)));
-    assert_eq!(replaced(HISTORY + 6, &[0xff]), Err((HISTORY + 6, what)), "who");
-    assert_eq!(replaced(HISTORY + 9, &[0xff]), Err((HISTORY + 9, what)), "why");
-    assert_eq!(replaced(SELECTION + 1, &[1, 1, 0xff]), Err((SELECTION + 3, what)), "a chosen header");
+    let reason = "invalid UTF-8";
+    assert_eq!(replaced(OPERATION + 2, &[0xff]), Err((OPERATION + 2, reason)));
+    assert_eq!(replaced(HISTORY + 6, &[0xff]), Err((HISTORY + 6, reason)), "who");
+    assert_eq!(replaced(HISTORY + 9, &[0xff]), Err((HISTORY + 9, reason)), "why");
+    assert_eq!(replaced(SELECTION + 1, &[1, 1, 0xff]), Err((SELECTION + 3, reason)), "a chosen header");
 }
 
 #[test]
 fn every_duration_has_one_spelling() {
-    let what = "a duration is not in its shortest form";
+    let reason = "a duration is not in its shortest form";
     // One nanosecond, and 1,000,000 nanoseconds, which are a millisecond.
     assert_eq!(replaced(LEASE, &[3, 0]), Ok(()));
-    assert_eq!(replaced(LEASE, &[0x81, 0x89, 0x7a, 0]), Err((LEASE, what)));
-    assert_eq!(replaced(LEASE, &[1, 9]), Err((LEASE, what)));
+    assert_eq!(replaced(LEASE, &[0x81, 0x89, 0x7a, 0]), Err((LEASE, reason)));
+    assert_eq!(replaced(LEASE, &[1, 9]), Err((LEASE, reason)));
     let too_many = "a duration has more than a billion nanoseconds in a second";
     assert_eq!(replaced(LEASE, &[0x81, 0xa8, 0xd6, 0xb9, 0x07, 0]), Err((LEASE, too_many)), "1,000,000,000");
     assert_eq!(replaced(LEASE, &[0xff, 0xa7, 0xd6, 0xb9, 0x07, 0]), Ok(()), "999,999,999");
@@ -221,10 +221,10 @@ fn a_record_of_the_first_generation_has_one_spelling() {
 }
 
 #[test]
-fn no_beginning_of_a_record_reads_as_anything() {
-    let whole = encode_record(&claimed());
-    for end in 0..whole.len() {
-        let cut = Bytes::copy_from_slice(&whole[..end]);
+fn no_prefix_of_a_record_is_readable() {
+    let record_bytes = encode_record(&claimed());
+    for end in 0..record_bytes.len() {
+        let cut = Bytes::copy_from_slice(&record_bytes[..end]);
         assert!(matches!(decode(&cut), Err(Error::Damaged { .. })), "{end} bytes");
     }
     let content = content(&claimed());
@@ -237,7 +237,7 @@ fn no_beginning_of_a_record_reads_as_anything() {
 }
 
 #[test]
-fn a_wrong_checksum_is_damage_whatever_else_is_there() {
+fn a_wrong_checksum_is_always_damage() {
     let mut bytes = encode_record(&claimed());
     let at = bytes.len() - 4;
     bytes[at] ^= 1;
@@ -253,7 +253,7 @@ fn bytes_that_follow_a_record_are_damage_or_extensions() {
 }
 
 #[test]
-fn labels_have_one_spelling_and_come_before_what_is_not_known() {
+fn labels_have_one_spelling_and_precede_unknown_extensions() {
     let end = content(&claimed()).len();
     let labels = Labels { resource_id: Some("7".into()), ..Labels::default() };
     let extensions = Bytes::from_static(&[2, 1, 9]);
@@ -270,7 +270,7 @@ fn labels_have_one_spelling_and_come_before_what_is_not_known() {
 }
 
 #[test]
-fn an_empty_body_is_not_one_that_was_not_retained() {
+fn an_empty_body_differs_from_one_not_retained() {
     let expires_at = Time::from_millis(6);
     for body in [Body::Kept(Bytes::new()), Body::NotRetained] {
         let outcome = Outcome { body, ..Outcome::value("") };

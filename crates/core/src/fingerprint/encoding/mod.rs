@@ -1,8 +1,8 @@
 //! Decoding of content encodings.
 //!
-//! Contents: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. Never here: an
-//! allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own window is bounded
-//! by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
+//! Reads `Content-Encoding` and decodes gzip, deflate, br and zstd within a limit. The sender alone never decides the
+//! size of an allocation: decoded bytes stop at the limit, and a decoder's own window is bounded by its format (gzip,
+//! deflate, br) or refused above 8 MiB (zstd).
 
 mod brotli;
 mod flate;
@@ -116,7 +116,7 @@ impl Decoder {
     }
 
     /// Decodes `body` into one buffer.
-    pub(super) fn whole(self, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Error> {
+    pub(super) fn decode_all(self, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut kept = Kept { bytes: Vec::new(), bytes_max: decoded_max(body.len(), bytes_max) };
         self.stream(body, bytes_max, &mut kept)?;
         Ok(kept.bytes)
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_doubles_and_goes_to_the_limit_in_one_step_past_a_quarter_of_it() {
+    fn memory_doubles_and_jumps_to_the_limit_past_a_quarter() {
         let mut kept = Kept { bytes: Vec::new(), bytes_max: 640 };
         let mut steps = Vec::new();
         for _ in 0..64 {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_handed_over_beyond_the_limit() {
+    fn nothing_beyond_the_limit_is_returned() {
         let mut kept = Kept { bytes: Vec::new(), bytes_max: 640 };
         let mut output = Output { to: &mut kept, count: 0, bytes_max: 640 };
         assert_eq!(output.extend(&[7; 640]), Ok(()));

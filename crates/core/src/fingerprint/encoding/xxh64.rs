@@ -103,7 +103,7 @@ mod tests {
         cut_sum(data, data.len().max(1))
     }
 
-    /// The sum of `data`, which comes in pieces of `cut` bytes.
+    /// The sum of `data`, fed in pieces of `cut` bytes.
     fn cut_sum(data: &[u8], cut: usize) -> u64 {
         let mut sum = Xxh64::default();
         data.chunks(cut).for_each(|piece| sum.update(piece));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn published_values_come_out() {
+    fn published_values_match() {
         assert_eq!(xxh64(b""), 0xef46_db37_51d8_e999);
         assert_eq!(xxh64(b"a"), 0xd24e_c4f1_a98c_6e5b);
         assert_eq!(xxh64(b"abc"), 0x44bc_2cf5_ad77_0999);
@@ -128,14 +128,14 @@ mod tests {
         assert_eq!(xxh64(&noise(222)), 0xb641_ae8c_b691_c174);
     }
 
-    /// The bytes that the reference implementation checks itself with.
+    /// The bytes of the reference implementation's self-test.
     fn noise(len: usize) -> Vec<u8> {
         let next = |state: &u64| Some(state.wrapping_mul(11_400_714_785_074_694_797));
         let states = std::iter::successors(Some(2_654_435_761_u64), next);
         states.take(len).map(|state| state.to_be_bytes()[0]).collect()
     }
 
-    /// By the length of the input. The low halves are what `zstd --check` appends to a frame of it.
+    /// Indexed by input length. The low halves are what `zstd --check` appends to a frame of that input.
     #[rustfmt::skip]
     const BY_LENGTH: [u64; 65] = [
         0xef46_db37_51d8_e999, 0xe934_a84a_db05_2768, 0x5d48_cd60_a77e_23ff, 0xff7e_1959_cb50_794a,
@@ -158,7 +158,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_length_up_to_two_stripes_comes_out_as_elsewhere() {
+    fn every_length_up_to_two_stripes_matches_the_reference() {
         for (len, expected) in BY_LENGTH.into_iter().enumerate() {
             assert_eq!(xxh64(&noise(len)), expected, "{len} bytes");
         }

@@ -1,7 +1,7 @@
 //! The first pass over a JSON body: check the syntax and find the order of members.
 //!
-//! Contents: the grammar, and an [`Order`] with the start of each member of every object whose members are not
-//! sorted. A member takes four bytes, whatever its size.
+//! The grammar, and an [`Order`] with the start of each member of every object whose members are not sorted. A member
+//! takes four bytes, whatever its size.
 //!
 //! Memory: both tables are allocated once, at a size that the body itself bounds. A member takes at least four
 //! bytes of body and has a colon, so the members' table takes at most as many bytes as the body; an object with
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_found_wherever_the_search_begins_and_the_hint_moves_behind_it() {
+    fn an_object_is_found_from_any_hint_and_moves_it() {
         let body = br#"{"d":{"b":1,"a":2},"c":{"x":0},"b":[{"b":1,"a":2}],"a":{"b":1,"a":2}}"#;
         let order = check(body).expect("this is JSON");
         assert_eq!(order.objects.len(), 4, "all but one object are out of order");

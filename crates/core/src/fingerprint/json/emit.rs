@@ -1,7 +1,6 @@
 //! The second pass over a JSON body: write its canonical form.
 //!
-//! Contents: walking a checked body in canonical order, without excluded values. It cannot fail: the first pass finds
-//! every error.
+//! Walks a checked body in canonical order, without excluded values. It cannot fail: the first pass finds every error.
 
 use std::ops::Range;
 
@@ -45,7 +44,7 @@ impl<'a, S: Sink> Emitter<'a, S> {
     }
 
     /// Writes the value that `pointer` names, or nothing and `false` where it is absent or excluded.
-    pub(super) fn place(&mut self, pointer: &Pointer) -> bool {
+    pub(super) fn value_at(&mut self, pointer: &Pointer) -> bool {
         let Some(at) = find(self.bytes, pointer) else { return false };
         let mut excluded = self.everything();
         for step in pointer.steps() {

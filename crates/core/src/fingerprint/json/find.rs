@@ -1,6 +1,6 @@
 //! Finding a value in a checked JSON body.
 //!
-//! Contents: skipping values and following a pointer. Only for bodies that were checked.
+//! Skips values and follows a pointer. Only for bodies that were checked.
 
 use super::super::pointer::Pointer;
 use super::string;

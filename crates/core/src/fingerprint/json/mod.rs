@@ -1,7 +1,7 @@
 //! JSON bodies, compared by meaning instead of spelling.
 //!
-//! Contents: a lexer that passes over the body twice and never builds a tree. The first pass checks and sorts, the
-//! second writes. Never here: floating point. A body that two parsers could understand differently is refused.
+//! The lexer passes over the body twice and never builds a tree. The first pass checks and sorts, the second writes. No
+//! floating point is used. A body that two parsers could understand differently is refused.
 //!
 //! The canonical text has no white space. Members are sorted by the UTF-8 bytes of their names, strings have only the
 //! escapes they need, and numbers are sign, digits and exponent by exact decimal value. Duplicate members, lone
@@ -40,7 +40,7 @@ struct Problem(&'static str, usize);
 /// ```
 pub fn canonical(body: &[u8]) -> Result<String, Error> {
     let mut text = Vec::with_capacity(body.len());
-    write(body, &Places::default(), &mut text)?;
+    write(body, &ParsedPointers::default(), &mut text)?;
     // Canonical text consists of parts of a body that is valid UTF-8.
     String::from_utf8(text).map_err(|_| Error::new(ErrorKind::Malformed, SUBJECT, "invalid UTF-8"))
 }
@@ -103,7 +103,7 @@ pub fn scalar_at(body: &[u8], pointer: &Pointer) -> Result<Scalar, Error> {
 
 /// The parsed pointers of a selection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Places {
+pub(super) struct ParsedPointers {
     /// Sorted by the bytes of their text.
     pub(super) include: Vec<Pointer>,
     /// Sorted step by step.
@@ -112,17 +112,17 @@ pub(super) struct Places {
 
 /// Writes the selected part of a body: the canonical text or, if pointers are included, one object with each pointer
 /// and its value, or the word `absent`, which is not a JSON value.
-pub(super) fn write<S: Sink>(body: &[u8], places: &Places, sink: &mut S) -> Result<(), Error> {
+pub(super) fn write<S: Sink>(body: &[u8], pointers: &ParsedPointers, sink: &mut S) -> Result<(), Error> {
     let order = check::check(body)?;
-    if places.include.is_empty() {
-        Emitter::new(body, &order, &places.exclude, sink).document();
+    if pointers.include.is_empty() {
+        Emitter::new(body, &order, &pointers.exclude, sink).document();
         return Ok(());
     }
-    for (number, pointer) in places.include.iter().enumerate() {
+    for (number, pointer) in pointers.include.iter().enumerate() {
         sink.push(if number == 0 { b'{' } else { b',' });
         string::quote(&pointer.to_string(), sink);
         sink.push(b':');
-        if !Emitter::new(body, &order, &places.exclude, sink).place(pointer) {
+        if !Emitter::new(body, &order, &pointers.exclude, sink).value_at(pointer) {
             sink.write(b"absent");
         }
     }

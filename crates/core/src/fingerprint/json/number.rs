@@ -1,7 +1,7 @@
 //! JSON numbers, written by their exact decimal value.
 //!
-//! Contents: one canonical form per value, computed from the decimal digits. Never here: a binary number for the
-//! mantissa, or expanded zeros.
+//! One canonical form per value, computed from the decimal digits, without binary numbers for the mantissa and without
+//! expanded zeros.
 //!
 //! A number is its digits, without the zeros at either end, times a power of ten. So `100` is `1e2`, `0.50` is
 //! `5e-1`, and every zero is `0`. The exponent may have any number of digits; it is then added up as text.
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused_where_it_goes_wrong() {
+    fn an_invalid_number_is_refused_at_its_offset() {
         for (text, position) in
             [("-", 1), ("01", 1), ("1.", 2), ("1.e1", 2), ("1e", 2), ("1e+", 3), ("-a", 1)]
         {

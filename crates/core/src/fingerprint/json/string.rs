@@ -1,7 +1,6 @@
 //! JSON strings: checking, comparing by content, and writing in canonical form.
 //!
-//! Contents: everything between two quotation marks. Positions are byte offsets in the body; a string is identified
-//! by the position of its opening quotation mark.
+//! Positions are byte offsets in the body; a string is identified by the position of its opening quotation mark.
 
 use std::cmp::Ordering;
 
@@ -236,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_special_byte_is_found_wherever_it_stands() {
+    fn the_first_special_byte_is_found_at_any_offset() {
         for special in [b'"', b'\\', 0, 0x1f] {
             for before in 0..40 {
                 // Bytes that differ from the special ones by one bit, and bytes with the high bit set.

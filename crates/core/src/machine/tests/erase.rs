@@ -71,7 +71,7 @@ fn an_erased_record_refuses_until_its_key_would_have_been_free() {
 }
 
 #[test]
-fn an_erasure_waits_for_a_trusted_clock_and_moves_no_date_that_decides() {
+fn an_erasure_needs_a_trusted_clock_and_changes_no_deadline() {
     use crate::time::Trust;
     for (trust, is_refused) in [(Trust::Untrusted, true), (Trust::Starting, false)] {
         let now = Now { trust, ..at(u64::MAX / 2).now };
@@ -85,7 +85,7 @@ fn an_erasure_waits_for_a_trusted_clock_and_moves_no_date_that_decides() {
 }
 
 #[test]
-fn an_erasure_stands_in_the_history_with_who_and_why() {
+fn an_erasure_is_in_the_history_with_who_and_why() {
     let stamp = Stamp::new(Time::from_millis(3000), "ada", "asked to");
     for erasure in BOTH {
         let erased = erase(&succeeded(), erasure, stamp).unwrap().next;
@@ -95,7 +95,7 @@ fn an_erasure_stands_in_the_history_with_who_and_why() {
 }
 
 #[test]
-fn a_late_owner_of_an_erased_record_is_told_that_it_is_past_its_time() {
+fn a_late_owner_of_an_erased_record_gets_expired() {
     let own = processing(Class::External);
     let settled = resolve(&lapsed(Class::External), Verdict::Applied(None), at(1000 + LEASE)).unwrap().next;
     let erased = erase(&settled, Erasure::Record, at(2000 + LEASE)).unwrap().next;

@@ -44,7 +44,7 @@ fn a_key_never_seen_runs_as_the_first_attempt() {
 }
 
 #[test]
-fn a_marker_is_followed_and_what_cannot_be_read_is_left_alone() {
+fn a_marker_is_followed_and_an_unreadable_entry_left_alone() {
     for class in [Class::Local, Class::Downstream, Class::External] {
         let command = command(class);
         let ticket = ticket(OWNER, Begin::Processing);
@@ -87,7 +87,7 @@ fn a_stored_outcome_is_replayed_until_it_expires() {
 }
 
 #[test]
-fn a_late_retry_is_refused_until_the_tombstone_goes_swept_or_not() {
+fn a_late_retry_is_refused_until_the_tombstone_expires() {
     let record = succeeded();
     let gone_at = record.gone_at().unwrap().as_millis();
     assert_eq!(gone_at, 2000 + 31 * 24 * 3_600_000);
@@ -103,17 +103,16 @@ fn a_late_retry_is_refused_until_the_tombstone_goes_swept_or_not() {
 }
 
 #[test]
-fn a_key_that_may_run_as_new_does_so_as_soon_as_its_outcome_expires() {
-    let policy = policy(Class::External)
-        .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
-        .expect("fit for use");
+fn a_key_allowed_to_rerun_does_so_when_its_outcome_expires() {
+    let policy =
+        policy(Class::External).with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("valid");
     let record = claimed_under(policy, Begin::Processing);
     let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
     let expires_at = record.expires_at().unwrap().as_millis();
     assert_eq!(answer(&record, &command(Class::External), expires_at - 1), Reply::Replay(&paid()));
     let write = next_attempt(&record, &different(Class::External), expires_at);
     assert_eq!((write.next.attempt, write.next.fingerprint), (1, DIFFERENT));
-    assert_eq!(write.next.policy.after_expiry, AfterExpiry::Refuse, "claimed under today's policy");
+    assert_eq!(write.next.policy.after_expiry, AfterExpiry::Refuse, "claimed under the current policy");
 }
 
 #[test]
@@ -124,7 +123,7 @@ fn an_attempt_that_took_no_effect_is_followed_by_the_next() {
     let next = write.next;
     assert_eq!((next.attempt, next.version, next.token), (2, record.version + 1, OTHER));
     assert_eq!((next.fence, next.created_at), (5000, record.created_at));
-    assert_eq!(next.owner_wrote_at, Time::from_millis(5000), "a new owner, a new quiet period");
+    assert_eq!(next.owner_wrote_at, Time::from_millis(5000), "a new owner starts a new quiet period");
     assert!(!next.earlier_doubt, "nothing took effect before");
 }
 
@@ -139,8 +138,8 @@ fn the_fence_grows_even_where_the_clock_does_not() {
 }
 
 #[test]
-fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
-    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("fit for use");
+fn attempts_without_effect_are_limited_by_the_policy() {
+    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("valid");
     let command = command_under(policy.clone(), &SAME);
     let record = claimed_under(policy, Begin::Processing);
     let record = abandon(&record, OWNER, at(2000)).unwrap().next;
@@ -148,7 +147,11 @@ fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
     let second = finish(&second, OTHER, Ending::NotApplied(Some(busy())), at(4000)).unwrap().next;
     assert_eq!(answer(&second, &command, 5000), Reply::AttemptsExhausted);
     let now = Time::from_millis(5000);
-    assert_eq!(attend(Found::Record(&second), &command, now), Reply::Replay(&busy()), "a result is a result");
+    assert_eq!(
+        attend(Found::Record(&second), &command, now),
+        Reply::Replay(&busy()),
+        "a result needs no attempt"
+    );
     let third = release(&second, at(6000)).unwrap().next;
     let third = run(decide(Found::Record(&third), &command, ticket(THIRD, Begin::Processing), at(7000)));
     assert_eq!(third.next.attempt, 3, "an operator may allow one more");
@@ -158,8 +161,8 @@ fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
 }
 
 #[test]
-fn a_claim_that_never_began_uses_up_no_attempt_swept_or_not() {
-    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(1)).expect("fit for use");
+fn a_claim_that_never_started_uses_up_no_attempt() {
+    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(1)).expect("valid");
     let command = command_under(policy.clone(), &SAME);
     let dead = claimed_under(policy, Begin::Claimed);
     let swept = lapse(&dead, at(1000 + LEASE)).unwrap().next;
@@ -169,7 +172,7 @@ fn a_claim_that_never_began_uses_up_no_attempt_swept_or_not() {
 }
 
 #[test]
-fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
+fn an_attempt_uses_the_timing_of_its_own_claim() {
     let hasty = policy(Class::Downstream);
     let patient = hasty
         .clone()
@@ -179,7 +182,7 @@ fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
             policy.skew = Duration::from_secs(1);
             policy.ttl = hasty.ttl * 3;
         })
-        .expect("fit for use");
+        .expect("valid");
     let patient_command = command_under(patient.clone(), &SAME);
     let next = next_attempt(&not_applied(Class::Downstream), &patient_command, 5000).next;
     assert_eq!(
@@ -188,7 +191,7 @@ fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
     );
     assert_eq!(next.policy.ttl, hasty.ttl, "everything else as it was claimed");
     assert_eq!(next.state, State::Processing { lease_until: Time::from_millis(5000) + patient.lease });
-    // With an earlier attempt in doubt, the slower of the two counts.
+    // If an earlier attempt is in doubt, the longer deadlines count.
     let slow = claimed_under(patient.clone(), Begin::Processing);
     let dead = 1000 + 2 * LEASE + 1000;
     let next = next_attempt(&slow, &command(Class::Downstream), dead).next;
@@ -199,7 +202,7 @@ fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
 }
 
 #[test]
-fn an_attempt_that_took_no_effect_is_as_good_as_gone_after_its_time() {
+fn an_expired_attempt_without_effect_counts_as_absent() {
     let record = not_applied(Class::External);
     let gone_at = record.gone_at().unwrap().as_millis();
     assert_eq!(answer(&record, &different(Class::External), gone_at - 1), Reply::Mismatch);
@@ -211,21 +214,20 @@ fn an_attempt_that_took_no_effect_is_as_good_as_gone_after_its_time() {
 }
 
 #[test]
-fn a_live_lease_is_waited_for_and_a_dead_claim_taken_over() {
+fn a_live_lease_is_awaited_and_a_dead_one_taken_over() {
     for class in [Class::Local, Class::Downstream, Class::External] {
         let record = claimed(class);
         assert_eq!(answer(&record, &command(class), 1000 + LEASE - 1), Reply::InProgress);
         let next = next_attempt(&record, &command(class), 1000 + LEASE).next;
         assert_eq!((next.attempt, next.token), (2, OTHER));
-        assert!(!next.earlier_doubt, "it had not begun");
+        assert!(!next.earlier_doubt, "it had not started");
         assert_eq!(answer(&processing(class), &command(class), 1000 + LEASE - 1), Reply::InProgress);
     }
 }
 
 #[test]
 fn clocks_that_may_disagree_let_a_lease_live_longer() {
-    let policy =
-        policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
+    let policy = policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("valid");
     let record = claimed_under(policy, Begin::Claimed);
     assert_eq!(answer(&record, &command(Class::External), 1000 + LEASE + 1999), Reply::InProgress);
     assert_eq!(next_attempt(&record, &command(Class::External), 1000 + LEASE + 2000).next.attempt, 2);
@@ -247,7 +249,7 @@ fn a_dead_external_attempt_becomes_unknown_and_is_never_taken_over() {
 }
 
 #[test]
-fn a_dead_downstream_attempt_is_repeated_while_the_provider_remembers_and_then_unknown() {
+fn a_dead_downstream_attempt_is_repeated_only_within_its_window() {
     let command = command(Class::Downstream);
     let last = 1000 + 24 * 3_600_000 - 65_000;
     for record in [processing(Class::Downstream), lapsed(Class::Downstream), in_doubt(Class::Downstream)] {
@@ -263,7 +265,7 @@ fn a_dead_downstream_attempt_is_repeated_while_the_provider_remembers_and_then_u
 #[test]
 fn clock_skew_shortens_the_time_to_repeat() {
     let policy =
-        policy(Class::Downstream).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
+        policy(Class::Downstream).with(|policy| policy.skew = Duration::from_secs(2)).expect("valid");
     let record = claimed_under(policy, Begin::Processing);
     let last = 1000 + 24 * 3_600_000 - 65_000 - 2000;
     assert_eq!(next_attempt(&record, &command(Class::Downstream), last - 1).next.attempt, 2);
@@ -284,20 +286,20 @@ fn a_claim_that_inherited_a_doubt_keeps_it() {
 }
 
 #[test]
-fn a_local_attempt_whose_transaction_is_gone_simply_runs_again() {
+fn a_local_attempt_whose_transaction_is_gone_runs_again() {
     let next = next_attempt(&processing(Class::Local), &command(Class::Local), u64::MAX / 2).next;
     assert_eq!(next.attempt, 2);
     assert!(!next.earlier_doubt, "nothing can have committed");
 }
 
 #[test]
-fn a_released_key_takes_whatever_payload_comes_next() {
+fn a_released_key_takes_the_next_payload() {
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
     let mut newer = different(Class::Downstream);
     newer.policy = Arc::new(policy(Class::Downstream));
     let next = next_attempt(&released, &newer, 3000).next;
     assert_eq!((next.attempt, next.fingerprint), (2, DIFFERENT));
-    assert_eq!(next.policy.class, Class::Downstream, "it is claimed anew, under today's policy");
+    assert_eq!(next.policy.class, Class::Downstream, "it is claimed again, under the current policy");
     assert_eq!(next.operation_id, released.operation_id);
     let attended = attend(Found::Record(&released), &newer, Time::from_millis(3000));
     assert_eq!(attended, Reply::InProgress);
@@ -313,7 +315,7 @@ fn a_waiter_gets_results_and_starts_nothing() {
     };
     assert_eq!(attend(&not_applied(Class::Downstream)), "replay Http(429)");
     assert_eq!(attend(&abandon(&processing(Class::Downstream), OWNER, at(2000)).unwrap().next), "InProgress");
-    assert_eq!(attend(&processing(Class::Downstream)), "InProgress", "it would need a new attempt");
+    assert_eq!(attend(&processing(Class::Downstream)), "InProgress", "this needs a new attempt");
     assert_eq!(attend(&claimed(Class::Downstream)), "InProgress");
     assert_eq!(attend(&processing(Class::External)), "Unknown");
     assert_eq!(attend(&in_doubt(Class::External)), "Unknown");
@@ -346,26 +348,30 @@ impl Payload for Chosen {
 fn a_retry_is_judged_by_the_records_own_selection() {
     let under = |header: &str| {
         let selection = Selection::default().with_headers([header]).unwrap();
-        policy(Class::External).with(|policy| policy.selection = selection).expect("fit for use")
+        policy(Class::External).with(|policy| policy.selection = selection).expect("valid")
     };
     let mut retry = command_under(under("x-today"), &DIFFERENT);
     retry.payload = &Chosen;
-    // Claimed when no header was chosen; today's fingerprint differs, the record's own does not.
+    // Claimed when no header was selected; today's fingerprint differs, the record's own does not.
     assert_eq!(answer(&succeeded(), &retry, 3000), Reply::Replay(&paid()));
     let finished = |header: &str| {
         let record = claimed_under(under(header), Begin::Processing);
         finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next
     };
     assert_eq!(answer(&finished("x-other"), &retry, 3000), Reply::Mismatch);
-    assert_eq!(answer(&finished("x-broken"), &retry, 3000), Reply::Mismatch, "it could be, and this cannot");
+    assert_eq!(
+        answer(&finished("x-broken"), &retry, 3000),
+        Reply::Mismatch,
+        "the record's payload could be fingerprinted, this one cannot"
+    );
     let newer = Selection::from_parts(9, vec![], vec![], vec![]).unwrap();
-    let newer = policy(Class::External).with(|policy| policy.selection = newer).expect("fit for use");
+    let newer = policy(Class::External).with(|policy| policy.selection = newer).expect("valid");
     let record = claimed_under(newer, Begin::Processing);
     assert_eq!(answer(&record, &retry, 3000), Reply::Unreadable, "a newer node's algorithm");
 }
 
 #[test]
-fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
+fn only_a_downstream_record_may_repeat_within_its_window() {
     let downstream = in_doubt(Class::Downstream);
     let last = dates::repeat_before(&downstream, at(0).now).as_millis() - 1;
     assert!(may_repeat(&downstream, at(last).now) && !may_repeat(&downstream, at(last + 1).now));
@@ -376,14 +382,13 @@ fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
 fn a_released_key_takes_the_next_requests_selection_too() {
     let today = policy(Class::External)
         .with(|policy| policy.selection = Selection::default().with_headers(["x-today"]).unwrap())
-        .expect("fit for use");
+        .expect("valid");
     let mut request = command_under(today.clone(), &DIFFERENT);
     request.payload = &Chosen;
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
     let next = next_attempt(&released, &request, 3000).next;
     assert_eq!(next.policy.selection, today.selection);
-    // The fingerprint and the selection that it was made under go together: the retry is recognised, and nothing else
-    // is.
+    // The fingerprint and its selection are stored together: the retry is recognised, and no other request is.
     let done = finish(&next, OTHER, Ending::Succeeded(paid()), at(3500)).unwrap().next;
     assert_eq!(answer(&done, &request, 4000), Reply::Replay(&paid()));
     assert_eq!(answer(&done, &command(Class::External), 4000), Reply::Mismatch);

@@ -33,7 +33,7 @@ fn the_first_write_of_a_local_command_is_its_outcome() {
 }
 
 #[test]
-fn history_tells_of_the_one_write_and_of_no_claim() {
+fn the_history_shows_one_write_and_no_claim() {
     let record = committed(&claim(Found::Nothing, OWNER, at(1000)), at(2000));
     let entries: Vec<_> = record.history.entries().iter().map(|entry| (entry.to, entry.at)).collect();
     assert_eq!(entries, [(StateName::Succeeded, Time::from_millis(2000))]);
@@ -42,7 +42,7 @@ fn history_tells_of_the_one_write_and_of_no_claim() {
 
 #[test]
 fn a_local_commit_replaces_exactly_the_record_that_was_read() {
-    // Left behind by an attempt that ended without effect, or by a version that stored claims.
+    // Records of an attempt without effect, or of a version that stored claims.
     let left = [not_applied(Class::Local), processing(Class::Local), claimed(Class::Local)];
     for old in left {
         let claim = claim(Found::Record(&old), OTHER, at(1000 + LEASE));
@@ -65,7 +65,7 @@ fn a_record_of_another_class_is_not_ended_in_a_transaction() {
 }
 
 #[test]
-fn what_is_no_claim_is_not_ended_again() {
+fn a_record_without_a_claim_is_not_ended_again() {
     let claim = claim(Found::Nothing, OWNER, at(1000));
     let ended = commit_local(&claim, LocalEnding::Succeeded(paid()), at(2000)).unwrap();
     let again = commit_local(&ended, LocalEnding::Succeeded(paid()), at(2000));
@@ -73,7 +73,7 @@ fn what_is_no_claim_is_not_ended_again() {
 }
 
 #[test]
-fn a_local_outcome_is_not_dated_by_a_clock_that_is_not_trusted() {
+fn an_untrusted_clock_dates_no_local_outcome() {
     let claim = claim(Found::Nothing, OWNER, at(1000));
     let mut stamp = at(2000);
     stamp.now.trust = crate::time::Trust::Untrusted;
@@ -92,7 +92,7 @@ fn a_committed_local_outcome_is_replayed_and_binds_its_payload() {
 }
 
 #[test]
-fn labels_go_beside_the_final_outcome_and_nowhere_else() {
+fn labels_are_stored_only_with_the_final_outcome() {
     let labelled = || paid().about("order", "7").error_code("NONE");
     let claim = claim(Found::Nothing, OWNER, at(1000));
     let record = commit_local(&claim, LocalEnding::Succeeded(labelled()), at(2000)).unwrap().next;
@@ -101,13 +101,13 @@ fn labels_go_beside_the_final_outcome_and_nowhere_else() {
         matches!(&record.state, State::Succeeded { outcome, .. } if *outcome == paid()),
         "replayed without"
     );
-    let wanted =
+    let filter =
         Filter { resource_type: Some("order".into()), resource_id: Some("7".into()), ..Filter::default() };
-    assert!(wanted.wants(&record));
-    assert!(!Filter { resource_id: Some("8".into()), ..wanted.clone() }.wants(&record));
+    assert!(filter.wants(&record));
+    assert!(!Filter { resource_id: Some("8".into()), ..filter.clone() }.wants(&record));
     assert!(!Filter { error_code: Some("OTHER".into()), ..Filter::default() }.wants(&record));
-    assert!(!wanted.wants(&committed(&claim, at(2000))), "a record without labels");
-    // What ended without effect may be tried again, and its words would be those of the next attempt.
+    assert!(!filter.wants(&committed(&claim, at(2000))), "a record without labels");
+    // An attempt without effect may be retried, and its labels would belong to the next attempt.
     let ending = Ending::NotApplied(Some(labelled()));
     let failed = finish(&processing(Class::External), OWNER, ending, at(2000)).unwrap().next;
     assert!(failed.labels.is_empty());

@@ -1,4 +1,4 @@
-//! The machine as a specification: each test is a promise, in the words of the manual.
+//! The state machine as a specification: each test is a promise of the manual.
 
 mod erase;
 mod judge;
@@ -32,7 +32,7 @@ fn policy(class: Class) -> Policy {
 
 /// The payload that every record of these tests is bound to.
 static SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
-/// Another one.
+/// Another payload.
 static DIFFERENT: Fingerprint = Fingerprint::from_bytes([2; 32]);
 
 fn command_under(policy: Policy, payload: &'static Fingerprint) -> Command<'static> {
@@ -103,12 +103,12 @@ fn lapsed(class: Class) -> Record {
     lapse(&processing(class), at(1000 + LEASE)).unwrap().next
 }
 
-/// An `UNKNOWN` whose owner could not tell.
+/// An `UNKNOWN` whose owner did not know the outcome.
 fn in_doubt(class: Class) -> Record {
     finish(&processing(class), OWNER, Ending::InDoubt, at(2000)).unwrap().next
 }
 
-/// A record in every state, and whatever each state comes in.
+/// Records in every state, and every variant of each state.
 fn every_state() -> Vec<Record> {
     let mut all = vec![succeeded(), expire(&succeeded(), at(u64::MAX / 2)).unwrap().next];
     for class in [Class::Local, Class::Downstream, Class::External] {
@@ -125,7 +125,7 @@ fn every_state() -> Vec<Record> {
 }
 
 #[test]
-fn a_write_is_applied_only_where_version_token_and_state_still_stand() {
+fn a_write_needs_the_version_token_and_state_it_expects() {
     let record = processing(Class::External);
     let expect = Expect::unchanged(&record);
     assert!(expect.met_by(Found::Record(&record)));
@@ -147,7 +147,7 @@ fn a_write_is_applied_only_where_version_token_and_state_still_stand() {
 }
 
 #[test]
-fn what_a_store_kept_is_found_as_what_it_is() {
+fn stored_entries_are_found_by_their_kind() {
     let record = processing(Class::External);
     assert_eq!(Found::from(None), Found::Nothing);
     assert_eq!(Found::from(Some(&Entry::Moved)), Found::Moved);
@@ -156,7 +156,7 @@ fn what_a_store_kept_is_found_as_what_it_is() {
 }
 
 #[test]
-fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_from() {
+fn every_transition_adds_one_to_the_version_it_expects() {
     let now = Time::from_millis(u64::MAX / 4);
     let late = at(u64::MAX / 4);
     for record in every_state() {
@@ -206,7 +206,7 @@ fn every_transition_but_renewal_and_postponement_is_remembered() {
 }
 
 #[test]
-fn a_refusal_says_what_stands_in_the_way() {
+fn a_refusal_names_its_reason() {
     let time = Time::from_millis(5);
     let all = [
         Refusal::Superseded,
@@ -220,6 +220,6 @@ fn a_refusal_says_what_stands_in_the_way() {
         Refusal::NotBefore(time),
     ];
     let texts: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
-    assert_eq!(texts.len(), all.len(), "each has a sentence of its own");
+    assert_eq!(texts.len(), all.len(), "each has its own sentence");
     assert!(Refusal::QuietUntil(time).to_string().contains("before the quiet period is over"));
 }

@@ -1,4 +1,4 @@
-//! What an operator may do with a record, and from when on: the questions are answered as the transitions decide.
+//! What an operator may do with a record, and when: the answers agree with the transitions.
 
 use super::*;
 use crate::time::Trust;
@@ -7,8 +7,8 @@ const QUIET: u64 = LEASE + 65_000;
 const HOUR: u64 = 3_600_000;
 const YEAR: u64 = 365 * 24 * HOUR;
 
-/// Moments before, at and after every end that a record of these tests has, by clocks that are trusted more or less,
-/// without a gap in time and after one.
+/// Moments before, at and after every deadline of these records, with every level of trust, with and without a gap in
+/// time.
 fn moments() -> Vec<Now> {
     let ends = [0, 1000 + LEASE, 1000 + QUIET, 2000 + QUIET, HOUR + LEASE, HOUR + QUIET, YEAR, YEAR + QUIET];
     let moments = ends.into_iter().flat_map(|end: u64| [end.saturating_sub(1), end, end + 1]);
@@ -45,7 +45,7 @@ fn absent(now: Now) -> Verdict {
 }
 
 #[test]
-fn what_an_operator_may_do_is_what_is_done() {
+fn the_allowed_actions_are_those_that_succeed() {
     for record in records() {
         for now in moments() {
             let stamp = Stamp::new(now, "operator", "looked");
@@ -77,7 +77,7 @@ fn a_denial_is_refused_until_the_moment_that_was_named() {
 }
 
 #[test]
-fn a_denial_of_what_was_dated_ahead_waits_as_if_it_were_dated_now() {
+fn a_denial_of_a_future_dated_record_waits_from_now() {
     let claim = decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(YEAR));
     let ahead = lapse(&run(claim).next, at(YEAR + LEASE)).unwrap().next;
     let now = at(5000);
@@ -85,7 +85,7 @@ fn a_denial_of_what_was_dated_ahead_waits_as_if_it_were_dated_now() {
     let until = Time::from_millis(5000 + QUIET);
     assert_eq!(denial_refused_until(&ahead, now.now), Some(until));
     assert_eq!(denial_refused_until(&redated, now.now), Some(until));
-    // It is not over before it is brought back.
+    // The period is not over before the record is redated.
     assert!(resolve(&ahead, absent(at(YEAR - 1).now), at(YEAR - 1)).is_err());
 }
 
@@ -103,7 +103,7 @@ fn a_refusal_names_the_first_moment_that_changes_it() {
                 let Err(refusal) = attempt(now) else { continue };
                 let Some(retry_at) = refusal.retry_at() else { continue };
                 assert!(retry_at > now.at, "{refusal:?} of {record:?} at {now:?}");
-                // What is dated ahead is brought back first; its dates are others then.
+                // A record dated ahead is redated first, which changes its dates.
                 if is_dated_ahead(&record, now) {
                     continue;
                 }
@@ -117,7 +117,7 @@ fn a_refusal_names_the_first_moment_that_changes_it() {
 }
 
 #[test]
-fn a_lease_from_before_a_gap_lives_one_lease_period_from_it() {
+fn a_lease_from_before_a_gap_lives_one_period_longer() {
     let (record, gap) = (processing(Class::External), Time::from_millis(HOUR));
     let now = Now { steady_since: Some(gap), skew: Duration::from_secs(5), ..at(HOUR + 10).now };
     let dead_from = Time::from_millis(HOUR + LEASE + 5000);
@@ -130,5 +130,15 @@ fn nothing_is_resolved_by_a_clock_that_is_not_trusted() {
     let never = Now { trust: Trust::Untrusted, ..at(YEAR).now };
     for record in [in_doubt(Class::External), lapsed(Class::External), processing(Class::External)] {
         assert_eq!(may_resolve(&record, never), Err(Refusal::ClockNotTrusted), "{record:?}");
+    }
+}
+
+#[test]
+fn nothing_is_released_by_a_clock_that_is_not_trusted() {
+    let refused = resolve(&in_doubt(Class::External), absent(at(3000).now), at(3000)).unwrap().next;
+    for (trust, expected) in [(Trust::Untrusted, Err(Refusal::ClockNotTrusted)), (Trust::Starting, Ok(()))] {
+        let now = Now { trust, ..at(YEAR).now };
+        let released = release(&refused, Stamp::new(now, "operator", "")).map(drop);
+        assert_eq!((released, may_release(&refused, now)), (expected, expected), "{trust:?}");
     }
 }

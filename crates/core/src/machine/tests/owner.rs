@@ -6,7 +6,7 @@ fn ended(record: &Record, ending: Ending) -> Result<StateName, Refusal> {
 }
 
 #[test]
-fn peer_bug_a_stale_worker_finishes_renews_or_deletes_its_successors_attempt() {
+fn peer_bug_a_stale_worker_changes_its_successors_attempt() {
     for record in every_state() {
         let mut successor = record.clone();
         successor.token = OTHER;
@@ -19,7 +19,7 @@ fn peer_bug_a_stale_worker_finishes_renews_or_deletes_its_successors_attempt() {
 }
 
 #[test]
-fn only_what_is_claimed_is_started() {
+fn only_a_claimed_record_is_started() {
     let record = claimed(Class::External);
     let started = start(&record, OWNER, at(5000)).unwrap().next;
     assert_eq!(started.state, State::Processing { lease_until: Time::from_millis(5000 + LEASE) });
@@ -53,7 +53,7 @@ fn a_renewal_extends_the_lease_and_changes_nothing_else() {
 }
 
 #[test]
-fn the_effect_is_sent_only_by_its_owner_started_and_within_its_lease() {
+fn only_the_owner_of_a_started_live_attempt_may_send() {
     let record = processing(Class::External);
     let lapses = 1000 + LEASE;
     assert!(may_send(&record, OWNER, Time::from_millis(lapses - 1), Duration::ZERO));
@@ -63,7 +63,7 @@ fn the_effect_is_sent_only_by_its_owner_started_and_within_its_lease() {
 }
 
 #[test]
-fn an_owner_that_wrote_a_lease_ago_sends_nothing_whatever_the_clock_shows() {
+fn an_owner_silent_for_a_lease_sends_nothing() {
     let record = processing(Class::External);
     let lease = record.policy.lease;
     let set_back = Time::from_millis(1_500);
@@ -72,23 +72,23 @@ fn an_owner_that_wrote_a_lease_ago_sends_nothing_whatever_the_clock_shows() {
 }
 
 #[test]
-fn an_effect_in_doubt_is_sent_again_only_while_the_provider_remembers() {
+fn an_uncertain_effect_is_resent_only_within_its_window() {
     let policy = policy(Class::Downstream)
         .with(|policy| {
             policy.lease = Duration::from_hours(48);
             (policy.ttl, policy.denied_ttl) = (Duration::from_hours(96), Duration::from_hours(96));
         })
-        .expect("fit for use");
+        .expect("valid");
     let mut record = claimed_under(policy, Begin::Processing);
     let last = Time::from_millis(1000 + 24 * 3_600_000 - 65_000);
-    assert!(may_send(&record, OWNER, last, Duration::ZERO), "a first attempt has nothing to be remembered");
+    assert!(may_send(&record, OWNER, last, Duration::ZERO), "a first attempt has no window");
     record.earlier_doubt = true;
     assert!(may_send(&record, OWNER, last - Duration::from_millis(1), Duration::ZERO));
     assert!(!may_send(&record, OWNER, last, Duration::ZERO));
 }
 
 #[test]
-fn an_owner_ends_its_attempt_in_the_state_that_its_ending_stands_for() {
+fn each_ending_leads_to_its_own_state() {
     let record = processing(Class::External);
     let now = Time::from_millis(5000);
     let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
@@ -109,14 +109,14 @@ fn an_owner_ends_its_attempt_in_the_state_that_its_ending_stands_for() {
 }
 
 #[test]
-fn a_refusal_for_want_of_permission_is_forgotten_soon() {
+fn a_refusal_for_missing_permission_expires_soon() {
     let denied = Ending::NotApplied(Some(Outcome::http(403, [("a", "b")], "")));
     let record = finish(&processing(Class::External), OWNER, denied, at(5000)).unwrap().next;
     assert_eq!(record.gone_at(), Some(Time::from_millis(5000 + 5 * 60_000)));
 }
 
 #[test]
-fn a_claim_that_was_never_started_can_only_be_given_up() {
+fn a_claim_that_never_started_can_only_be_released() {
     let record = claimed(Class::External);
     assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
     let for_good = Ending::NotAppliedForGood(busy());
@@ -126,13 +126,14 @@ fn a_claim_that_was_never_started_can_only_be_given_up() {
 }
 
 #[test]
-fn peer_bug_an_owner_is_refused_over_the_unknown_made_of_its_own_attempt() {
+fn peer_bug_an_owner_cannot_finish_its_own_unknown_attempt() {
     for record in [lapsed(Class::External), in_doubt(Class::External)] {
         assert_eq!(ended(&record, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
         assert_eq!(ended(&record, Ending::FailedReplayable(paid())), Ok(StateName::FailedReplayable));
         assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
     }
-    // It could not tell either: that is news where others only supposed it, and no news a second time.
+    // The owner did not know the outcome either: this is new information if others only assumed it, and none the second
+    // time.
     let doubted = finish(&lapsed(Class::External), OWNER, Ending::InDoubt, at(50_000)).unwrap().next;
     assert!(matches!(doubted.state, State::Unknown { doubt: Doubt::Owner, .. }));
     assert_eq!(doubted.owner_wrote_at, Time::from_millis(50_000));
@@ -140,7 +141,7 @@ fn peer_bug_an_owner_is_refused_over_the_unknown_made_of_its_own_attempt() {
 }
 
 #[test]
-fn a_late_owner_knows_better_than_a_verdict_that_denied_its_effect() {
+fn a_late_owner_overrides_a_verdict_that_denied_its_effect() {
     let denied = resolve(&in_doubt(Class::External), Verdict::Refused, at(3000)).unwrap().next;
     assert_eq!(ended(&denied, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
     assert_eq!(ended(&denied, Ending::FailedReplayable(paid())), Ok(StateName::FailedReplayable));
@@ -152,7 +153,7 @@ fn a_late_owner_knows_better_than_a_verdict_that_denied_its_effect() {
 }
 
 #[test]
-fn what_is_settled_stays_so() {
+fn a_settled_record_stays_settled() {
     for record in every_state() {
         let own_words = matches!(record.state, State::FailedNotReplayable { proof: Proof::Owner, .. });
         if record.is_terminal() || own_words {
@@ -166,14 +167,14 @@ fn what_is_settled_stays_so() {
 }
 
 #[test]
-fn an_attempt_without_effect_does_not_settle_the_doubt_of_an_earlier_one() {
+fn an_attempt_without_effect_does_not_settle_an_earlier_doubt() {
     let mut record = processing(Class::Downstream);
     record.earlier_doubt = true;
     let again = finish(&record, OWNER, Ending::NotApplied(Some(busy())), at(5000)).unwrap().next;
     assert_eq!(again.state_name(), StateName::Unknown);
     assert!(again.earlier_doubt, "kept until an outcome or a verdict clears it");
     let kept = finish(&record, OWNER, Ending::NotAppliedForGood(busy()), at(5000)).unwrap().next;
-    assert_eq!(kept.state_name(), StateName::Unknown, "a 429 says nothing about the attempt before");
+    assert_eq!(kept.state_name(), StateName::Unknown, "a 429 does not settle the attempt before");
     let mut claim = claimed(Class::Downstream);
     claim.earlier_doubt = true;
     assert_eq!(ended(&claim, Ending::NotApplied(None)), Ok(StateName::Unknown));
@@ -208,7 +209,7 @@ fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
 }
 
 #[test]
-fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() {
+fn an_unacknowledged_finish_is_recognised_by_its_whole_content() {
     let record = processing(Class::External);
     let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
     assert!(landed(&write, Found::Record(&write.next)));
@@ -219,6 +220,32 @@ fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() 
     assert_eq!((verdict.token, verdict.version), (write.next.token, write.next.version));
     assert!(!landed(&write, Found::Record(&verdict)));
     assert!(!landed(&write, Found::Nothing));
+}
+
+#[test]
+fn a_finish_is_missing_only_where_that_is_proven() {
+    let record = processing(Class::External);
+    let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
+    let verdict = resolve(&record, Verdict::Applied(None), at(1000 + LEASE)).unwrap().next;
+    for (found, proof) in [(&record, "as it was expected"), (&verdict, "a verdict took its version")] {
+        assert_eq!(landing(&write, Found::Record(found)), Landing::Missing, "{proof}");
+    }
+    // Erased, expired or removed since, or by another attempt: it may have been there.
+    let erased = |record, erasure| erase(record, erasure, at(6000)).unwrap().next;
+    let mut other = record.clone();
+    other.token = OTHER;
+    let changed = [
+        erased(&write.next, Erasure::Response),
+        erased(&write.next, Erasure::Record),
+        erased(&verdict, Erasure::Record),
+        other,
+    ];
+    for record in &changed {
+        assert_eq!(landing(&write, Found::Record(record)), Landing::Unclear, "{record:?}");
+    }
+    for found in [Found::Nothing, Found::Moved, Found::Unreadable] {
+        assert_eq!(landing(&write, found), Landing::Unclear);
+    }
 }
 
 #[test]
@@ -247,7 +274,7 @@ fn an_owner_whose_finish_is_refused_returns_the_stored_answer() {
 }
 
 #[test]
-fn a_record_that_says_otherwise_than_the_owner_knows_is_a_conflict() {
+fn a_record_that_contradicts_its_owner_is_a_conflict() {
     let (done, other) = (succeeded(), Outcome::http(201, [("location", "/charges/8")], "paid"));
     let differs = |found, ending: Ending| contradicts(found, &ending, |stands, known| stands == known);
     assert!(!differs(Found::Record(&done), Ending::Succeeded(paid())));
@@ -262,25 +289,25 @@ fn a_record_that_says_otherwise_than_the_owner_knows_is_a_conflict() {
     assert!(differs(Found::Record(&failed), Ending::Succeeded(busy())));
     for found in [Found::Nothing, Found::Unreadable, Found::Record(&processing(Class::Downstream))] {
         assert!(differs(found, Ending::Succeeded(paid())), "{found:?}");
-        // Who knows of no outcome is not contradicted by any.
+        // An owner without an outcome is contradicted by none.
         assert!(!differs(found, Ending::InDoubt) && !differs(found, Ending::NotApplied(Some(busy()))));
     }
 }
 
 #[test]
-fn an_owner_is_never_told_the_outcome_of_another_payload() {
+fn an_owner_never_gets_the_outcome_of_another_payload() {
     let own = processing(Class::External);
     let command = command_under(policy(Class::External), &DIFFERENT);
     let claim = decide(Found::Nothing, &command, ticket(OTHER, Begin::Processing), at(9000));
-    let theirs = finish(&run(claim).next, OTHER, Ending::Succeeded(paid()), at(9500)).unwrap().next;
-    assert!(outlived(&own, Found::Record(&theirs)) && outlived(&own, Found::Nothing));
-    assert_eq!(overtaken(&own, Found::Record(&theirs)), Reply::Unknown);
+    let successor = finish(&run(claim).next, OTHER, Ending::Succeeded(paid()), at(9500)).unwrap().next;
+    assert!(outlived(&own, Found::Record(&successor)) && outlived(&own, Found::Nothing));
+    assert_eq!(overtaken(&own, Found::Record(&successor)), Reply::Unknown);
     assert!(!outlived(&own, Found::Record(&succeeded())) && !outlived(&own, Found::Unreadable));
     let reselected = policy(Class::External)
         .with(|policy| {
             policy.selection = crate::fingerprint::Selection::default().excluding(["/at"]).unwrap();
         })
-        .expect("fit for use");
+        .expect("valid");
     let mut other_terms = succeeded();
     other_terms.policy = Arc::new(reselected);
     assert_eq!(
@@ -296,7 +323,7 @@ fn an_owner_holds_its_record_until_its_lease_ends() {
         let time = Time::from_millis;
         assert!(is_held(&record, time(1000 + LEASE - 1)), "{record:?}");
         assert!(!is_held(&record, time(1000 + LEASE)), "{record:?}");
-        assert!(!is_held(&record, time(999)), "others take its owner for gone: {record:?}");
+        assert!(!is_held(&record, time(999)), "others treat its owner as gone: {record:?}");
         assert_eq!(lease_left(&record, time(1000 + LEASE - 7)), Duration::from_millis(7));
         assert_eq!(lease_left(&record, time(1000 + LEASE + 7)), Duration::ZERO);
         assert_eq!(held_for(&record, time(1250)), Duration::from_millis(250));

@@ -3,7 +3,7 @@ use crate::policy::AfterExpiry;
 use crate::record::{State, StateName};
 
 #[test]
-fn an_outcome_past_its_time_becomes_a_tombstone_counted_from_its_expiry() {
+fn an_expired_outcome_becomes_a_tombstone_from_its_expiry() {
     let record = succeeded();
     let expires_at = record.expires_at().unwrap();
     let early = expires_at.as_millis() - 1;
@@ -32,7 +32,7 @@ fn peer_bug_purge_removes_what_is_in_progress_or_unknown() {
 }
 
 #[test]
-fn nothing_is_purged_before_it_is_gone() {
+fn nothing_is_purged_before_its_tombstone_expires() {
     for record in
         [succeeded(), not_applied(Class::External), expire(&succeeded(), at(u64::MAX / 2)).unwrap().next]
     {
@@ -45,9 +45,8 @@ fn nothing_is_purged_before_it_is_gone() {
 
 #[test]
 fn a_key_that_may_run_as_new_leaves_no_tombstone() {
-    let policy = policy(Class::External)
-        .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
-        .expect("fit for use");
+    let policy =
+        policy(Class::External).with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("valid");
     let record = claimed_under(policy, Begin::Processing);
     let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
     assert_eq!(record.gone_at(), record.expires_at());
@@ -63,22 +62,21 @@ fn a_record_is_due_exactly_from_its_due_moment_on() {
         State::Unknown { .. } => Due::Probe,
     };
     for record in every_state() {
-        let due_at = record.due_at().expect("each of these has one");
+        let due_at = record.due_at().expect("each of these has a due moment");
         assert_eq!(due(&record, due_at), expected(&record), "{record:?}");
         let before = due_at - Duration::from_millis(1);
         let is_unknown = record.state_name() == StateName::Unknown;
         let not_yet = if is_unknown && before < record.updated_at { Due::Redate } else { Due::Nothing };
         assert_eq!(due(&record, before), not_yet, "{record:?}");
     }
-    let skewed =
-        policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
+    let skewed = policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("valid");
     let record = claimed_under(skewed, Begin::Processing);
     assert_eq!(record.due_at(), Some(Time::from_millis(1000 + LEASE + 2000)));
     assert_eq!(due(&record, Time::from_millis(1000 + LEASE + 1999)), Due::Nothing);
     let gone_at = succeeded().gone_at().unwrap();
-    assert_eq!(due(&succeeded(), gone_at), Due::Purge, "a sweeper that comes late skips the tombstone");
+    assert_eq!(due(&succeeded(), gone_at), Due::Purge, "a late sweeper skips the tombstone");
     let left = postpone(&lapsed(Class::External), None, Time::from_millis(50_000)).unwrap().next;
-    assert_eq!(due(&left, Time::MAX), Due::Nothing, "only an operator can help");
+    assert_eq!(due(&left, Time::MAX), Due::Nothing, "only an operator can resolve it");
 }
 
 #[test]
@@ -95,7 +93,7 @@ fn only_outcomes_are_terminal() {
 }
 
 #[test]
-fn what_is_past_its_time_is_told_as_it_is_swept() {
+fn an_expired_record_is_reported_as_it_is_swept() {
     use crate::time::Trust;
     let late = [2000, 86_402_000, u64::MAX / 2].map(|millis| at(millis).now);
     for record in every_state() {

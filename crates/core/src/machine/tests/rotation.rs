@@ -23,7 +23,7 @@ fn a_record_says_for_life_which_secret_made_its_id() {
 
     let refused = abandon(&later, OWNER, at(2000)).unwrap().next;
     assert_eq!(refused.generation(), 3);
-    // Anyone who makes the next attempt stands where the record stands, whatever it thinks the generation is.
+    // The next attempt keeps the record's generation, whatever generation its command has.
     let again = decide(
         Found::Record(&refused),
         &self::command(Class::External),
@@ -31,14 +31,14 @@ fn a_record_says_for_life_which_secret_made_its_id() {
         at(3000),
     );
     assert_eq!(run(again).next.generation(), 3);
-    // Anew over a record past its time: the id is the command's.
+    // A claim over an expired record takes the command's generation.
     let gone = refused.gone_at().unwrap().as_millis();
-    let anew = decide(Found::Record(&refused), &command, ticket(OTHER, Begin::Processing), at(gone));
-    assert_eq!(run(anew).next.generation(), 3);
+    let reclaimed = decide(Found::Record(&refused), &command, ticket(OTHER, Begin::Processing), at(gone));
+    assert_eq!(run(reclaimed).next.generation(), 3);
 }
 
 #[test]
-fn a_command_under_another_secret_is_the_same_command_by_another_name() {
+fn a_command_under_another_secret_is_the_same_command() {
     let (old, new) = (Secret::from_bytes(&[1; 32]).unwrap(), Secret::from_bytes(&[2; 32]).unwrap());
     let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
     let key = Key::from_source("order-1234-charge").unwrap();

@@ -1,12 +1,12 @@
-//! The rules of every write: each stops a record that breaks it, and none stops a legal one.
+//! The rules for every write: each stops a record that breaks it, and none stops a legal one.
 
 use super::super::rules::{Rule, broken_rule, swap};
 use super::*;
 use crate::record::{Proof, State, StateName};
 
-/// What is stored there, a legal successor, and what spoils it.
-fn spoilt(old: &Record, next: &Record, spoil: impl FnOnce(&mut Record)) -> Option<Rule> {
-    assert_eq!(broken_rule(old, next), None, "legal before it is spoilt");
+/// The stored record, a legal successor, and a change that breaks it.
+fn rule_broken_by(old: &Record, next: &Record, spoil: impl FnOnce(&mut Record)) -> Option<Rule> {
+    assert_eq!(broken_rule(old, next), None, "legal before the change");
     let mut next = next.clone();
     spoil(&mut next);
     let broken = broken_rule(old, &next);
@@ -32,37 +32,37 @@ fn with_doubt(mut record: Record) -> Record {
 #[test]
 fn a_version_that_does_not_grow_by_one_is_not_stored() {
     let (old, rule) = (processing(Class::External), Some(Rule::VersionGrowsByOne));
-    assert_eq!(spoilt(&old, &renewed(&old), |next| next.version = old.version), rule);
-    assert_eq!(spoilt(&old, &renewed(&old), |next| next.version += 1), rule);
+    assert_eq!(rule_broken_by(&old, &renewed(&old), |next| next.version = old.version), rule);
+    assert_eq!(rule_broken_by(&old, &renewed(&old), |next| next.version += 1), rule);
     let mut last = old.clone();
     last.version = u64::MAX;
     let mut next = renewed(&old);
     next.version = 0;
-    assert_eq!(broken_rule(&last, &next), rule, "a version that came round again");
+    assert_eq!(broken_rule(&last, &next), rule, "a version that occurred before");
 }
 
 #[test]
 fn a_new_attempt_without_a_new_token_is_not_stored() {
     let (old, rule) = (not_applied(Class::External), Some(Rule::TokenNamesAttempt));
-    assert_eq!(spoilt(&old, &followed(&old), |next| next.token = old.token), rule);
+    assert_eq!(rule_broken_by(&old, &followed(&old), |next| next.token = old.token), rule);
     let running = processing(Class::External);
-    assert_eq!(spoilt(&running, &renewed(&running), |next| next.attempt += 1), rule);
-    assert_eq!(spoilt(&running, &renewed(&running), |next| next.fence += 1), rule);
+    assert_eq!(rule_broken_by(&running, &renewed(&running), |next| next.attempt += 1), rule);
+    assert_eq!(rule_broken_by(&running, &renewed(&running), |next| next.fence += 1), rule);
 }
 
 #[test]
 fn a_new_token_without_a_new_attempt_is_not_stored() {
     let (old, rule) = (processing(Class::External), Some(Rule::TokenNamesAttempt));
-    assert_eq!(spoilt(&old, &renewed(&old), |next| next.token = OTHER), rule);
+    assert_eq!(rule_broken_by(&old, &renewed(&old), |next| next.token = OTHER), rule);
     let refused = not_applied(Class::External);
-    assert_eq!(spoilt(&refused, &followed(&refused), |next| next.attempt = 5), rule);
-    assert_eq!(spoilt(&refused, &followed(&refused), |next| next.fence = refused.fence), rule);
-    assert_eq!(spoilt(&refused, &followed(&refused), |next| next.state = succeeded().state), rule);
+    assert_eq!(rule_broken_by(&refused, &followed(&refused), |next| next.attempt = 5), rule);
+    assert_eq!(rule_broken_by(&refused, &followed(&refused), |next| next.fence = refused.fence), rule);
+    assert_eq!(rule_broken_by(&refused, &followed(&refused), |next| next.state = succeeded().state), rule);
     let unknown = lapsed(Class::Downstream);
     assert_eq!(
-        spoilt(&unknown, &followed(&unknown), |next| next.attempt = 1),
+        rule_broken_by(&unknown, &followed(&unknown), |next| next.attempt = 1),
         rule,
-        "nothing unknown is used anew"
+        "an unknown record is not reused"
     );
 }
 
@@ -80,13 +80,17 @@ fn a_doubt_that_an_owner_forgets_is_not_stored() {
     let forget = |next: &mut Record| next.earlier_doubt = false;
     let claim = with_doubt(claimed(Class::Downstream));
     let started = start(&claim, OWNER, at(2000)).unwrap().next;
-    assert_eq!(spoilt(&claim, &started, forget), rule, "a forgetful start");
-    assert_eq!(spoilt(&claim, &renewed(&claim), forget), rule, "a forgetful renewal of a claim");
-    assert_eq!(spoilt(&started, &renewed(&started), forget), rule, "a forgetful renewal");
+    assert_eq!(rule_broken_by(&claim, &started, forget), rule, "a doubt lost by a start");
+    assert_eq!(
+        rule_broken_by(&claim, &renewed(&claim), forget),
+        rule,
+        "a doubt lost by a renewal of a claim"
+    );
+    assert_eq!(rule_broken_by(&started, &renewed(&started), forget), rule, "a doubt lost by a renewal");
     let lapsed = lapse(&started, at(2000 + LEASE)).unwrap().next;
-    assert_eq!(spoilt(&started, &lapsed, forget), rule, "a forgetful sweeper");
+    assert_eq!(rule_broken_by(&started, &lapsed, forget), rule, "a doubt lost by a sweeper");
     let postponed = postpone(&lapsed, None, Time::from_millis(90_000)).unwrap().next;
-    assert_eq!(spoilt(&lapsed, &postponed, forget), rule, "a forgetful reconciler");
+    assert_eq!(rule_broken_by(&lapsed, &postponed, forget), rule, "a doubt lost by a reconciler");
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn a_doubt_that_a_new_attempt_forgets_is_not_stored() {
     for old in
         [processing(Class::Downstream), lapsed(Class::Downstream), in_doubt(Class::Downstream), inherited]
     {
-        assert_eq!(spoilt(&old, &followed(&old), |next| next.earlier_doubt = false), rule, "{old:?}");
+        assert_eq!(rule_broken_by(&old, &followed(&old), |next| next.earlier_doubt = false), rule, "{old:?}");
     }
     let local = followed(&processing(Class::Local));
     assert!(!local.earlier_doubt, "a transaction that is gone has had no effect");
@@ -117,9 +121,9 @@ fn nothing_took_effect_is_not_stored_over_a_doubt() {
             next.state = not_applied(proof);
             next.earlier_doubt = false;
         };
-        assert_eq!(spoilt(&running, &ended, settle), rule, "{proof:?} speaks for one attempt only");
+        assert_eq!(rule_broken_by(&running, &ended, settle), rule, "{proof:?} speaks for one attempt only");
         assert_eq!(
-            spoilt(&ended, &postpone(&ended, None, at(3000).now.at).unwrap().next, settle),
+            rule_broken_by(&ended, &postpone(&ended, None, at(3000).now.at).unwrap().next, settle),
             rule,
             "{proof:?}"
         );
@@ -127,12 +131,12 @@ fn nothing_took_effect_is_not_stored_over_a_doubt() {
     for old in [processing(Class::External), lapsed(Class::External)] {
         let settled = finish(&old, OWNER, Ending::NotApplied(None), at(50_000)).unwrap().next;
         let begun = |next: &mut Record| next.state = not_applied(Proof::NeverBegan);
-        assert_eq!(spoilt(&old, &settled, begun), rule, "it had begun: {old:?}");
+        assert_eq!(rule_broken_by(&old, &settled, begun), rule, "it had started: {old:?}");
     }
 }
 
 #[test]
-fn what_is_unknown_is_not_stored_as_running_or_gone() {
+fn an_unknown_is_not_stored_as_running_or_gone() {
     let (old, rule) = (lapsed(Class::External), Some(Rule::DoubtIsKept));
     let postponed = postpone(&old, None, Time::from_millis(50_000)).unwrap().next;
     let time = Time::from_millis(90_000);
@@ -141,11 +145,15 @@ fn what_is_unknown_is_not_stored_as_running_or_gone() {
         State::Processing { lease_until: time },
         State::Expired { until: time },
     ] {
-        assert_eq!(spoilt(&old, &postponed, |next| next.state = state), rule);
+        assert_eq!(rule_broken_by(&old, &postponed, |next| next.state = state), rule);
     }
     let running = processing(Class::External);
     let claim = State::Claimed { lease_until: time };
-    assert_eq!(spoilt(&running, &renewed(&running), |next| next.state = claim), rule, "it may have begun");
+    assert_eq!(
+        rule_broken_by(&running, &renewed(&running), |next| next.state = claim),
+        rule,
+        "it may have started"
+    );
 }
 
 #[test]
@@ -155,7 +163,10 @@ fn a_final_outcome_that_becomes_anything_else_is_not_stored() {
     for state in
         [processing(Class::External).state, lapsed(Class::External).state, not_applied(Class::External).state]
     {
-        assert_eq!(spoilt(&old, &tombstone, |next| next.state = state.clone()), Some(Rule::FinalStaysFinal));
+        assert_eq!(
+            rule_broken_by(&old, &tombstone, |next| next.state = state.clone()),
+            Some(Rule::FinalStaysFinal)
+        );
     }
 }
 
@@ -208,6 +219,6 @@ fn each_rule_has_its_own_text() {
     let rules = [Rule::VersionGrowsByOne, Rule::TokenNamesAttempt, Rule::DoubtIsKept, Rule::FinalStaysFinal];
     let texts: std::collections::BTreeSet<String> =
         rules.iter().map(|rule| Refusal::Inconsistent(*rule).to_string()).collect();
-    assert_eq!(texts.len(), rules.len(), "each has a sentence of its own");
+    assert_eq!(texts.len(), rules.len(), "each has its own sentence");
     assert!(texts.iter().all(|sentence| sentence.contains("nothing was written")));
 }

@@ -1,5 +1,5 @@
-//! Clocks that may disagree by up to the policy's skew: anyone who judges an owner waits that much longer, and the
-//! owner itself gains nothing by it.
+//! Clocks that may disagree by up to the policy's skew: others wait that much longer before they judge an owner, and
+//! the owner itself gains no time.
 
 use super::*;
 use crate::record::{State, StateName};
@@ -7,16 +7,16 @@ use crate::record::{State, StateName};
 const SKEW: u64 = 2000;
 const DEADLINE: u64 = 65_000;
 const WINDOW: u64 = 24 * 3_600_000;
-/// When the lease of a record that was claimed at the moment 1000 ends for its owner, and when for everybody else.
+/// When the lease of a record claimed at the moment 1000 ends for its owner, and when for everybody else.
 const LAPSES: u64 = 1000 + LEASE;
 const DEAD: u64 = LAPSES + SKEW;
-/// The last moment at which the absence of its effect proves nothing.
+/// The last moment at which the absence of the effect proves nothing.
 const QUIET_UNTIL: u64 = 1000 + LEASE + DEADLINE + SKEW;
-/// From when on its effect may not be sent again.
+/// From when its effect may not be sent again.
 const FORGOTTEN: u64 = 1000 + WINDOW - DEADLINE - SKEW;
 
 fn skewed(class: Class) -> Policy {
-    policy(class).with(|policy| policy.skew = Duration::from_millis(SKEW)).expect("fit for use")
+    policy(class).with(|policy| policy.skew = Duration::from_millis(SKEW)).expect("valid")
 }
 
 fn record(class: Class, begin: Begin) -> Record {
@@ -70,7 +70,7 @@ fn an_operator_waits_for_the_skew_after_a_lease() {
 }
 
 #[test]
-fn a_sweeper_comes_for_a_lease_only_after_the_skew() {
+fn a_sweeper_takes_a_lease_only_after_the_skew() {
     for begin in [Begin::Claimed, Begin::Processing] {
         let record = record(Class::External, begin);
         assert_eq!(record.due_at(), Some(time(DEAD)));
@@ -81,7 +81,7 @@ fn a_sweeper_comes_for_a_lease_only_after_the_skew() {
     }
     let done = record(Class::External, Begin::Processing);
     let done = finish(&done, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
-    assert_eq!(done.due_at(), done.expires_at(), "only a lease is given the skew");
+    assert_eq!(done.due_at(), done.expires_at(), "the skew applies only to leases");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn absence_proves_nothing_before_lease_deadline_and_skew_are_over() {
 }
 
 #[test]
-fn the_quiet_period_is_no_shorter_after_a_renewal_or_the_owners_own_doubt() {
+fn a_renewal_or_an_owners_doubt_shortens_no_quiet_period() {
     let renewed = renew(&record(Class::External, Begin::Processing), OWNER, time(20_000)).unwrap().next;
     let unknown = lapse(&renewed, at(20_000 + LEASE + SKEW)).unwrap().next;
     let quiet_until = 20_000 + LEASE + DEADLINE + SKEW;
@@ -123,7 +123,7 @@ fn the_quiet_period_is_no_shorter_after_a_renewal_or_the_owners_own_doubt() {
 }
 
 #[test]
-fn a_doubt_is_repeated_only_while_every_clock_says_it_is_remembered() {
+fn a_doubt_is_repeated_only_while_every_clock_allows_it() {
     let processing = record(Class::Downstream, Begin::Processing);
     let unknown = lapse(&processing, at(DEAD)).unwrap().next;
     for record in [&processing, &unknown] {
@@ -136,18 +136,15 @@ fn a_doubt_is_repeated_only_while_every_clock_says_it_is_remembered() {
 }
 
 #[test]
-fn a_repeat_is_sent_only_while_every_clock_says_it_is_remembered() {
+fn a_repeat_is_sent_only_while_every_clock_allows_it() {
     let patient = skewed(Class::Downstream)
         .with(|policy| {
             policy.lease = Duration::from_hours(48);
             (policy.ttl, policy.denied_ttl) = (Duration::from_hours(96), Duration::from_hours(96));
         })
-        .expect("fit for use");
+        .expect("valid");
     let mut record = claimed_under(patient, Begin::Processing);
-    assert!(
-        may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO),
-        "a first attempt has nothing to be remembered"
-    );
+    assert!(may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO), "a first attempt has no window");
     record.earlier_doubt = true;
     assert!(may_send(&record, OWNER, time(FORGOTTEN - 1), Duration::ZERO));
     assert!(!may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO));
@@ -155,7 +152,7 @@ fn a_repeat_is_sent_only_while_every_clock_says_it_is_remembered() {
 
 #[test]
 fn a_late_owner_still_starts_and_renews_within_the_skew() {
-    // Nobody can have taken over yet; if somebody has, the swap is refused.
+    // Nobody can have taken over yet; otherwise the swap is refused.
     let claimed = record(Class::External, Begin::Claimed);
     let started = start(&claimed, OWNER, at(DEAD - 1)).unwrap().next;
     assert_eq!(started.state, State::Processing { lease_until: time(DEAD - 1 + LEASE) });
@@ -163,21 +160,21 @@ fn a_late_owner_still_starts_and_renews_within_the_skew() {
 }
 
 #[test]
-fn a_renewal_by_a_clock_that_went_back_takes_nothing_back() {
+fn a_renewal_by_a_slow_clock_shortens_nothing() {
     let record = record(Class::External, Begin::Processing);
     let renewed = |now| {
         let next = renew(&record, OWNER, time(now)).unwrap().next;
         let State::Processing { lease_until } = next.state else { panic!("{next:?}") };
         (lease_until, next.owner_wrote_at, next.updated_at)
     };
-    // Its owner may never hear of this renewal, and then acts on the lease that it knows.
+    // The owner may never learn of this renewal, and then acts on the lease that it knows.
     let kept = (time(1000 + LEASE), time(1000));
     for back in [999, 500, 0] {
         let (lease_until, wrote_at, updated_at) = renewed(back);
         assert_eq!(((lease_until, wrote_at), updated_at), (kept, time(back)));
     }
     assert_eq!(renewed(1001), (time(1001 + LEASE), time(1001), time(1001)));
-    // What lies further ahead than clocks may disagree was written by a wrong clock, and is put right.
+    // A date further ahead than the skew was written by a wrong clock, and is corrected.
     let mut wrong = record.clone();
     wrong.owner_wrote_at = time(90_000);
     wrong.state = State::Processing { lease_until: time(90_000 + LEASE) };
@@ -187,7 +184,7 @@ fn a_renewal_by_a_clock_that_went_back_takes_nothing_back() {
 }
 
 #[test]
-fn the_published_time_for_repeats_is_the_one_that_is_kept() {
+fn the_published_repeat_window_is_the_one_enforced() {
     let unknown = lapse(&record(Class::Downstream, Begin::Processing), at(DEAD)).unwrap().next;
     for judge_skew in [0, SKEW, 3 * SKEW] {
         let now = |millis| Now { skew: Duration::from_millis(judge_skew), ..time(millis).into() };
@@ -210,6 +207,6 @@ fn a_write_from_the_future_is_one_beyond_the_larger_skew() {
     assert_eq!(
         written_ahead_by(&late, Now { skew: Duration::from_secs(9), ..time(0).into() }),
         None,
-        "within the skew of the one who judges"
+        "within the judge's own skew"
     );
 }

@@ -1,4 +1,4 @@
-//! What is decided, and what is not, while the clock is in question.
+//! What may be decided while the clock is not fully trusted.
 
 use super::*;
 use crate::time::Trust;
@@ -9,7 +9,7 @@ fn doubted(millis: u64, trust: Trust) -> Stamp<'static> {
     Stamp { now: Now { trust, ..stamp.now }, ..stamp }
 }
 
-/// The moment, where time has passed without a gap since `steady_since` only.
+/// The moment `now`, if time has passed without a gap only since `steady_since`.
 fn after_gap(millis: u64, steady_since: u64) -> Stamp<'static> {
     let stamp = at(millis);
     Stamp { now: Now { steady_since: Some(Time::from_millis(steady_since)), ..stamp.now }, ..stamp }
@@ -23,7 +23,7 @@ fn decided<'a>(record: &'a Record, payload: &'static Fingerprint, stamp: Stamp<'
 const REFUSED: Decision<'static> = Decision::Answer(Reply::ClockNotTrusted);
 const HOUR: u64 = 3_600_000;
 const YEAR: u64 = 365 * 24 * HOUR;
-/// Past the tombstone of every record of these tests.
+/// After the tombstone of every record of these tests.
 const GONE: u64 = YEAR;
 const QUIET: u64 = LEASE + 65_000;
 
@@ -42,7 +42,7 @@ fn nothing_is_claimed_by_a_clock_that_is_not_trusted() {
 }
 
 #[test]
-fn an_outcome_whose_end_is_not_in_question_is_replayed_by_any_clock() {
+fn an_unexpired_outcome_is_replayed_by_any_clock() {
     let replay = succeeded();
     for trust in [Trust::Untrusted, Trust::Starting, Trust::Settling] {
         let decision = decided(&replay, &SAME, doubted(5_000, trust));
@@ -57,7 +57,7 @@ fn nothing_is_expired_or_reused_before_the_clock_is_fully_trusted() {
     for trust in [Trust::Untrusted, Trust::Starting, Trust::Settling] {
         let (expired, gone) = (doubted(25 * HOUR, trust), doubted(GONE, trust));
         for payload in [&SAME, &DIFFERENT] {
-            assert_eq!(decided(&outcome, payload, expired), REFUSED, "past its end, perhaps");
+            assert_eq!(decided(&outcome, payload, expired), REFUSED, "perhaps expired");
             assert_eq!(decided(&outcome, payload, gone), REFUSED);
             let refused = Decision::Answer(Reply::Expired);
             assert_eq!(decided(&tombstone, payload, gone), refused, "a tombstone refuses");
@@ -74,15 +74,15 @@ fn nothing_is_expired_or_reused_before_the_clock_is_fully_trusted() {
 }
 
 #[test]
-fn a_failure_past_its_time_is_the_next_attempt_while_time_settles() {
+fn an_expired_failure_allows_the_next_attempt_while_time_settles() {
     let failed = not_applied(Class::External);
     let write = run(decided(&failed, &SAME, doubted(GONE, Trust::Settling)));
-    assert_eq!((write.next.attempt, write.next.created_at), (2, failed.created_at), "not begun anew");
-    assert_eq!(run(decided(&failed, &SAME, at(GONE))).next.attempt, 1, "once trusted, as if it were new");
+    assert_eq!((write.next.attempt, write.next.created_at), (2, failed.created_at), "not restarted");
+    assert_eq!(run(decided(&failed, &SAME, at(GONE))).next.attempt, 1, "as new, when the clock is trusted");
 }
 
 #[test]
-fn no_lease_is_dead_and_no_quiet_period_over_before_leases_are_judged() {
+fn no_lease_or_quiet_period_ends_before_leases_are_judged() {
     for trust in [Trust::Untrusted, Trust::Starting] {
         let late = doubted(GONE, trust);
         for record in [processing(Class::External), claimed(Class::External)] {
@@ -116,7 +116,7 @@ fn nothing_is_dated_by_a_clock_that_is_not_trusted() {
 }
 
 #[test]
-fn a_lease_from_before_a_gap_has_its_length_from_the_gap() {
+fn a_lease_from_before_a_gap_restarts_at_the_gap() {
     let record = processing(Class::External); // its lease ends at 31,000 by the old time
     let gap = HOUR;
     assert!(!is_lease_dead(&record, after_gap(gap + LEASE - 1, gap).now));
@@ -141,7 +141,7 @@ fn a_quiet_period_from_before_a_gap_begins_at_the_gap() {
     drop(reconcile(&unknown, absent(over), after_gap(over, gap)).unwrap());
 }
 
-/// Claimed by a clock a year ahead, which has been set right since.
+/// Claimed by a clock a year ahead, which has been corrected since.
 fn from_the_future(class: Class, begin: Begin) -> Record {
     run(decide(Found::Nothing, &command(class), ticket(OWNER, begin), at(YEAR))).next
 }
@@ -152,7 +152,7 @@ fn a_lease_that_ends_later_than_any_can_is_dead() {
     assert!(!is_lease_dead(&record, at(1_000).now), "granted just now");
     assert!(is_lease_dead(&record, at(999).now), "granted in the future");
     let skewed = Now { skew: Duration::from_millis(50), ..at(950).now };
-    assert!(!is_lease_dead(&record, skewed), "within the skew of the one who judges");
+    assert!(!is_lease_dead(&record, skewed), "within the judge's own skew");
     let future = from_the_future(Class::External, Begin::Claimed);
     let released = release(&future, at(5_000)).unwrap().next;
     assert_eq!(released.state_name(), StateName::FailedNotReplayable);
@@ -161,7 +161,7 @@ fn a_lease_that_ends_later_than_any_can_is_dead() {
 }
 
 #[test]
-fn a_date_between_the_earliest_and_the_latest_moment_is_not_ahead() {
+fn a_date_within_the_uncertainty_is_not_in_the_future() {
     let record = processing(Class::Downstream); // claimed at 1,000
     let late_answer = Now { latest: Time::from_millis(1_000), ..at(10).now };
     assert!(!is_lease_dead(&record, late_answer) && !is_dated_ahead(&record, late_answer));
@@ -182,7 +182,7 @@ fn an_owner_ahead_has_its_quiet_period_from_the_mark() {
 }
 
 #[test]
-fn an_unknown_that_was_dated_ahead_is_brought_back() {
+fn an_unknown_dated_ahead_is_redated() {
     let future = from_the_future(Class::External, Begin::Processing);
     let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
     let absent = |asked| Verdict::NotApplied { asked_at: Time::from_millis(asked) };
@@ -193,7 +193,7 @@ fn an_unknown_that_was_dated_ahead_is_brought_back() {
     assert_eq!(due(&redated, at(5_000).now), Due::Probe);
     assert_eq!((redated.updated_at, redated.owner_wrote_at), (at(5_000).now.at, at(5_000).now.at));
     drop(resolve(&redated, absent(5_001 + QUIET), at(5_001 + QUIET)).unwrap());
-    assert!(finish(&redated, OWNER, Ending::Succeeded(paid()), at(5_002)).is_ok(), "its owner knows better");
+    assert!(finish(&redated, OWNER, Ending::Succeeded(paid()), at(5_002)).is_ok(), "its owner overrides it");
     assert_eq!(redate(&redated, at(5_000)), Err(Refusal::WrongState), "once");
     assert_eq!(redate(&unknown, doubted(5_000, Trust::Starting)), Err(Refusal::ClockNotTrusted));
     assert_eq!(redate(&succeeded(), at(500)), Err(Refusal::WrongState));
@@ -202,17 +202,20 @@ fn an_unknown_that_was_dated_ahead_is_brought_back() {
 }
 
 #[test]
-fn no_repeat_window_is_open_that_begins_in_the_future() {
+fn a_repeat_window_that_begins_in_the_future_is_closed() {
     let future = from_the_future(Class::Downstream, Begin::Processing);
     let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
     drop(run(decided(&unknown, &SAME, at(YEAR + LEASE))));
     assert_eq!(decided(&unknown, &SAME, at(5_000)), Decision::Answer(Reply::Unknown));
     assert!(matches!(decided(&future, &SAME, at(5_000)), Decision::MarkUnknown(_)));
-    assert!(to_be_asked_from(&unknown, at(5_000).now) <= Time::from_millis(5_000), "ask somebody instead");
+    assert!(
+        to_be_asked_from(&unknown, at(5_000).now) <= Time::from_millis(5_000),
+        "it needs a probe instead"
+    );
 }
 
 #[test]
-fn a_first_attempt_that_was_dated_ahead_counts_as_forgotten_once_it_is_written() {
+fn a_first_attempt_dated_ahead_is_never_repeated_after_a_write() {
     const NOW: u64 = 30 * 24 * HOUR;
     let future = from_the_future(Class::Downstream, Begin::Processing);
     let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
@@ -226,11 +229,15 @@ fn a_first_attempt_that_was_dated_ahead_counts_as_forgotten_once_it_is_written()
     let claimed = from_the_future(Class::Downstream, Begin::Claimed);
     let second = run(decided(&claimed, &SAME, at(NOW))).next;
     let doubt = finish(&second, OTHER, Ending::InDoubt, at(NOW + 1_000)).unwrap().next;
-    assert_eq!(decided(&doubt, &SAME, at(YEAR + HOUR)), Decision::Answer(Reply::Unknown), "nor the next");
+    assert_eq!(
+        decided(&doubt, &SAME, at(YEAR + HOUR)),
+        Decision::Answer(Reply::Unknown),
+        "nor by the next attempt"
+    );
 }
 
 #[test]
-fn nothing_is_repeated_whose_first_attempt_another_time_may_have_dated() {
+fn an_attempt_dated_by_a_replaced_time_is_not_repeated() {
     let doubt = lapsed(Class::Downstream); // claimed at 1,000
     let replaced = |at_ms: u64, up_to: Option<u64>, millis: u64| {
         let replaced_at = Some(Time::from_millis(at_ms));
@@ -241,16 +248,16 @@ fn nothing_is_repeated_whose_first_attempt_another_time_may_have_dated() {
     drop(run(replaced(1_000, None, 40_000)));
     assert_eq!(replaced(1_001, None, 40_000), unknown, "before the time was replaced");
     drop(run(replaced(500, Some(999), 40_000)));
-    assert_eq!(replaced(500, Some(1_000), 40_000), unknown, "set back to before its date");
+    assert_eq!(replaced(500, Some(1_000), 40_000), unknown, "set to before its date");
 }
 
 #[test]
-fn an_outcome_from_before_the_time_was_replaced_is_kept_from_then() {
+fn an_outcome_dated_by_a_replaced_time_is_kept_from_then() {
     let replaced = |millis| {
         let now = Now { replaced_at: Some(Time::from_millis(YEAR)), ..at(millis).now };
         Stamp { now, ..at(millis) }
     };
-    let outcome = succeeded(); // a year old, as it seems, or a minute
+    let outcome = succeeded(); // seems a year old, may be a minute old
     let end = YEAR + 24 * HOUR;
     for moment in [YEAR, end - 1] {
         assert_eq!(decided(&outcome, &SAME, replaced(moment)), Decision::Answer(Reply::Replay(&paid())));

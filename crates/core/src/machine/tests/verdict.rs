@@ -13,7 +13,7 @@ fn name(result: Result<Write, Refusal>) -> Result<StateName, Refusal> {
 }
 
 #[test]
-fn a_dead_lease_comes_to_what_can_be_proven() {
+fn a_dead_lease_ends_as_what_can_be_proven() {
     let dead = at(1000 + LEASE);
     assert_eq!(name(lapse(&processing(Class::External), dead)), Ok(StateName::Unknown));
     assert_eq!(name(lapse(&processing(Class::Downstream), dead)), Ok(StateName::Unknown));
@@ -38,7 +38,7 @@ fn a_dead_lease_comes_to_what_can_be_proven() {
 }
 
 #[test]
-fn peer_bug_not_found_taken_for_proof() {
+fn peer_bug_not_found_counts_as_proof() {
     let record = lapsed(Class::External);
     let quiet_until = 1000 + QUIET;
     let refusal = Err(Refusal::QuietUntil(Time::from_millis(quiet_until)));
@@ -48,12 +48,12 @@ fn peer_bug_not_found_taken_for_proof() {
     // A clock that runs ahead does not shorten the wait.
     assert_eq!(name(reconcile(&record, absent(u64::MAX), at(quiet_until))), refusal);
     assert_eq!(name(resolve(&record, absent(u64::MAX), at(quiet_until))), refusal);
-    // What counts is when the question was put, not when the answer came.
+    // The time of the question counts, not that of the answer.
     assert_eq!(name(reconcile(&record, absent(quiet_until), at(quiet_until + 9999))), refusal);
 }
 
 #[test]
-fn the_quiet_period_counts_from_the_owners_last_word() {
+fn the_quiet_period_counts_from_the_owners_last_write() {
     let renewed = renew(&processing(Class::External), OWNER, Time::from_millis(20_000)).unwrap().next;
     let record = lapse(&renewed, at(20_000 + LEASE)).unwrap().next;
     assert!(reconcile(&record, absent(20_000 + QUIET), at(u64::MAX)).is_err());
@@ -63,7 +63,7 @@ fn the_quiet_period_counts_from_the_owners_last_word() {
 }
 
 #[test]
-fn what_was_found_counts_at_once() {
+fn a_found_effect_counts_at_once() {
     let record = lapsed(Class::External);
     let now = at(40_000);
     let expires_at = now.now.at + record.policy.ttl;
@@ -78,7 +78,7 @@ fn what_was_found_counts_at_once() {
 }
 
 #[test]
-fn an_effect_without_its_answer_is_known_to_have_happened() {
+fn an_effect_found_without_its_answer_still_counts() {
     let record = resolve(&in_doubt(Class::External), Verdict::Applied(None), at(3000)).unwrap().next;
     let State::Succeeded { outcome, .. } = &record.state else { panic!("{record:?}") };
     assert_eq!((outcome.status, &outcome.body), (Status::Value, &Body::NotRetained));
@@ -96,7 +96,7 @@ fn a_reconciler_settles_nothing_but_unknown() {
 }
 
 #[test]
-fn a_question_in_vain_is_counted_and_put_off() {
+fn a_failed_probe_is_counted_and_postponed() {
     let record = lapsed(Class::External);
     let next_probe_at = Some(Time::from_millis(99_000));
     let once = postpone(&record, next_probe_at, Time::from_millis(50_000)).unwrap().next;
@@ -109,7 +109,7 @@ fn a_question_in_vain_is_counted_and_put_off() {
 }
 
 #[test]
-fn a_planned_question_is_not_counted_and_changes_nothing_else() {
+fn a_planned_probe_is_not_counted() {
     let record = lapsed(Class::External);
     let next_probe_at = Some(Time::from_millis(99_000));
     let planned = plan_probe(&record, next_probe_at).unwrap().next;
@@ -121,7 +121,7 @@ fn a_planned_question_is_not_counted_and_changes_nothing_else() {
 }
 
 #[test]
-fn an_operator_settles_what_is_unknown_or_dead_and_nothing_else() {
+fn an_operator_settles_only_unknown_or_dead_records() {
     for record in every_state() {
         let applied = name(resolve(&record, Verdict::Applied(None), at(u64::MAX / 2)));
         match record.state_name() {
@@ -134,7 +134,7 @@ fn an_operator_settles_what_is_unknown_or_dead_and_nothing_else() {
 }
 
 #[test]
-fn an_operator_who_denies_an_effect_waits_until_its_owner_cannot_act() {
+fn an_operator_denies_an_effect_only_after_its_owners_deadline() {
     let quiet_until = 1000 + QUIET;
     let refusal = Err(Refusal::QuietUntil(Time::from_millis(quiet_until)));
     for record in [lapsed(Class::External), processing(Class::External)] {
@@ -148,7 +148,7 @@ fn an_operator_who_denies_an_effect_waits_until_its_owner_cannot_act() {
             "the provider itself refuses it"
         );
     }
-    // Its own owner will not act again, but that of the attempt before it may.
+    // Its own owner will not act again, but the owner of the attempt before may.
     let mut record = in_doubt(Class::Downstream);
     record.earlier_doubt = true;
     assert!(resolve(&record, absent(2000 + QUIET), at(2000 + QUIET)).is_err());
@@ -169,7 +169,7 @@ fn a_verdict_settles_every_doubt() {
 }
 
 #[test]
-fn a_key_is_let_go_only_where_nothing_took_effect() {
+fn only_a_key_without_effect_is_released() {
     for record in every_state() {
         let released = release(&record, at(40_000));
         match record.state {
@@ -197,7 +197,7 @@ fn a_key_is_let_go_only_where_nothing_took_effect() {
 }
 
 #[test]
-fn a_reconciler_may_ask_for_a_longer_quiet_period_and_not_for_a_shorter_one() {
+fn a_reconciler_may_only_lengthen_the_quiet_period() {
     let record = lapsed(Class::External);
     let settle = |quiet: u64, asked: u64| {
         name(reconcile_after(&record, Duration::from_millis(quiet), absent(asked), at(asked)))
@@ -206,7 +206,7 @@ fn a_reconciler_may_ask_for_a_longer_quiet_period_and_not_for_a_shorter_one() {
     assert_eq!(settle(QUIET + 500, 1000 + QUIET + 500), until(1000 + QUIET + 500));
     assert_eq!(settle(QUIET + 500, 1001 + QUIET + 500), Ok(StateName::FailedNotReplayable));
     assert_eq!(settle(10, 1000 + QUIET), until(1000 + QUIET));
-    // It begins where the record's own does: after a gap in time, at the gap.
+    // It starts when the record's own quiet period starts: after a gap in time, at the gap.
     let gap = 10_000_000;
     let stamp = at(gap + QUIET + 500);
     let stamp = Stamp { now: Now { steady_since: Some(Time::from_millis(gap)), ..stamp.now }, ..stamp };

@@ -1,4 +1,4 @@
-//! What an operation's own rates promise, beside the engine's limits.
+//! What an operation's own rates promise, in addition to the engine's limits.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn rates(new_per_caller: Option<Rate>, new_in_total: Option<Rate>) -> RateKeeper
     RateKeeper::new(rates).expect("rates that make sense")
 }
 
-/// How many new keys are let in under `rates`, one after the other, before one is refused.
+/// How many new keys are admitted under `rates`, one after the other, before one is refused.
 fn minted_under(keeper: &QuotaKeeper, rates: &RateKeeper, who: CallerHash, now: Duration) -> u32 {
     let mut keys = 0;
     while let Admission::Granted(permit) = keeper.admit_under(Some(rates), who, None, now, &[]) {
@@ -19,7 +19,7 @@ fn minted_under(keeper: &QuotaKeeper, rates: &RateKeeper, who: CallerHash, now: 
 }
 
 #[test]
-fn an_operation_is_held_by_its_own_rate_while_the_callers_others_are_not() {
+fn an_operations_rate_limits_only_that_operation() {
     let keeper = keeper(&Quotas { new_per_caller: rate(10, 60), ..Quotas::default() });
     let (exports, payments) = (rates(rate(2, 60), None), rates(rate(5, 60), None));
     assert_eq!(minted_under(&keeper, &exports, caller(1), S(1)), 2);
@@ -27,19 +27,19 @@ fn an_operation_is_held_by_its_own_rate_while_the_callers_others_are_not() {
     assert_eq!(refusal, Exceeded { is_of_operation: true, ..exceeded(Limit::NewPerCaller, S(30)) });
     assert!(refusal.to_string().contains("of this operation (new_per_caller)"), "{refusal}");
     assert_eq!(minted_under(&keeper, &payments, caller(1), S(1)), 5);
-    assert_eq!(minted(&keeper, caller(1), None, S(1)), 3, "of the ten, the seven that were let in are gone");
-    assert_eq!(minted_under(&keeper, &exports, caller(2), S(1)), 2, "another caller's are its own");
+    assert_eq!(minted(&keeper, caller(1), None, S(1)), 3, "seven of the ten are used up");
+    assert_eq!(minted_under(&keeper, &exports, caller(2), S(1)), 2, "another caller has its own");
 }
 
 #[test]
-fn it_is_held_by_its_own_rates_also_where_nothing_else_is_limited() {
+fn operation_rates_apply_without_any_other_limit() {
     let (keeper, exports) = (keeper(&Quotas::default()), rates(None, rate(3, 60)));
     assert_eq!(minted_under(&keeper, &exports, caller(1), S(1)), 3);
     assert_eq!(
         refused(keeper.admit_under(Some(&exports), caller(2), None, S(1), &[])).which,
         Limit::NewInTotal
     );
-    assert_eq!(minted_under(&keeper, &exports, caller(2), S(21)), 1, "by then there is one more");
+    assert_eq!(minted_under(&keeper, &exports, caller(2), S(21)), 1, "one more is available by then");
     let rates = Rates { new_per_address: rate(1, 60), ..Rates::default() };
     let exports = RateKeeper::new(rates).expect("rates that make sense");
     let ask = |who, from: &str| keeper.admit_under(Some(&exports), caller(who), address(from), S(1), &[]);
@@ -49,8 +49,8 @@ fn it_is_held_by_its_own_rates_also_where_nothing_else_is_limited() {
 }
 
 #[test]
-fn what_one_of_the_two_refuses_uses_up_nothing_of_the_other() {
-    // Refused by the operation, a hundred times: the engine's ten less the two that were let in are still there.
+fn a_refusal_by_one_rate_charges_nothing_to_the_other() {
+    // Refused by the operation a hundred times: the engine still has its ten minus the two admitted ones.
     let all = keeper(&Quotas { new_per_caller: rate(10, 3600), ..Quotas::default() });
     let exports = rates(rate(2, 3600), None);
     assert_eq!(minted_under(&all, &exports, caller(1), S(1)), 2);
@@ -58,7 +58,7 @@ fn what_one_of_the_two_refuses_uses_up_nothing_of_the_other() {
         refused(all.admit_under(Some(&exports), caller(1), None, S(1), &[]));
     }
     assert_eq!(minted(&all, caller(1), None, S(1)), 8);
-    // Refused by the engine, a hundred times: the operation's ten less two are still there.
+    // Refused by the engine a hundred times: the operation still has its ten minus two.
     let all = keeper(&Quotas { new_per_caller: rate(2, 10), ..Quotas::default() });
     let exports = rates(rate(10, 3600), None);
     assert_eq!(minted_under(&all, &exports, caller(1), S(1)), 2);
@@ -71,7 +71,7 @@ fn what_one_of_the_two_refuses_uses_up_nothing_of_the_other() {
 }
 
 #[test]
-fn the_longer_of_the_two_waits_is_the_one_told() {
+fn the_longer_of_both_waits_is_reported() {
     for (own, further, waits) in [(10, 50, (S(50), true)), (50, 10, (S(50), false)), (50, 50, (S(50), false))]
     {
         let keeper = keeper(&Quotas { new_per_caller: rate(1, own), ..Quotas::default() });
@@ -83,7 +83,7 @@ fn the_longer_of_the_two_waits_is_the_one_told() {
 }
 
 #[test]
-fn a_key_that_was_none_is_given_back_to_both() {
+fn a_refund_reaches_both_rates() {
     let keeper = keeper(&Quotas { new_per_caller: rate(1, 60), ..Quotas::default() });
     let exports = rates(rate(1, 60), None);
     for _ in 0..100 {
@@ -98,18 +98,18 @@ fn a_key_that_was_none_is_given_back_to_both() {
 }
 
 #[test]
-fn a_caller_past_its_operations_rate_does_not_make_the_store_count() {
+fn a_caller_past_its_operations_rate_causes_no_count() {
     let keeper = keeper(&Quotas { records_per_caller: Some(100), ..Quotas::default() });
     let exports = rates(rate(1, 60), None);
-    let question = asked(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
-    // Asking has charged nothing.
+    let question = count_request(keeper.admit_under(Some(&exports), caller(1), None, S(1), &[]));
+    // The request for a count has charged nothing.
     let answers = [question.answered(3)];
     drop(granted(keeper.admit_under(Some(&exports), caller(1), None, S(1), &answers)));
     assert!(refused(keeper.admit_under(Some(&exports), caller(1), None, S(30), &[])).is_of_operation);
 }
 
 #[test]
-fn every_clone_counts_the_same_keys_and_no_flood_takes_more_room_than_was_allowed() {
+fn clones_share_their_counts_within_the_allowed_memory() {
     let keeper = keeper(&Quotas::default());
     let limited = Rates { new_per_caller: rate(2, 60), ..Rates::default() };
     let exports = RateKeeper::tracking(limited, 8).expect("rates that make sense");
@@ -123,11 +123,11 @@ fn every_clone_counts_the_same_keys_and_no_flood_takes_more_room_than_was_allowe
         }
     }
     assert!(lock(&exports.ledger).tracked().iter().all(|count| *count <= 8));
-    assert_eq!(minted_under(&keeper, &exports, caller(0), S(1)), 0, "nor has it freed anybody");
+    assert_eq!(minted_under(&keeper, &exports, caller(0), S(1)), 0, "it has freed no caller");
 }
 
 #[test]
-fn rates_that_make_no_sense_are_not_kept() {
+fn invalid_rates_are_refused() {
     let never = Some(Rate { count: NonZeroU32::MIN, per: Duration::ZERO });
     let rates = Rates { new_in_total: never, ..Rates::default() };
     assert_eq!(rates.check(), Err(QuotasError::RateInNoTime("new_in_total")));

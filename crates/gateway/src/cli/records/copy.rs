@@ -3,6 +3,7 @@
 //! What lives here: which two stores, what is shown meanwhile, and the exit code. What must never: how a record is copied.
 
 use super::super::stop::Stop;
+use super::super::target::UnusedTarget;
 use crate::serve::say;
 use crate::stores::Url;
 use semel::copy::{Copy, Error, Progress, Report};
@@ -13,8 +14,9 @@ use serde_json::json;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-pub(super) const EXIT_CODES: &str = "Exit codes: 0 copied and verified; 1 failed, run it again; 2 the command line is wrong; 4 \
-                                     refused: a gateway works on the source, or the target is not empty";
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 copied and verified; 1 failed: do what the message says, which is to run it again if a \
+                                     store did not answer; 2 the command line is wrong; 4 refused: a gateway works on the source, or \
+                                     the target is not empty";
 
 /// How often progress is shown: on a terminal, and in a file.
 const SHOWN_EVERY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
@@ -27,14 +29,17 @@ pub(super) struct Args {
     /// The store to copy them to. It is created if it does not exist, and must not hold other records
     #[arg(long, value_name = "URL")]
     to: Url,
-    /// Do not wait to see whether gateways that did not sign off still run: you know that they have ended
+    /// You know that gateways that did not sign off have ended: watch them for 15 seconds only, not until their
+    /// registration lapses
     #[arg(long)]
     gateways_stopped: bool,
+    #[command(flatten)]
+    _unused: UnusedTarget,
 }
 
 impl Args {
     pub(super) async fn run(&self, is_json: bool) -> Result<(), Stop> {
-        let Self { from, to, gateways_stopped } = self;
+        let Self { from, to, gateways_stopped, .. } = self;
         for url in [from, to] {
             if url.backend().is_in_process() {
                 return Err(Stop::usage(format!(
@@ -140,15 +145,21 @@ fn lines(arguments: &Args, report: &Report) -> String {
     if report.found_there > 0 {
         lines.push(format!("{} had been copied before, by a copy that was interrupted", report.found_there));
     }
-    lines.push(
-        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters). \
-         Copy those first, or their messages and references count as new"
-            .to_owned(),
-    );
+    lines.push(not_copied(from).to_owned());
     lines.push(format!(
         "start gateways with --store {to} now, and none on {from} again: what they did there would not be known here"
     ));
     lines.join("\n")
+}
+
+/// What services keep beside the records, by the kind of store that it is in.
+fn not_copied(from: &Url) -> &'static str {
+    if from.backend().schema_steps().is_empty() {
+        "not copied: marks of messages that services set with MessageDedup. Those messages count as new in another store"
+    } else {
+        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters). \
+         Copy those first, or their messages and references count as new"
+    }
 }
 
 /// What is shown on standard error meanwhile.
@@ -201,5 +212,22 @@ impl Shown {
         if self.is_terminal && self.stage != 0 {
             eprintln!();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_copied_is_what_the_source_can_hold() {
+        let text = |url: &str| not_copied(&url.parse().expect("a store"));
+        for url in ["sqlite:semel.db", "postgres://semel@db/payments"] {
+            assert!(text(url).contains("semel-tx"), "{url}");
+        }
+        #[cfg(feature = "redis")]
+        assert!(
+            text("redis://cache").contains("MessageDedup") && !text("redis://cache").contains("semel-tx")
+        );
     }
 }

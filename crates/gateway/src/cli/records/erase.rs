@@ -1,11 +1,13 @@
 //! `semel records erase`.
 
 use super::super::confirm::confirm;
-use super::super::place::ask_record;
+use super::super::say_document;
 use super::super::stop::Stop;
-use super::super::table::{Screen, clean};
+use super::super::table::Screen;
+use super::super::target::ask_record;
 use super::tone;
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
+use crate::printable::printable;
 use crate::serve::say;
 use clap::ValueEnum;
 use http::Method;
@@ -20,7 +22,7 @@ pub(super) struct Erase {
     #[arg(long, value_name = "WHAT", default_value = "response")]
     what: Extent,
     /// Why. It stays in the record's history, so write no personal data
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
     reason: String,
     /// Do not ask for confirmation
     #[arg(long)]
@@ -36,18 +38,18 @@ enum Extent {
 }
 
 impl Erase {
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
-        let id = super::whole(desk, &self.id, is_json).await?;
-        let (what, then) = match self.what {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+        let id = super::find_operation_id(client, &self.id, is_json).await?;
+        let (extent, then) = match self.what {
             Extent::Response => ("response", "retries learn that it happened, but not what was answered"),
             Extent::Record => ("record", "retries get 410 until the key would have been free anyway"),
         };
-        confirm(&format!("Erase the {what} of {id}? This cannot be undone."), self.yes)?;
-        let request = json!({ "what": what, "reason": self.reason });
+        confirm(&format!("Erase the {extent} of {id}? This cannot be undone."), self.yes)?;
+        let request = json!({ "what": extent, "reason": self.reason });
         let path = format!("/v1/records/{id}/erase");
-        let record = ask_record(desk, Method::POST, &path, Some(&request), is_json).await?;
+        let record = ask_record(client, Method::POST, &path, Some(&request), is_json).await?;
         if is_json {
-            say(&record.to_string());
+            say_document(&record);
             return Ok(());
         }
         let state = record["state"].as_str().unwrap_or_default();
@@ -57,11 +59,11 @@ impl Erase {
             then
         };
         say(&format!(
-            "{id} is {}: its {what} is erased; {then}",
+            "{id} is {}: its {extent} is erased; {then}",
             Screen::of_stdout().tinted(state, tone(state))
         ));
         if let Some(places) = record["mayRemain"].as_str() {
-            say(&format!("copies may remain {}", clean(places)));
+            say(&format!("copies may remain {}", printable(places)));
         }
         say(
             "running gateways can replay it from memory for up to a minute; archives and backups keep what they have",

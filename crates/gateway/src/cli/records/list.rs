@@ -5,12 +5,14 @@
 
 use super::super::moment::age;
 use super::super::stop::Stop;
-use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
+use super::super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::filters::{StateAndFilters, push};
 use super::pages::{Page, page};
 use super::tone;
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
+use crate::printable::{printable, printable_json};
 use crate::serve::say;
+use clap::builder::NonEmptyStringValueParser;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::store::Clock as _;
@@ -32,12 +34,12 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     /// Continue where an earlier list ended
-    #[arg(long, value_name = "CURSOR")]
+    #[arg(long, value_name = "CURSOR", value_parser = NonEmptyStringValueParser::new())]
     after: Option<String>,
 }
 
 impl Args {
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
         let now = SystemClock.now();
         let filter = self.filter(now)?;
         let mut out = Out::new(is_json, self.all, now);
@@ -46,12 +48,12 @@ impl Args {
         let mut callers = BTreeSet::new();
         loop {
             let Page { records, unreadable, next } =
-                page(desk, &filter, left, after.as_deref(), is_json).await?;
+                page(client, &filter, left, after.as_deref(), is_json).await?;
             left = left.saturating_sub(records.len());
             after = next;
             if self.filters.others.caller.is_some() {
                 let hashes = records.iter().filter_map(|record| record["callerHash"].as_str());
-                callers.extend(hashes.map(clean));
+                callers.extend(hashes.map(printable));
             }
             print(&out.take(records, unreadable));
             if after.is_none() || left == 0 {
@@ -121,10 +123,10 @@ impl Out {
     }
 
     /// Takes the records of a page, and gives back what is printed of them.
-    fn take(&mut self, came: Vec<Value>, cannot: Vec<Value>) -> Vec<String> {
+    fn take(&mut self, listed: Vec<Value>, cannot: Vec<Value>) -> Vec<String> {
         match self {
             Self::Document { records, unreadable } => {
-                records.extend(came);
+                records.extend(listed);
                 unreadable.extend(cannot);
                 Vec::new()
             }
@@ -132,16 +134,16 @@ impl Out {
                 let cannot = cannot
                     .iter()
                     .map(|item| json!({ "operationId": item["operationId"], "unreadable": item["reason"] }));
-                came.iter().map(Value::to_string).chain(cannot.map(|item| item.to_string())).collect()
+                listed.iter().cloned().chain(cannot).map(|item| printable_json(&item.to_string())).collect()
             }
             Self::Table { table, screen, now, count, unreadable, resolvable } => {
-                *count += came.len();
-                *resolvable += came.iter().filter(|record| record["canResolve"] == true).count();
+                *count += listed.len();
+                *resolvable += listed.iter().filter(|record| record["canResolve"] == true).count();
                 unreadable.extend(cannot);
-                if came.is_empty() {
+                if listed.is_empty() {
                     return Vec::new();
                 }
-                let rows: Vec<_> = came.iter().map(|record| row(record, *now, *screen)).collect();
+                let rows: Vec<_> = listed.iter().map(|record| row(record, *now, *screen)).collect();
                 table.lines(&rows)
             }
         }
@@ -159,7 +161,7 @@ impl Out {
                 if let Some(next) = next {
                     document["next"] = next.into();
                 }
-                vec![document.to_string()]
+                vec![printable_json(&document.to_string())]
             }
             Self::Table { screen, count, unreadable, resolvable, .. } => {
                 let mut lines = Vec::new();
@@ -167,7 +169,7 @@ impl Out {
                     lines.push("no records".to_owned());
                 }
                 for item in &unreadable {
-                    let text = |name: &str| clean(item[name].as_str().unwrap_or_default());
+                    let text = |name: &str| printable(item[name].as_str().unwrap_or_default());
                     let id = screen.tinted(&text("operationId"), Tone::Bad);
                     lines.push(format!("{id}  {}", text("reason")));
                 }
@@ -201,14 +203,14 @@ const ID_CHARS: usize = 13;
 /// An empty table of records.
 pub(super) fn records_table(screen: Screen) -> Table {
     let columns = vec![
-        Column::text("OPERATION ID", Gives::Nothing),
-        Column::text("STATE", Gives::Nothing),
-        Column::text("OPERATION", Gives::Ends),
-        Column::number("ATTEMPT", Gives::Way(2)),
-        Column::number("UPDATED", Gives::Nothing),
-        Column::text("REASON", Gives::Ends),
-        Column::text("KEY", Gives::Way(1)),
-        Column::text("CALLER", Gives::Way(3)),
+        Column::text("OPERATION ID", WhenNarrow::Keep),
+        Column::text("STATE", WhenNarrow::Keep),
+        Column::text("OPERATION", WhenNarrow::Shorten),
+        Column::number("ATTEMPT", WhenNarrow::Omit(2)),
+        Column::number("UPDATED", WhenNarrow::Keep),
+        Column::text("REASON", WhenNarrow::Shorten),
+        Column::text("KEY", WhenNarrow::Omit(1)),
+        Column::text("CALLER", WhenNarrow::Omit(3)),
     ];
     Table::new(screen, columns)
 }
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_what_its_file_says_on_a_terminal_and_in_a_pipe() {
+    fn a_list_equals_its_file_on_terminal_and_pipe() {
         let narrow = listed(Some(80));
         crate::texts::assert_is("list-80", &narrow);
         crate::texts::assert_fits("list-80", &narrow, 80);

@@ -4,14 +4,16 @@
 //! resolved without having been shown, or one whose refusal hides that of another.
 
 use super::super::confirm::confirm;
-use super::super::place::{ask, foreign};
+use super::super::say_document;
 use super::super::stop::Stop;
-use super::super::table::{Screen, clean};
+use super::super::table::Screen;
+use super::super::target::{ask, foreign};
 use super::filters::{Filters, push};
 use super::list::{records_table, row};
 use super::pages::{Page, page};
-use super::settle::told;
-use crate::admin_client::{Desk, Reply};
+use super::settle::describe_result;
+use crate::admin_client::{AdminClient, Reply};
+use crate::printable::printable;
 use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
@@ -26,7 +28,7 @@ const TRIES: usize = 5;
 
 /// The `UNKNOWN` records that match, `limit` at most.
 pub(super) async fn matching(
-    desk: &Desk,
+    client: &AdminClient,
     filters: &Filters,
     limit: usize,
     is_json: bool,
@@ -36,7 +38,7 @@ pub(super) async fn matching(
     let (mut found, mut after) = (Vec::new(), None::<String>);
     while found.len() < limit {
         let Page { records, next, .. } =
-            page(desk, &query, limit - found.len(), after.as_deref(), is_json).await?;
+            page(client, &query, limit - found.len(), after.as_deref(), is_json).await?;
         found.extend(records);
         after = next;
         if after.is_none() {
@@ -55,11 +57,11 @@ pub(super) async fn matching(
 }
 
 /// The records with these ids, each found before any is resolved.
-pub(super) async fn named(desk: &Desk, ids: &[String], is_json: bool) -> Result<Vec<Value>, Stop> {
+pub(super) async fn named(client: &AdminClient, ids: &[String], is_json: bool) -> Result<Vec<Value>, Stop> {
     let mut found: Vec<Value> = Vec::new();
     for beginning in ids {
-        let id = super::whole(desk, beginning, is_json).await?;
-        let record = ask(desk, Method::GET, &format!("/v1/records/{id}"), None, is_json).await?;
+        let id = super::find_operation_id(client, beginning, is_json).await?;
+        let record = ask(client, Method::GET, &format!("/v1/records/{id}"), None, is_json).await?;
         if !found.iter().any(|known| known["operationId"] == record["operationId"]) {
             found.push(record);
         }
@@ -69,9 +71,9 @@ pub(super) async fn named(desk: &Desk, ids: &[String], is_json: bool) -> Result<
 
 /// Shows the records, asks, resolves each, and reports each.
 pub(super) async fn resolve(
-    desk: &Desk,
+    client: &AdminClient,
     found: &[Value],
-    word: &Value,
+    verdict: &Value,
     is_yes: bool,
     is_json: bool,
 ) -> Result<(), Stop> {
@@ -81,35 +83,37 @@ pub(super) async fn resolve(
         say(&records_table(screen).lines(&rows).join("\n"));
         say("");
     }
-    let outcome = word["outcome"].as_str().unwrap_or_default();
+    let outcome = verdict["outcome"].as_str().unwrap_or_default();
     confirm(&format!("Resolve these {} records as {outcome}?", found.len()), is_yes)?;
     let (mut resolved, mut refused) = (Vec::new(), Vec::new());
+    let mut invalid = 0;
     for record in found {
         let id: OperationId =
             record["operationId"].as_str().and_then(|id| id.parse().ok()).ok_or_else(foreign)?;
-        let Reply { status, document, .. } = sent(desk, id, &about_shown(word, record)).await?;
+        let Reply { status, document, .. } = sent(client, id, &about_shown(verdict, record)).await?;
         if (200..300).contains(&status) {
             if !is_json {
-                say(&told(id, "resolve", &document));
+                say(&describe_result(id, "resolve", &document));
             }
             resolved.push(document);
         } else {
-            let why = document["detail"].as_str().map_or_else(|| format!("it was answered {status}"), clean);
+            let why =
+                document["detail"].as_str().map_or_else(|| format!("it was answered {status}"), printable);
             if !is_json {
                 say(&format!("{id} was not resolved: {why}"));
             }
+            invalid += usize::from(matches!(status, 400 | 413));
             refused.push(json!({ "operationId": id.to_string(), "code": document["code"], "detail": why }));
         }
     }
     let (done, left) = (resolved.len(), refused.len());
     if is_json {
-        say(&json!({ "resolved": resolved, "refused": refused }).to_string());
+        say_document(&json!({ "resolved": resolved, "refused": refused }));
     }
     if left > 0 {
-        return Err(Stop::refused(format!(
-            "{done} of {} records were resolved; {left} were not",
-            done + left
-        )));
+        let summary = format!("{done} of {} records were resolved; {left} were not", done + left);
+        // What is wrong with the command line is wrong for each of them.
+        return Err(if invalid == left { Stop::usage(summary) } else { Stop::refused(summary) });
     }
     if !is_json {
         say(&match done {
@@ -121,23 +125,23 @@ pub(super) async fn resolve(
 }
 
 /// The verdict, about the attempt that was shown and no other: one may have begun since.
-fn about_shown(word: &Value, record: &Value) -> Value {
-    let mut word = word.clone();
-    word["fence"] = record["fence"].clone();
-    word
+fn about_shown(verdict: &Value, record: &Value) -> Value {
+    let mut verdict = verdict.clone();
+    verdict["fence"] = record["fence"].clone();
+    verdict
 }
 
 /// Sends the verdict, and waits where the gateway says that it is asked too fast.
-async fn sent(desk: &Desk, id: OperationId, word: &Value) -> Result<Reply, Stop> {
+async fn sent(client: &AdminClient, id: OperationId, verdict: &Value) -> Result<Reply, Stop> {
     let path = format!("/v1/records/{id}/resolve");
     for _ in 1..TRIES {
-        let reply = desk.ask(Method::POST, &path, Some(word)).await?;
+        let reply = client.ask(Method::POST, &path, Some(verdict)).await?;
         match (reply.status, reply.retry_after) {
             (429, Some(seconds)) => tokio::time::sleep(Duration::from_secs(seconds).min(WAIT_MAX)).await,
             _ => return Ok(reply),
         }
     }
-    Ok(desk.ask(Method::POST, &path, Some(word)).await?)
+    Ok(client.ask(Method::POST, &path, Some(verdict)).await?)
 }
 
 #[cfg(test)]
@@ -146,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_verdict_about_many_names_the_attempt_of_each() {
-        let word = json!({ "outcome": "not-applied", "reason": "x" });
-        let sent = about_shown(&word, &json!({ "operationId": "a", "fence": 7 }));
+        let verdict = json!({ "outcome": "not-applied", "reason": "x" });
+        let sent = about_shown(&verdict, &json!({ "operationId": "a", "fence": 7 }));
         assert_eq!(sent, json!({ "outcome": "not-applied", "reason": "x", "fence": 7 }));
     }
 }

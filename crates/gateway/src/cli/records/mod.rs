@@ -12,10 +12,10 @@ mod settle;
 mod show;
 mod watch;
 
-use super::place::Place;
 use super::stop::{EXIT_CODES, Stop};
 use super::table::Tone;
-use crate::admin_client::Desk;
+use super::target::Target;
+use crate::admin_client::AdminClient;
 use clap::Subcommand;
 use pages::{Page, page};
 use semel::core::id::OperationId;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    place: Place,
+    target: Target,
     /// Print JSON, as the admin API has it. `list --all` and `watch` print one record per line
     #[arg(long, global = true)]
     json: bool,
@@ -64,7 +64,8 @@ enum Command {
     Watch(watch::Args),
     /// Copy every record from one store to another, while no gateway works on either
     ///
-    /// The target is a new store, or the unfinished copy of an earlier run: an interrupted copy is completed by running it again.
+    /// The target is a new store, or the unfinished copy of an earlier run: an interrupted copy is completed by running it again. If
+    /// the source has changed since, empty the target first.
     /// Every record is read back and compared. Gateways start on the target only after that.
     #[command(after_help = copy::EXIT_CODES)]
     Copy(copy::Args),
@@ -78,26 +79,26 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
 }
 
 async fn run(arguments: &Args) -> Result<(), Stop> {
-    let Args { command, place, json } = arguments;
+    let Args { command, target, json } = arguments;
     if let Command::Copy(copy) = command {
-        place.check_unused()?;
+        target.check_unused()?;
         return copy.run(*json).await;
     }
     let with_bodies = matches!(command, Command::Show(show) if show.body);
     if let Command::Resolve(resolve) = command {
-        resolve.check(place)?;
+        resolve.check(target)?;
     }
-    let desk = place.desk(with_bodies).await?;
+    let client = target.client(with_bodies).await?;
     let done = match command {
-        Command::List(list) => list.run(&desk, *json).await,
-        Command::Show(show) => show.run(&desk, *json).await,
-        Command::Resolve(resolve) => resolve.run(&desk, *json).await,
-        Command::Release(release) => release.run(&desk, *json).await,
-        Command::Erase(erase) => erase.run(&desk, *json).await,
-        Command::Watch(watch) => watch.run(&desk, *json).await,
+        Command::List(list) => list.run(&client, *json).await,
+        Command::Show(show) => show.run(&client, *json).await,
+        Command::Resolve(resolve) => resolve.run(&client, *json).await,
+        Command::Release(release) => release.run(&client, *json).await,
+        Command::Erase(erase) => erase.run(&client, *json).await,
+        Command::Watch(watch) => watch.run(&client, *json).await,
         Command::Copy(_) => Ok(()),
     };
-    desk.close().await;
+    client.close().await;
     done
 }
 
@@ -113,7 +114,11 @@ fn beginning(text: &str) -> Result<String, String> {
 }
 
 /// The one operation whose id begins so.
-async fn whole(desk: &Desk, beginning: &str, is_json: bool) -> Result<OperationId, Stop> {
+async fn find_operation_id(
+    client: &AdminClient,
+    beginning: &str,
+    is_json: bool,
+) -> Result<OperationId, Stop> {
     if let Ok(id) = beginning.parse() {
         return Ok(id);
     }
@@ -122,7 +127,7 @@ async fn whole(desk: &Desk, beginning: &str, is_json: bool) -> Result<OperationI
     // A page may be empty and have a next one.
     while found.len() < SHOWN_MAX {
         let Page { records, unreadable, next } =
-            page(desk, &query, SHOWN_MAX, after.as_deref(), is_json).await?;
+            page(client, &query, SHOWN_MAX, after.as_deref(), is_json).await?;
         let items = records.iter().chain(&unreadable);
         found.extend(items.filter_map(|item| item["operationId"].as_str()?.parse::<OperationId>().ok()));
         after = next;

@@ -1,9 +1,9 @@
 //! Records, a page at a time.
 
-use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
+use super::super::target::{ask, foreign};
 use super::filters::push;
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
 use http::Method;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) struct Page {
 
 /// Asks for a page of at most `limit` records. `query` is one of [`filters`](super::filters).
 pub(super) async fn page(
-    desk: &Desk,
+    client: &AdminClient,
     query: &str,
     limit: usize,
     after: Option<&str>,
@@ -32,9 +32,9 @@ pub(super) async fn page(
     if let Some(after) = after {
         push(&mut path, "after", after);
     }
-    let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-    let mut taken = |name: &str| page.get_mut(name)?.as_array_mut().map(std::mem::take);
-    let records = taken("records").ok_or_else(foreign)?;
-    let unreadable = taken("unreadable").unwrap_or_default();
+    let mut page = ask(client, Method::GET, &path, None, is_json).await?;
+    let mut take_array = |name: &str| page.get_mut(name)?.as_array_mut().map(std::mem::take);
+    let records = take_array("records").ok_or_else(foreign)?;
+    let unreadable = take_array("unreadable").unwrap_or_default();
     Ok(Page { records, unreadable, next: page["next"].as_str().map(str::to_owned) })
 }

@@ -3,19 +3,20 @@
 //! What lives here: an operator's word, from flags to the document that the admin API takes. What must never: an action
 //! without a reason.
 
-use super::super::place::{Place, ask_record, read};
+use super::super::say_document;
 use super::super::stop::Stop;
 use super::super::table::Screen;
+use super::super::target::{Target, ask_record};
 use super::filters::Filters;
 use super::{many, tone};
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
+use crate::bounded_read::{FileKind, read_or_stdin, unreadable};
 use crate::serve::say;
 use clap::ValueEnum;
 use http::Method;
 use semel::archive::base64;
 use semel::core::id::OperationId;
 use serde_json::{Value, json};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -28,7 +29,7 @@ pub(super) struct Resolve {
     #[arg(long, value_name = "WHAT")]
     outcome: Outcome,
     /// How you found out. It is kept in the history
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
     reason: String,
     #[command(flatten)]
     filters: Filters,
@@ -74,7 +75,7 @@ pub(super) struct Release {
     #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
     id: String,
     /// Why. It is kept in the history
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
     reason: String,
 }
 
@@ -85,7 +86,7 @@ fn header(line: &str) -> Result<(String, String), String> {
 
 impl Resolve {
     /// What can be refused before anything is opened.
-    pub(super) fn check(&self, place: &Place) -> Result<(), Stop> {
+    pub(super) fn check(&self, target: &Target) -> Result<(), Stop> {
         match (self.ids.is_empty(), self.filters.is_empty()) {
             (true, true) => {
                 return Err(Stop::usage("name the records: operation IDs, or at least one filter"));
@@ -110,12 +111,12 @@ impl Resolve {
         if self.outcome == Outcome::Failed && self.status.is_some_and(|status| status < 400) {
             return Err(Stop::usage("failed needs a status of 400 or more"));
         }
-        if self.unsealed && (place.is_configured() || !place.is_store()) {
+        if self.unsealed && (target.is_configured() || !target.is_store()) {
             return Err(Stop::usage(
                 "--unsealed is for --store without --config: a file says what is sealed, and a gateway knows",
             ));
         }
-        if has_response && place.is_store() && !place.is_configured() && !self.unsealed {
+        if has_response && target.is_store() && !target.is_configured() && !self.unsealed {
             return Err(Stop::usage(
                 "the response would be stored as it is, whatever the gateways on this store seal: give --config FILE for their \
                  keys, or --unsealed where they have none",
@@ -124,25 +125,35 @@ impl Resolve {
         Ok(())
     }
 
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
         let outcome = self.outcome.to_possible_value();
         let outcome = outcome.as_ref().map_or("", |value| value.get_name());
-        let mut word = json!({ "outcome": outcome, "reason": self.reason });
+        let mut verdict = json!({ "outcome": outcome, "reason": self.reason });
         if let Some(response) = self.response()? {
-            word["response"] = response;
+            if let AdminClient::Local(local) = client {
+                local.check_sealing().await.map_err(Stop::usage)?;
+            }
+            verdict["response"] = response;
         }
         if let [id] = &*self.ids {
             if let Some(fence) = self.fence {
-                word["fence"] = fence.into();
+                verdict["fence"] = fence.into();
             }
-            return tell(desk, super::whole(desk, id, is_json).await?, "resolve", &word, is_json).await;
+            return change_record(
+                client,
+                super::find_operation_id(client, id, is_json).await?,
+                "resolve",
+                &verdict,
+                is_json,
+            )
+            .await;
         }
         let found = if self.ids.is_empty() {
-            many::matching(desk, &self.filters, self.limit as usize, is_json).await?
+            many::matching(client, &self.filters, self.limit as usize, is_json).await?
         } else {
-            many::named(desk, &self.ids, is_json).await?
+            many::named(client, &self.ids, is_json).await?
         };
-        many::resolve(desk, &found, &word, self.yes, is_json).await
+        many::resolve(client, &found, &verdict, self.yes, is_json).await
     }
 
     fn response(&self) -> Result<Option<Value>, Stop> {
@@ -165,10 +176,10 @@ impl Resolve {
 }
 
 impl Release {
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
-        tell(
-            desk,
-            super::whole(desk, &self.id, is_json).await?,
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+        change_record(
+            client,
+            super::find_operation_id(client, &self.id, is_json).await?,
             "release",
             &json!({ "reason": self.reason }),
             is_json,
@@ -177,36 +188,36 @@ impl Release {
     }
 }
 
-async fn tell(desk: &Desk, id: OperationId, action: &str, word: &Value, is_json: bool) -> Result<(), Stop> {
+async fn change_record(
+    client: &AdminClient,
+    id: OperationId,
+    action: &str,
+    body: &Value,
+    is_json: bool,
+) -> Result<(), Stop> {
     let path = format!("/v1/records/{id}/{action}");
-    let record = ask_record(desk, Method::POST, &path, Some(word), is_json).await?;
+    let record = ask_record(client, Method::POST, &path, Some(body), is_json).await?;
     if is_json {
-        say(&record.to_string());
+        say_document(&record);
         return Ok(());
     }
-    say(&told(id, action, &record));
+    say(&describe_result(id, action, &record));
     Ok(())
 }
 
 /// What a record is now, and what that means for retries.
-pub(super) fn told(id: OperationId, action: &str, record: &Value) -> String {
+pub(super) fn describe_result(id: OperationId, action: &str, record: &Value) -> String {
     let state = record["state"].as_str().unwrap_or_default();
-    let what = match (action, state) {
+    let consequence = match (action, state) {
         ("release", _) => "the next request with the key is the next attempt, whatever its payload",
         (_, "FAILED_NOT_REPLAYABLE") => "the next request with the key is the next attempt",
         _ if record["response"]["retained"] == true => "every retry gets the response",
         _ => "retries learn that it happened, and that its response was not kept",
     };
     let state = Screen::of_stdout().tinted(state, tone(state));
-    format!("{id} is {state}: {what}")
+    format!("{id} is {state}: {consequence}")
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>, Stop> {
-    if file != Path::new("-") {
-        return read(file);
-    }
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| Stop::failed(format!("standard input cannot be read: {error}")))?;
-    Ok(bytes)
+    read_or_stdin(file, FileKind::Response).map_err(|error| Stop::failed(unreadable(file, &error)))
 }

@@ -3,11 +3,13 @@
 //! What lives here: one record, for people. What must never: what was answered, where nobody asked to see it.
 
 use super::super::moment::{away, written};
-use super::super::place::ask_record;
+use super::super::say_document;
 use super::super::stop::Stop;
-use super::super::table::{Screen, Tone, clean, wrapped};
+use super::super::table::{Screen, Tone, wrapped};
+use super::super::target::ask_record;
 use super::tone;
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
+use crate::printable::printable;
 use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
@@ -27,22 +29,28 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
-        let path = format!("/v1/records/{}", super::whole(desk, &self.id, is_json).await?);
-        let mut record = ask_record(desk, Method::GET, &path, None, is_json).await?;
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+        let path = format!("/v1/records/{}", super::find_operation_id(client, &self.id, is_json).await?);
+        let mut record = ask_record(client, Method::GET, &path, None, is_json).await?;
         if !self.body {
             withhold(&mut record);
         }
         let response = &record["response"];
         let is_withheld = self.body && response["retained"] == true && response["headers"].is_null();
         if is_json {
-            say(&record.to_string());
+            say_document(&record);
         } else {
             let screen = Screen::of_stdout();
-            say(&told(&record, SystemClock.now(), screen).join("\n"));
-            if self.body && !is_withheld {
+            say(&describe(&record, SystemClock.now(), screen).join("\n"));
+            if self.body && !is_withheld && response["unopened"] != true {
                 say(&answer(response, screen).join("\n"));
             }
+        }
+        if self.body && response["unopened"] == true {
+            return Err(Stop::failed(format!(
+                "the stored response is sealed and was not opened: {}",
+                unopened(client)
+            )));
         }
         if is_withheld {
             return Err(Stop::failed(
@@ -54,38 +62,51 @@ impl Args {
     }
 }
 
+/// Why no key opens a response, and what to do.
+fn unopened(client: &AdminClient) -> &'static str {
+    match client {
+        AdminClient::Remote(_) => {
+            "the gateway has no key that opens it; another gateway on the store may have"
+        }
+        AdminClient::Local(local) if local.is_configured() => {
+            "no key under [sealing] of the file given with --config opens it; name the file of the gateway that sealed it"
+        }
+        AdminClient::Local(_) => "give --config FILE for the gateways' keys",
+    }
+}
+
 /// Takes out what only `--body` shows, whatever the token's roles.
 fn withhold(record: &mut Value) {
     if let Some(record) = record.as_object_mut() {
         record.remove("fingerprint");
     }
     if let Some(response) = record.get_mut("response").and_then(Value::as_object_mut) {
-        response.retain(|name, _| ["protocol", "status", "retained"].contains(&name.as_str()));
+        response.retain(|name, _| ["protocol", "status", "retained", "unopened"].contains(&name.as_str()));
     }
 }
 
 /// The record in lines.
-pub(super) fn told(record: &Value, now: Time, screen: Screen) -> Vec<String> {
-    let text = |name: &str| record[name].as_str().unwrap_or_default();
+pub(super) fn describe(record: &Value, now: Time, screen: Screen) -> Vec<String> {
+    let text = |name: &str| printable(record[name].as_str().unwrap_or_default());
     let moment = |name: &str| record[name].as_str().map(|at| format!("{}, {}", written(at), away(at, now)));
-    let mut lines = vec![screen.tinted(&clean(text("operation")), Tone::Strong)];
+    let mut lines = vec![screen.tinted(&text("operation"), Tone::Strong)];
     let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL_INDENT.len()).max(20));
-    let mut say = |what: &str, more: String| {
+    let mut say = |title: &str, more: String| {
         // A command is copied as a whole, and colours take no room.
-        let is_whole = what == "next" || screen.has_colour && what == "state";
+        let is_whole = title == "next" || screen.has_colour && title == "state";
         let more = if is_whole { vec![more] } else { wrapped(&more, room) };
-        let label = screen.tinted(&format!("{what:<12}"), Tone::Quiet);
+        let label = screen.tinted(&format!("{title:<12}"), Tone::Quiet);
         lines.push(format!("  {label} {}", more[0]));
         lines.extend(more[1..].iter().map(|more| format!("{LABEL_INDENT}{more}")));
     };
-    say("operation id", text("operationId").to_owned());
-    say("state", screen.tinted(text("state"), tone(text("state"))) + &doubt(&record["doubt"], now));
-    if let Some(asked) = asked(&record["doubt"], now) {
-        say("probe", asked);
+    say("operation id", text("operationId"));
+    say("state", screen.tinted(&text("state"), tone(&text("state"))) + &doubt(&record["doubt"], now));
+    if let Some(progress) = probe_progress(&record["doubt"], now) {
+        say("probe", progress);
     }
-    say("class", text("class").to_owned());
+    say("class", text("class"));
     say("attempt", format!("{} (fence {})", record["attempt"], record["fence"]));
-    for (what, name) in [
+    for (title, name) in [
         ("created", "createdAt"),
         ("updated", "updatedAt"),
         ("lease until", "leaseExpiresAt"),
@@ -93,18 +114,18 @@ pub(super) fn told(record: &Value, now: Time, screen: Screen) -> Vec<String> {
         ("quiet until", "quietUntil"),
     ] {
         if let Some(moment) = moment(name) {
-            say(what, moment);
+            say(title, moment);
         }
     }
-    say("key hash", text("keyHash").to_owned());
-    say("caller hash", text("callerHash").to_owned());
+    say("key hash", text("keyHash"));
+    say("caller hash", text("callerHash"));
     say("response", response(&record["response"]));
-    for (what, names) in
+    for (title, names) in
         [("resource", &["resourceType", "resourceId"][..]), ("error code", &["errorCode"][..])]
     {
-        let said: Vec<_> = names.iter().map(|name| text(name)).filter(|said| !said.is_empty()).collect();
-        if !said.is_empty() {
-            say(what, clean(&said.join(" ")));
+        let values: Vec<_> = names.iter().map(|name| text(name)).filter(|value| !value.is_empty()).collect();
+        if !values.is_empty() {
+            say(title, values.join(" "));
         }
     }
     if record["earlierDoubt"] == true {
@@ -129,12 +150,12 @@ fn doubt(doubt: &Value, now: Time) -> String {
 }
 
 /// Whether anybody was asked what became of it, and will be.
-fn asked(doubt: &Value, now: Time) -> Option<String> {
+fn probe_progress(doubt: &Value, now: Time) -> Option<String> {
     doubt["since"].as_str()?;
     if doubt["hasProbe"] == false {
         return Some("none is configured for this operation: an operator has to resolve it".to_owned());
     }
-    let asked = match doubt["probes"].as_u64() {
+    let progress = match doubt["probes"].as_u64() {
         None | Some(0) => "not asked yet".to_owned(),
         Some(1) => "asked once, without an answer that settles it".to_owned(),
         Some(times) => format!("asked {times} times, without an answer that settles it"),
@@ -146,7 +167,7 @@ fn asked(doubt: &Value, now: Time) -> Option<String> {
         Some(at) if rfc3339::parse(at).is_some_and(|at| at > now) => format!("; next {}", away(at, now)),
         Some(_) => "; due now".to_owned(),
     };
-    Some(asked + &next)
+    Some(progress + &next)
 }
 
 fn response(response: &Value) -> String {
@@ -156,13 +177,13 @@ fn response(response: &Value) -> String {
         ("grpc", Some(status)) => format!("gRPC {status}"),
         _ => "a value".to_owned(),
     };
-    if protocol == "value" && response["retained"] != true {
+    if protocol == "value" && response["retained"] != true && response["unopened"] != true {
         return "it happened; its response was not stored".to_owned();
     }
-    let kept = if response["retained"] == true {
-        "stored"
-    } else {
-        "its body was not stored, or cannot be opened here"
+    let kept = match (&response["retained"], &response["unopened"]) {
+        (Value::Bool(true), _) => "stored",
+        (_, Value::Bool(true)) => "stored sealed, and no key here opens it",
+        _ => "its body was not stored",
     };
     format!("{status}, {kept}")
 }
@@ -182,7 +203,7 @@ fn history(record: &Value, screen: Screen) -> Vec<String> {
     let state_width = entries.iter().filter_map(|entry| entry["state"].as_str()).map(str::len).max();
     let mut lines = vec![screen.tinted("HISTORY", Tone::Quiet)];
     for entry in entries {
-        let text = |name: &str| clean(entry[name].as_str().unwrap_or_default());
+        let text = |name: &str| printable(entry[name].as_str().unwrap_or_default());
         let (state, who) = (text("state"), text("who"));
         let room = " ".repeat(state_width.unwrap_or_default().saturating_sub(state.len()));
         let state = screen.tinted(&state, tone(&state));
@@ -212,10 +233,10 @@ const WHY_INDENT: &str = "      ";
 fn answer(response: &Value, screen: Screen) -> Vec<String> {
     let mut lines = vec![String::new()];
     let pairs = |name: &str| response[name].as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| clean(value.as_str().unwrap_or_default());
+    let text = |value: &Value| printable(value.as_str().unwrap_or_default());
     if response["headers"].is_null() || response["retained"] != true {
-        let what = "no response is stored";
-        lines.push(screen.tinted(what, Tone::Quiet));
+        let note = "no response is stored";
+        lines.push(screen.tinted(note, Tone::Quiet));
         return lines;
     }
     for pair in pairs("headers").iter().chain(&pairs("trailers")) {
@@ -226,7 +247,7 @@ fn answer(response: &Value, screen: Screen) -> Vec<String> {
         (Some(""), _) | (None, None | Some("")) => {
             lines.push(screen.tinted("the body is empty", Tone::Quiet));
         }
-        (Some(body), _) => lines.extend(body.lines().map(clean)),
+        (Some(body), _) => lines.extend(body.lines().map(printable)),
         (None, Some(body)) => lines.push(format!("(base64) {body}")),
     }
     lines
@@ -241,7 +262,7 @@ mod tests {
 
     fn shown(record: &Value, width: Option<usize>) -> String {
         let now = rfc3339::parse("2026-11-17T12:00:00Z").expect("a moment");
-        told(record, now, Screen { width, has_colour: false }).join("\n")
+        describe(record, now, Screen { width, has_colour: false }).join("\n")
     }
 
     fn record(state: &str, more: &Value) -> Value {
@@ -289,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_body_and_none_at_all_are_told_apart() {
+    fn an_empty_body_differs_from_no_body() {
         let screen = Screen { width: Some(80), has_colour: false };
         let last = |response: Value| answer(&response, screen).pop().unwrap_or_default();
         let empty = json!({ "protocol": "http", "status": 204, "retained": true, "headers": [], "body": "" });
@@ -301,21 +322,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_probe_was_asked_is_told() {
-        let asked = |doubt: Value| asked(&doubt, rfc3339::parse("2026-11-17T12:00:00Z").expect("a moment"));
+    fn the_progress_of_probes_is_shown() {
+        let progress =
+            |doubt: Value| probe_progress(&doubt, rfc3339::parse("2026-11-17T12:00:00Z").expect("a moment"));
         let since = "2026-11-17T11:31:00.000Z";
         let (later, before) = ("2026-11-17T12:05:00.000Z", "2026-11-17T11:59:00.000Z");
-        let told = [
+        let texts = [
             json!({"since": since, "hasProbe": true, "probes": 0, "nextProbeAt": before}),
             json!({"since": since, "hasProbe": true, "probes": 1, "nextProbeAt": later}),
             json!({"since": since, "hasProbe": true, "probes": 9}),
             json!({"since": since, "probes": 2, "nextProbeAt": later}),
             json!({}),
         ]
-        .map(asked);
-        let told = told.map(Option::unwrap_or_default);
+        .map(progress);
+        let texts = texts.map(Option::unwrap_or_default);
         assert_eq!(
-            told.each_ref().map(String::as_str),
+            texts.each_ref().map(String::as_str),
             [
                 "not asked yet; due now",
                 "asked once, without an answer that settles it; next in 5m",
@@ -327,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_has_who_did_what_and_why_without_a_word_cut() {
+    fn a_history_shows_who_did_what_and_why() {
         let history = json!([
             {"attempt": 1, "state": "PROCESSING", "at": "2026-11-17T11:30:00.000Z", "who": "node-a", "why": ""},
             {"attempt": 1, "state": "UNKNOWN", "at": "2026-11-17T11:31:00.000Z", "who": "node-b",

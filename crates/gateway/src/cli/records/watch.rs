@@ -3,12 +3,13 @@
 //! What lives here: looking again and again for records that changed. What must never: more than so many pages in one look, however
 //! many records there are, or a change that is shown twice.
 
+use super::super::say_document;
 use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::filters::StateAndFilters;
 use super::list::{records_table, row};
 use super::pages::{PAGE_MAX, Page, page};
-use crate::admin_client::Desk;
+use crate::admin_client::AdminClient;
 use crate::serve::say;
 use semel::SystemClock;
 use semel::archive::rfc3339;
@@ -40,7 +41,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Args {
     /// Shows every change until Ctrl-C.
-    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
         let now = SystemClock.now();
         // Checked before anything is shown.
         self.filters.query(now, None)?;
@@ -59,12 +60,12 @@ impl Args {
             tokio::select! {
                 biased;
                 _ = &mut stopped => return Ok(()),
-                looked = self.look(desk, &mut changes, is_json) => {
-                    let records = looked?;
+                listed = self.look(client, &mut changes, is_json) => {
+                    let records = listed?;
                     let now = SystemClock.now();
                     if is_json {
                         for record in &records {
-                            say(&record.to_string());
+                            say_document(record);
                         }
                     } else if !records.is_empty() {
                         let rows: Vec<_> = records.iter().map(|record| row(record, now, screen)).collect();
@@ -80,12 +81,17 @@ impl Args {
     }
 
     /// Reads so many pages, and gives back what changed.
-    async fn look(&self, desk: &Desk, changes: &mut Changes, is_json: bool) -> Result<Vec<Value>, Stop> {
+    async fn look(
+        &self,
+        client: &AdminClient,
+        changes: &mut Changes,
+        is_json: bool,
+    ) -> Result<Vec<Value>, Stop> {
         let query = self.filters.query(SystemClock.now(), Some(changes.from))?;
         let mut new = Vec::new();
         for _ in 0..PAGES_PER_LOOK {
             let Page { records, next, .. } =
-                page(desk, &query, PAGE_MAX, changes.after.as_deref(), is_json).await?;
+                page(client, &query, PAGE_MAX, changes.after.as_deref(), is_json).await?;
             new.extend(records.into_iter().filter(|record| changes.is_new(record)));
             changes.after = next;
             if changes.after.is_none() {
@@ -147,7 +153,7 @@ mod tests {
         assert!(changes.is_new(&record("b", 1, 60_000)));
         changes.begin_again();
         assert_eq!(changes.from, Time::from_millis(55_000));
-        assert_eq!(changes.seen.len(), 1, "what cannot come again takes no room");
+        assert_eq!(changes.seen.len(), 1, "records that cannot be listed again are forgotten");
         assert!(!changes.is_new(&record("b", 1, 60_000)));
         assert!(changes.is_new(&record("c", 1, 56_000)), "written earlier, and visible later");
     }

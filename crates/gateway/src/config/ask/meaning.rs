@@ -16,24 +16,24 @@ pub(super) fn read(table: &Table<'_, '_>) -> Meaning {
     };
     let at = table.span_of("not_applied").or_else(|| table.span_of("applied"));
     if let Some(both) = meaning.applied.iter().find(|status| meaning.not_applied.contains(status)) {
-        let what = format!("status {both} would mean both that it happened and that it did not");
+        let problem = format!("status {both} would mean both that it happened and that it did not");
         let fix = "remove it from one list; if the body decides, write applied_if and not_applied_if";
-        table.document.mistake(at.as_ref(), what, fix);
+        table.document.mistake(at.as_ref(), problem, fix);
     }
     let written = table.value("applied").map(toml::Spanned::get_ref);
     if matches!(written, Some(DeValue::Array(list)) if list.is_empty()) {
-        let what = "no response would ever mean that it happened";
+        let problem = "no response would ever mean that it happened";
         table.document.mistake(
             table.span_of("applied").as_ref(),
-            what,
+            problem,
             "write the statuses that do, such as [200]",
         );
     }
     if !meaning.applied_if.is_empty() && meaning.applied_if == meaning.not_applied_if {
-        let what = "the same response would mean both that it happened and that it did not";
+        let problem = "the same response would mean both that it happened and that it did not";
         table.document.mistake(
             table.span_of("not_applied_if").as_ref(),
-            what,
+            problem,
             "write different values for the two cases",
         );
     }
@@ -47,9 +47,9 @@ fn statuses(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<u16>> {
         match number {
             // A service that answers with one of these has not looked the operation up.
             Some(status @ (401 | 403 | 407 | 408 | 425 | 429 | 500..=599)) => {
-                let what = format!("status {status} says nothing about the outcome of an operation");
+                let problem = format!("status {status} says nothing about the outcome of an operation");
                 let fix = "remove it; after such a response the probe is sent again";
-                table.document.mistake(Some(&value.span()), what, fix);
+                table.document.mistake(Some(&value.span()), problem, fix);
             }
             Some(status @ 200..=499) => found.push(status),
             _ => {
@@ -72,10 +72,10 @@ fn conditions(table: &Table<'_, '_>, key: &'static str) -> Vec<Condition> {
     for (destination, value) in entries {
         let pointer: &str = destination.get_ref();
         if let Err(error) = Pointer::parse(pointer) {
-            let what = format!("`{pointer}` is not a JSON pointer: {error}");
+            let problem = format!("`{pointer}` is not a JSON pointer: {error}");
             table.document.mistake(
                 Some(&destination.span()),
-                what,
+                problem,
                 "write a JSON pointer into the body, such as \"/status\"",
             );
             continue;
@@ -87,9 +87,9 @@ fn conditions(table: &Table<'_, '_>, key: &'static str) -> Vec<Condition> {
         };
         let values: Vec<_> = many.iter().filter_map(|value| json(value.get_ref())).collect();
         if values.len() < many.len() || values.is_empty() {
-            let what = format!("the value at `{pointer}` could never be this");
+            let problem = format!("the value at `{pointer}` could never be this");
             let fix = "write a string, a whole number, true or false, or a list of these";
-            table.document.mistake(Some(&value.span()), what, fix);
+            table.document.mistake(Some(&value.span()), problem, fix);
             continue;
         }
         found.push(Condition { pointer: pointer.to_owned(), values });

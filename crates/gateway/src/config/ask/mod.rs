@@ -18,7 +18,7 @@ use toml::de::DeValue;
 
 /// What a table says about one question.
 #[derive(Debug, Clone)]
-enum Asked<T> {
+enum QuestionSetting<T> {
     Nothing,
     /// Switched off, whatever the defaults say.
     Off,
@@ -33,10 +33,10 @@ struct Spans {
     deadline: Option<Span>,
 }
 
-impl<T: Clone> Asked<T> {
+impl<T: Clone> QuestionSetting<T> {
     fn over(&self, under: &Self) -> Option<T> {
         match (self, under) {
-            (Self::Is(own, _), _) | (Self::Nothing, Self::Is(own, _)) => Some(own.clone()),
+            (Self::Is(question, _), _) | (Self::Nothing, Self::Is(question, _)) => Some(question.clone()),
             _ => None,
         }
     }
@@ -52,9 +52,9 @@ impl<T: Clone> Asked<T> {
 /// What a table says about all questions.
 #[derive(Debug, Clone)]
 pub(super) struct QuestionSettings {
-    probe: Asked<Probe>,
-    authorize: Asked<Authorize>,
-    rebuild: Asked<Rebuild>,
+    probe: QuestionSetting<Probe>,
+    authorize: QuestionSetting<Authorize>,
+    rebuild: QuestionSetting<Rebuild>,
 }
 
 /// The questions in `[defaults]`. `listen` is the gateway's own address.
@@ -69,25 +69,25 @@ pub(super) fn of_operation(table: &Table<'_, '_>, listen: SocketAddr) -> Questio
 
 fn read(table: &Table<'_, '_>, labels: [&'static str; 3], listen: SocketAddr) -> QuestionSettings {
     QuestionSettings {
-        probe: said(table, "probe", labels[0], |table| probe::read(table, listen)),
-        authorize: said(table, "authorize", labels[1], client_requests::authorize),
-        rebuild: said(table, "rebuild", labels[2], client_requests::rebuild),
+        probe: read_question(table, "probe", labels[0], |table| probe::read(table, listen)),
+        authorize: read_question(table, "authorize", labels[1], client_requests::authorize),
+        rebuild: read_question(table, "rebuild", labels[2], client_requests::rebuild),
     }
 }
 
-fn said<T>(
+fn read_question<T>(
     table: &Table<'_, '_>,
     key: &'static str,
     label: &'static str,
     read: impl FnOnce(&Table<'_, '_>) -> Option<T>,
-) -> Asked<T> {
-    let Some(value) = table.value(key) else { return Asked::Nothing };
+) -> QuestionSetting<T> {
+    let Some(value) = table.value(key) else { return QuestionSetting::Nothing };
     match value.get_ref() {
-        DeValue::String(text) if text == "off" => return Asked::Off,
+        DeValue::String(text) if text == "off" => return QuestionSetting::Off,
         DeValue::Table(_) => {}
         _ => {
             table.wrong(key, value, &format!("a table, {label}, or \"off\""));
-            return Asked::Nothing;
+            return QuestionSetting::Nothing;
         }
     }
     let below = table.table(key, label);
@@ -98,7 +98,7 @@ fn said<T>(
     };
     let read = read(&below);
     below.end();
-    read.map_or(Asked::Nothing, |read| Asked::Is(read, at))
+    read.map_or(QuestionSetting::Nothing, |read| QuestionSetting::Is(read, at))
 }
 
 impl QuestionSettings {
@@ -113,8 +113,8 @@ impl QuestionSettings {
             // A mistake in an inherited question is reported where it was written, unless the operation's lease causes
             // it.
             let lease = table.span_of("lease");
-            let here = Spans { table: lease.clone(), quiet: lease.clone(), deadline: lease };
-            let at = self.probe.at().unwrap_or(&here);
+            let own_spans = Spans { table: lease.clone(), quiet: lease.clone(), deadline: lease };
+            let at = self.probe.at().unwrap_or(&own_spans);
             if at.table.is_some() {
                 check_spans(table, probe, &terms.policy, at);
             }
@@ -126,7 +126,11 @@ impl QuestionSettings {
 
     /// The questions about requests of no operation.
     pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &Terms) -> Questions {
-        let none = Self { probe: Asked::Nothing, authorize: Asked::Nothing, rebuild: Asked::Nothing };
+        let none = Self {
+            probe: QuestionSetting::Nothing,
+            authorize: QuestionSetting::Nothing,
+            rebuild: QuestionSetting::Nothing,
+        };
         let probe = self.probe.over(&none.probe);
         if let (Some(probe), Some(at)) = (&probe, self.probe.at()) {
             check_spans(table, probe, &terms.policy, at);
@@ -139,29 +143,29 @@ impl QuestionSettings {
     pub(super) fn check_inherited<'q>(
         &self,
         table: &Table<'_, '_>,
-        asked: impl Iterator<Item = &'q Questions>,
+        in_use: impl Iterator<Item = &'q Questions>,
     ) {
         let (mut by_probe, mut by_authorize, mut by_rebuild) = (false, false, false);
-        for Questions { probe, authorize, rebuild } in asked {
+        for Questions { probe, authorize, rebuild } in in_use {
             by_probe |= probe.is_some();
             by_authorize |= authorize.is_some();
             by_rebuild |= rebuild.is_some();
         }
-        let nobody = |at: Option<&Spans>, name: &str, why: &str, fix: &str| {
+        let report_unused = |at: Option<&Spans>, name: &str, why: &str, fix: &str| {
             if let Some(Spans { table: at, .. }) = at {
-                let what = format!("this {name} is never used: {why}");
-                table.document.mistake(at.as_ref(), what, fix);
+                let problem = format!("this {name} is never used: {why}");
+                table.document.mistake(at.as_ref(), problem, fix);
             }
         };
         if !by_probe {
-            nobody(self.probe.at(), "probe", "nothing is protected", "remove it, or set key");
+            report_unused(self.probe.at(), "probe", "nothing is protected", "remove it, or set key");
         }
         if !by_authorize {
-            nobody(self.authorize.at(), "authorize", "nothing is protected", "remove it, or set key");
+            report_unused(self.authorize.at(), "authorize", "nothing is protected", "remove it, or set key");
         }
         if !by_rebuild {
             let why = "every response is stored in full";
-            nobody(self.rebuild.at(), "rebuild", why, "remove it, or write kept = \"minimal\"");
+            report_unused(self.rebuild.at(), "rebuild", why, "remove it, or write kept = \"minimal\"");
         }
     }
 
@@ -172,13 +176,13 @@ impl QuestionSettings {
         for (name, at) in ats {
             let Some(Spans { table: at, .. }) = at else { continue };
             if terms.key == KeyRule::Off {
-                let what = format!(
+                let problem = format!(
                     "nothing of this operation is protected (key = \"off\"), so {name} has no effect"
                 );
-                table.document.mistake(at.as_ref(), what, format!("remove {name}, or set key"));
+                table.document.mistake(at.as_ref(), problem, format!("remove {name}, or set key"));
             } else if name == "rebuild" && !matches!(terms.retain, Retain::Minimal(_)) {
-                let what = "every response is stored in full, so none is ever rebuilt";
-                table.document.mistake(at.as_ref(), what, "remove it, or write kept = \"minimal\"");
+                let problem = "every response is stored in full, so none is ever rebuilt";
+                table.document.mistake(at.as_ref(), problem, "remove it, or write kept = \"minimal\"");
             }
         }
     }
@@ -188,25 +192,25 @@ impl QuestionSettings {
 fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &Spans) {
     let (quiet, least) = (probe.pace.quiet, policy.quiet());
     if !quiet.is_zero() && quiet <= least {
-        let what = format!(
+        let problem = format!(
             "a quiet period of {} is too short: a request may still be running {} after the last write of \
                 its owner (lease, connect_timeout, response_timeout, 1s and [clock] skew together)",
             span::text(quiet),
             span::text(least),
         );
         let fix = format!("write a quiet that is longer than {}, or leave it out", span::text(least));
-        table.document.mistake(at.quiet.as_ref().or(at.table.as_ref()), what, fix);
+        table.document.mistake(at.quiet.as_ref().or(at.table.as_ref()), problem, fix);
         return;
     }
     let quiet = quiet.max(least);
     if probe.pace.give_up_after <= quiet {
-        let what = format!(
+        let problem = format!(
             "the probe ends after {}, before \"it is not there\" counts ({} after the last write of the \
                 request's owner)",
             span::text(probe.pace.give_up_after),
             span::text(quiet),
         );
         let fix = format!("write a give_up_after that is longer than {}", span::text(quiet));
-        table.document.mistake(at.deadline.as_ref().or(at.table.as_ref()), what, fix);
+        table.document.mistake(at.deadline.as_ref().or(at.table.as_ref()), problem, fix);
     }
 }

@@ -23,10 +23,10 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
         None => Answer::default(),
     };
     if is_head && probe.answer == Answer::Probe {
-        let what = "a response to HEAD has no body to give to a retry";
+        let problem = "a response to HEAD has no body to give to a retry";
         table.document.mistake(
             table.span_of("answer").as_ref(),
-            what,
+            problem,
             "write answer = \"nothing\", or another method",
         );
     }
@@ -41,9 +41,9 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
     let is_privileged =
         probe.destination.target.is_some() || probe.headers.values().any(HeaderValue::is_sensitive);
     if is_privileged && !is_head && !table.has("answer") {
-        let what = "retries would get this probe's response, which is requested with more rights than the client has";
+        let problem = "retries would get this probe's response, which is requested with more rights than the client has";
         let fix = "write answer = \"nothing\", or answer = \"probe\" if the client may see all of it";
-        table.document.mistake(table.span_of("url").as_ref(), what, fix);
+        table.document.mistake(table.span_of("url").as_ref(), problem, fix);
     }
     probe.status = status(table);
     let pace = &mut probe.pace;
@@ -54,12 +54,12 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
     pace.quiet = table.limit("quiet").unwrap_or(pace.quiet);
     if pace.min > pace.max {
         let at = table.span_of("pause_min").or_else(|| table.span_of("pause_max"));
-        let what = format!(
+        let problem = format!(
             "the shortest pause ({}) is longer than the longest ({})",
             span::text(pace.min),
             span::text(pace.max)
         );
-        table.document.mistake(at.as_ref(), what, "make pause_max longer than pause_min");
+        table.document.mistake(at.as_ref(), problem, "make pause_max longer than pause_min");
     }
     probe.tls = ca(table, destination.as_ref());
     destination.map(|_| probe)
@@ -116,26 +116,26 @@ fn headers(table: &Table<'_, '_>, destination: Option<&Destination>) -> HeaderMa
         let bytes = if is_secret {
             table.secret_at(name.as_str(), text, &value.span())
         } else if is_credential(&name) {
-            let what = format!("`{name}` contains a credential, which does not belong in this file");
+            let problem = format!("`{name}` contains a credential, which does not belong in this file");
             let fix = "write env:NAME or file:PATH";
-            table.document.mistake(Some(&value.span()), what, fix);
+            table.document.mistake(Some(&value.span()), problem, fix);
             None
         } else {
             Some(text.as_bytes().to_vec())
         };
         let Some(bytes) = bytes else { continue };
         let Ok(mut line) = HeaderValue::from_bytes(&bytes) else {
-            let what = format!("the value of `{name}` cannot be sent in a header");
-            table.document.mistake(Some(&value.span()), what, "write one line without control characters");
+            let problem = format!("the value of `{name}` cannot be sent in a header");
+            table.document.mistake(Some(&value.span()), problem, "write one line without control characters");
             continue;
         };
         line.set_sensitive(is_secret);
         if is_secret && destination.is_some_and(Destination::is_open) {
-            let what = format!(
+            let problem = format!(
                 "the secret in `{name}` would be sent without TLS, so that others on the \
                 network can read it"
             );
-            table.document.mistake(Some(&value.span()), what, "write an https:// url");
+            table.document.mistake(Some(&value.span()), problem, "write an https:// url");
         }
         found.append(name, line);
     }
@@ -152,8 +152,8 @@ fn status(table: &Table<'_, '_>) -> Option<StatusCode> {
     let status: u16 = table.count("status", 0)?;
     let found = StatusCode::from_u16(status).ok().filter(StatusCode::is_success);
     if found.is_none() {
-        let what = format!("status {status} cannot be the response to a request that happened");
-        table.document.mistake(table.span_of("status").as_ref(), what, "write a number from 200 to 299");
+        let problem = format!("status {status} cannot be the response to a request that happened");
+        table.document.mistake(table.span_of("status").as_ref(), problem, "write a number from 200 to 299");
     }
     found
 }
@@ -165,8 +165,8 @@ fn ca(table: &Table<'_, '_>, destination: Option<&Destination>) -> Tls {
         destination.target.as_ref().is_some_and(|target| target.transport() == Transport::Https)
     };
     if destination.is_some_and(|destination| !is_tls(destination)) {
-        let what = "the url does not begin with https://, so no certificate is verified";
-        table.document.mistake(at.as_ref(), what, "remove ca; the upstream's is under [upstream]");
+        let problem = "the url does not begin with https://, so no certificate is verified";
+        table.document.mistake(at.as_ref(), problem, "remove ca; the upstream's is under [upstream]");
     }
     Tls::only(&pem).unwrap_or_else(|error| {
         let fix = "write the path of a PEM file with the authorities' certificates";

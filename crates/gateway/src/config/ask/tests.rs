@@ -13,14 +13,14 @@ fn probe(more: &str) -> String {
 }
 
 #[test]
-fn a_probe_of_one_line_is_asked_as_it_is_by_default() {
+fn a_probe_of_one_line_has_the_defaults() {
     let config = parsed(&probe(""));
-    let asked = config.questions.probe.expect("a probe");
-    assert_eq!((asked.method, asked.answer, asked.status), (Method::GET, Answer::Probe, None));
-    assert_eq!(asked.meaning.applied, [200]);
-    assert_eq!(asked.meaning.not_applied, [0_u16; 0], "absence proves nothing that nobody wrote down");
-    assert_eq!(asked.pace.timeout, Duration::from_secs(10));
-    assert_eq!(asked.pace.quiet, Duration::ZERO, "the record's own");
+    let settings = config.questions.probe.expect("a probe");
+    assert_eq!((settings.method, settings.answer, settings.status), (Method::GET, Answer::Probe, None));
+    assert_eq!(settings.meaning.applied, [200]);
+    assert_eq!(settings.meaning.not_applied, [0_u16; 0], "no status means not applied by default");
+    assert_eq!(settings.pace.timeout, Duration::from_secs(10));
+    assert_eq!(settings.pace.quiet, Duration::ZERO, "the record's own");
     assert!(config.questions.authorize.is_none() && config.questions.rebuild.is_none());
 }
 
@@ -69,23 +69,23 @@ fn operations_inherit_questions_and_can_switch_them_off() {
         probe("")
     );
     let config = parsed(&text);
-    let asked: Vec<_> = config
+    let questions: Vec<_> = config
         .operations
         .iter()
         .map(|one| {
-            let asked = &one.questions;
-            (asked.probe.is_some(), asked.authorize.is_some(), asked.rebuild.is_some())
+            let questions = &one.questions;
+            (questions.probe.is_some(), questions.authorize.is_some(), questions.rebuild.is_some())
         })
         .collect();
     assert_eq!(
-        asked,
+        questions,
         [(true, true, false), (true, false, false), (false, false, false), (false, true, true)]
     );
     assert!(config.questions.probe.is_some() && config.questions.rebuild.is_none());
 }
 
 #[test]
-fn an_address_that_cannot_be_asked_is_told() {
+fn an_address_that_cannot_be_asked_is_reported() {
     let url = |url: &str| format!("[defaults.probe]\nurl = \"{url}\"\n");
     one_mistake(
         &url("/x/{key}/{operation_id}"),
@@ -146,22 +146,25 @@ fn a_missing_or_exposed_secret_is_a_mistake() {
     one_mistake(&with("x-a = 7"), "3:19", &["found a whole number"]);
 
     let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\nanswer = \"nothing\"\n";
-    let there = |_: &str| Some(OsString::from("hunter2"));
-    let found = read(open, &Overrides::default(), &there).expect_err("anybody could read it");
+    let environment = |_: &str| Some(OsString::from("hunter2"));
+    let found = read(open, &Overrides::default(), &environment).expect_err("anybody could read it");
     assert!(
         found[0].what.contains("others on the network can read it") && found[0].fix.contains("https://"),
         "{found:?}"
     );
     let near = open.replace("ledger.internal", "127.0.0.1:9");
-    assert!(read(&near, &Overrides::default(), &there).is_ok(), "nobody is on the way");
-    let told = "retries would get this probe's response";
-    let unsaid = near.replace("answer = \"nothing\"\n", "");
-    let found = read(&unsaid, &Overrides::default(), &there).expect_err("it has to be said");
-    assert!(found[0].what.contains(told) && found[0].fix.contains("answer = \"nothing\""), "{found:?}");
+    assert!(read(&near, &Overrides::default(), &environment).is_ok(), "a loopback URL needs no TLS");
+    let message = "retries would get this probe's response";
+    let without_answer = near.replace("answer = \"nothing\"\n", "");
+    let found = read(&without_answer, &Overrides::default(), &environment).expect_err("`answer` is required");
+    assert!(found[0].what.contains(message) && found[0].fix.contains("answer = \"nothing\""), "{found:?}");
     let below = probe("headers = { x-a = \"env:TOKEN\" }\n");
-    assert!(read(&below, &Overrides::default(), &there).is_err(), "with a secret, also of the upstream");
+    assert!(
+        read(&below, &Overrides::default(), &environment).is_err(),
+        "with a secret, also of the upstream"
+    );
     let elsewhere = "[defaults.probe]\nurl = \"https://ledger.internal/{operation_id}\"\n";
-    one_mistake(elsewhere, "2:1", &[told]);
+    one_mistake(elsewhere, "2:1", &[message]);
     parsed(&format!("{elsewhere}answer = \"probe\"\n"));
     one_mistake(&probe("ca = \"/nowhere/ca.pem\"\n"), "3:6", &["/nowhere/ca.pem", "cannot be read"]);
     one_mistake(
@@ -174,7 +177,7 @@ fn a_missing_or_exposed_secret_is_a_mistake() {
 }
 
 #[test]
-fn an_answer_of_two_meanings_or_of_none_is_told() {
+fn an_answer_of_two_meanings_or_of_none_is_reported() {
     one_mistake(
         &probe("not_applied = [404, 200]\n"),
         "3:1",
@@ -274,9 +277,9 @@ fn a_probe_in_class_downstream_is_one_like_any_other() {
 #[test]
 fn a_question_that_is_never_asked_is_a_mistake() {
     let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
-    let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
+    let probe_table = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
     one_mistake(
-        &operation(&format!("key = \"off\"\n{asked}")),
+        &operation(&format!("key = \"off\"\n{probe_table}")),
         "4:12",
         &["nothing of this operation is protected"],
     );

@@ -16,7 +16,7 @@ fn token(name: &str, roles: &str, hash: &str) -> String {
 }
 
 #[test]
-fn the_admin_address_is_open_on_this_machine_unless_it_is_off() {
+fn the_admin_address_is_local_unless_off() {
     let admin = parsed("").admin.expect("open");
     assert_eq!(admin.options.address.to_string(), "127.0.0.1:9090");
     assert!(admin.options.tokens.is_empty() && admin.tls.is_none());
@@ -29,7 +29,7 @@ fn the_admin_address_is_open_on_this_machine_unless_it_is_off() {
     let moved = flagged("[admin]\naddress = \"off\"\n", "127.0.0.1:2").expect("no mistake");
     assert_eq!(moved.admin.map(|admin| admin.options.address.port()), Some(2));
     let found = flagged("[admin]\naddress = \"127.0.0.1:1\"\n", "0.0.0.0:2").expect_err("open to all");
-    assert_eq!((found.len(), found[0].at), (1, None), "told of the flag: {found:?}");
+    assert_eq!((found.len(), found[0].at), (1, None), "the mistake is reported for the flag: {found:?}");
     one_mistake("[admin]\naddress = \"9090\"\n", "2:11", &["`9090` is not an address", "\"off\""]);
 }
 
@@ -73,7 +73,7 @@ fn a_useless_or_unsafe_token_is_reported_and_never_repeated() {
 }
 
 #[test]
-fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for() {
+fn client_certificates_need_tls_and_a_rule_for_them() {
     let pem = Pem::new();
     let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
     let config = parsed(&format!("[listen]\n{tls}{ca}[identity]\nsources = [\"mtls:uri\"]\n"));
@@ -99,7 +99,7 @@ fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told_before_anything_starts() {
+fn unusable_certificates_are_reported_before_anything_starts() {
     let pem = Pem::new();
     let (certificate, key) = (pem.line("tls_cert", "cert.pem"), pem.line("tls_key", "key.pem"));
     for table in ["[listen]\n", "[admin]\n"] {
@@ -112,15 +112,17 @@ fn certificates_that_cannot_be_used_are_told_before_anything_starts() {
             "3:1",
             &["other.pem: the key does not belong", "belongs to the certificate"],
         );
-        for (file, what) in
+        for (file, problem) in
             [("text.pem", "text.pem contains no certificate"), ("damaged.pem", "damaged.pem: ")]
         {
-            one_mistake(&format!("{table}{}{key}", pem.line("tls_cert", file)), "2:1", &[what, "PEM"]);
+            one_mistake(&format!("{table}{}{key}", pem.line("tls_cert", file)), "2:1", &[problem, "PEM"]);
         }
     }
-    for (file, what) in [("text.pem", "text.pem contains no certificate"), ("damaged.pem", "damaged.pem: ")] {
+    for (file, problem) in
+        [("text.pem", "text.pem contains no certificate"), ("damaged.pem", "damaged.pem: ")]
+    {
         let text = format!("[listen]\n{certificate}{key}{}", pem.line("client_ca", file));
-        one_mistake(&text, "4:1", &[what, "authorities' certificates"]);
+        one_mistake(&text, "4:1", &[problem, "authorities' certificates"]);
     }
 }
 
@@ -146,7 +148,7 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     assert!(!format!("{config:?}").contains("161, 161"));
     let withdrawn = with("[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"withdraw\"\n");
     assert!(withdrawn.expect("no mistake").storage.hashing.next == Next::Withdrawn);
-    for (text, what) in [
+    for (text, problem) in [
         ("hashing_secret = \"env:SHORT\"\n", "32"),
         ("hashing_secret = \"env:WORDS\"\n", "not in hexadecimal digits"),
         ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, named by `hashing_secret`, is not set"),
@@ -160,7 +162,7 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].what.contains(what), "{found:?}");
+        assert!(found[0].what.contains(problem), "{found:?}");
         assert!(
             !format!("{found:?}").contains("horse") && !format!("{found:?}").contains("c3c3"),
             "{found:?}"
@@ -220,8 +222,8 @@ fn memory_is_divided_among_unset_limits() {
     };
     assert_eq!(shares(""), [64, 48, 16]);
     assert_eq!(shares("[limits]\nmemory = \"64MiB\"\n"), [32, 24, 8]);
-    let own = "[store]\ncache_max = \"5MiB\"\n[limits]\nmemory = \"64MiB\"\nbodies_max = \"20MiB\"\n";
-    assert_eq!(shares(own), [20, 24, 5]);
+    let explicit = "[store]\ncache_max = \"5MiB\"\n[limits]\nmemory = \"64MiB\"\nbodies_max = \"20MiB\"\n";
+    assert_eq!(shares(explicit), [20, 24, 5]);
 }
 
 #[test]

@@ -8,11 +8,11 @@ use http::HeaderName;
 const ISSUER: &str = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\njwks_url = \"https://id.example/k\"\n";
 
 /// An operation on `/x` with these keys, which begin on line 3.
-fn operation(says: &str) -> String {
-    format!("[[operation]]\npath = \"/x\"\n{says}\n")
+fn operation(settings: &str) -> String {
+    format!("[[operation]]\npath = \"/x\"\n{settings}\n")
 }
 
-fn own(text: &str) -> Identity {
+fn operation_rule(text: &str) -> Identity {
     parsed(text).operations[0].identity.clone().expect("a rule of its own")
 }
 
@@ -21,15 +21,15 @@ fn header(name: &'static str) -> HeaderName {
 }
 
 #[test]
-fn an_operation_has_its_own_callers_and_tenant_and_the_rest_from_identity() {
+fn an_operation_inherits_the_callers_that_it_does_not_set() {
     let identity = format!(
         "[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\ntrusted = [\"10.0.0.1\"]\ntenant_hosts = [\"a.example\"]\n{ISSUER}"
     );
-    let of = |says: &str| own(&format!("{}{identity}", operation(says)));
+    let of = |settings: &str| operation_rule(&format!("{}{identity}", operation(settings)));
     let rest = "[[operation]]\npath = \"/y\"\ncallers = [\"header:X-User\", \"jwt\"]\ntenant = \"host\"";
     let hook = of(&format!("callers = [\"anonymous\"]\ntenant = \"none\"\n{rest}"));
     assert_eq!((hook.sources, hook.tenant), (vec![Source::Anonymous], Tenant::None));
-    assert!(hook.trusted.is_empty(), "nothing is believed there");
+    assert!(hook.trusted.is_empty(), "no header is trusted there");
     let config = parsed(&format!(
         "{}{}{identity}",
         operation("callers = [\"header:X-User\", \"jwt\"]\ntenant = \"host\""),
@@ -51,14 +51,16 @@ fn an_operation_has_its_own_callers_and_tenant_and_the_rest_from_identity() {
 }
 
 #[test]
-fn callers_of_an_operation_are_its_own_whatever_identity_says_and_a_tenant_alone_makes_no_others() {
+fn an_operations_callers_replace_those_of_identity() {
     let rule = |operation_says: &str, identity_says: &str| {
         let text = format!("{}[identity]\n{identity_says}\n", operation(operation_says));
         parsed(&text).operations.remove(0).identity
     };
-    let own = |says: &str| rule("callers = [\"api-key:x-key\"]", says).expect("a rule of its own");
-    let (same, other) = (own("sources = [\"api-key:x-key\"]"), own("sources = [\"authorization\"]"));
-    assert_eq!(same, other, "what becomes of [identity] is nothing to it");
+    let operation_rule =
+        |settings: &str| rule("callers = [\"api-key:x-key\"]", settings).expect("a rule of its own");
+    let (same, other) =
+        (operation_rule("sources = [\"api-key:x-key\"]"), operation_rule("sources = [\"authorization\"]"));
+    assert_eq!(same, other, "[identity] does not affect it");
     assert!(same.is_by_place);
 
     let hosts = "tenant = \"host\"\ntenant_hosts = [\"a.example\"]\nsources = [\"api-key:x-key\"]";
@@ -74,8 +76,9 @@ fn callers_are_for_operations_and_in_identity_they_are_sources() {
 }
 
 #[test]
-fn an_operations_rule_that_believes_the_wrong_people_is_told_at_its_line() {
-    let refused = |says: &str, place: &str, words: &[&str]| one_mistake(&operation(says), place, words);
+fn an_operations_unsafe_rule_is_reported_with_its_line() {
+    let refused =
+        |settings: &str, position: &str, words: &[&str]| one_mistake(&operation(settings), position, words);
     refused("callers = [\"magic\"]", "3:12", &["unknown source of callers `magic`", "\"jwt\""]);
     refused("callers = []", "3:1", &["`callers` is empty", "[identity] applies"]);
     refused("callers = \"anonymous\"", "3:11", &["`callers`: expected a list", "found a string"]);
@@ -97,7 +100,7 @@ fn sources_after_anonymous_are_mistakes() {
 }
 
 #[test]
-fn an_operations_tenant_that_cannot_be_told_is_told_at_its_line() {
+fn an_operations_unusable_tenant_is_reported_with_its_line() {
     let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
     one_mistake(&operation("tenant = \"magic\""), "3:10", &["unknown source of tenants `magic`"]);
     one_mistake(&operation("tenant = \"claim:org\""), "3:1", &["no tokens are verified"]);
@@ -174,7 +177,7 @@ fn callers_of_what_is_not_protected_are_of_no_use() {
 }
 
 #[test]
-fn anonymous_by_a_flag_stands_for_identity_and_not_for_what_an_operation_says_itself() {
+fn the_anonymous_flag_replaces_identity_but_not_operations() {
     let over = Overrides { anonymous: true, ..Overrides::default() };
     let text = format!(
         "{}[[operation]]\npath = \"/y\"\n[identity]\nsources = [\"authorization\"]\ntrusted = [\"10.0.0.1\"]\n",
@@ -182,9 +185,9 @@ fn anonymous_by_a_flag_stands_for_identity_and_not_for_what_an_operation_says_it
     );
     let config = read(&text, &over, &|_| None).expect("no mistake");
     assert_eq!(config.identity.sources, [Source::Anonymous]);
-    let own = config.operations[0].identity.as_ref().expect("a rule of its own");
-    assert_eq!(own.sources, [Source::Header(header("x-user"))]);
-    assert_eq!(own.trusted.len(), 1);
+    let operation_rule = config.operations[0].identity.as_ref().expect("a rule of its own");
+    assert_eq!(operation_rule.sources, [Source::Header(header("x-user"))]);
+    assert_eq!(operation_rule.trusted.len(), 1);
     assert!(config.operations[1].identity.is_none());
 }
 
@@ -194,5 +197,5 @@ fn certificates_can_be_what_one_operation_goes_by() {
     let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
     let text =
         format!("{}[listen]\n{tls}{ca}client_certs = \"optional\"\n", operation("callers = [\"mtls:uri\"]"));
-    assert_eq!(own(&text).sources, [Source::Mtls(CertificateName::Uri)]);
+    assert_eq!(operation_rule(&text).sources, [Source::Mtls(CertificateName::Uri)]);
 }

@@ -16,13 +16,13 @@ fn secret(name: &str) -> String {
     digits.concat()
 }
 
-fn hides(what: &str, value: &dyn Debug) {
+fn hides(label: &str, value: &dyn Debug) {
     for name in SECRETS {
         let text = secret(name);
         let digits = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("two digits");
         let bytes: Vec<u8> = (0..text.len()).step_by(2).map(digits).collect();
-        assert_hidden(what, value, text.as_bytes());
-        assert_hidden(what, value, &bytes);
+        assert_hidden(label, value, text.as_bytes());
+        assert_hidden(label, value, &bytes);
     }
 }
 
@@ -49,9 +49,12 @@ fn a_configuration_shows_none_of_its_secrets() {
     hides("Hashing", &config.storage.hashing);
     hides("Identity", &config.identity);
     hides("Questions", &config.questions);
-    let keys =
-        admin_client::Keys { sealing: config.sealing.clone(), hashing: config.storage.hashing.clone() };
-    hides("Keys", &keys);
+    let configured = admin_client::Configured {
+        sealing: config.sealing.clone(),
+        hashing: config.storage.hashing.clone(),
+        routes: None,
+    };
+    hides("Configured", &configured);
 }
 
 #[test]

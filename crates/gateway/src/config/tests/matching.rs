@@ -4,7 +4,7 @@ use super::{mistakes, one_mistake, parsed};
 use http::Method;
 
 #[test]
-fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
+fn an_unreachable_route_is_refused_with_its_fix() {
     for (path, found, remedy) in [
         ("a/b", "a path must begin with a slash", "write `/a/b`"),
         ("/users/:id", "`:id` matches only itself", "write `/users/{id}`"),
@@ -15,8 +15,8 @@ fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
         ("/x y", "white space", "write `/x%20y`"),
         ("/x/{a}{b}", "`{a}{b}` is not a parameter", "write `/x/{a}`"),
     ] {
-        let told = [&format!("`{path}` is not a route pattern"), found, &format!(" / {remedy}")];
-        one_mistake(&format!("[[operation]]\npath = \"{path}\"\n"), "2:8", &told);
+        let parts = [&format!("`{path}` is not a route pattern"), found, &format!(" / {remedy}")];
+        one_mistake(&format!("[[operation]]\npath = \"{path}\"\n"), "2:8", &parts);
     }
 }
 
@@ -37,8 +37,8 @@ fn routes_are_compared_in_their_normal_form() {
 #[test]
 fn a_mistyped_method_is_refused_with_the_one_that_was_meant() {
     for (method, meant) in [("POTS", "POST"), ("pots", "POST"), ("PATHC", "PATCH"), ("DELET", "DELETE")] {
-        let told = [&format!("`{method}`"), "not a method", &format!("write \"{meant}\"")];
-        one_mistake(&format!("[defaults]\nmethods = [\"GET\", \"{method}\"]\n"), "2:19", &told);
+        let parts = [&format!("`{method}`"), "not a method", &format!("write \"{meant}\"")];
+        one_mistake(&format!("[defaults]\nmethods = [\"GET\", \"{method}\"]\n"), "2:19", &parts);
     }
     for method in ["", "a b", "CONNECT", "connect"] {
         let text = format!("[[operation]]\npath = \"/x\"\nmethods = [\"{method}\"]\n");
@@ -61,20 +61,28 @@ fn methods_are_read_in_any_case_and_unregistered_ones_are_reported() {
 
 #[test]
 fn a_success_status_cannot_mean_not_applied() {
-    let told = ["is a success", "every retry would run again", "name errors only"];
-    one_mistake("[defaults]\nnot_applied_statuses = [429, 200]\n", "2:30", &[&["a 200"][..], &told].concat());
-    one_mistake("[defaults]\nnot_applied_statuses = [\"grpc:0\"]\n", "2:25", &["gRPC status 0", told[0]]);
+    let parts = ["is a success", "every retry would run again", "name errors only"];
+    one_mistake(
+        "[defaults]\nnot_applied_statuses = [429, 200]\n",
+        "2:30",
+        &[&["a 200"][..], &parts].concat(),
+    );
+    one_mistake("[defaults]\nnot_applied_statuses = [\"grpc:0\"]\n", "2:25", &["gRPC status 0", parts[0]]);
     one_mistake(
         "[[operation]]\npath = \"/x\"\nstatuses = { 302 = \"not-applied\" }\n",
         "3:20",
-        &["a 302", told[0]],
+        &["a 302", parts[0]],
     );
     one_mistake(
         "[defaults]\nstatuses = { \"grpc:0\" = \"not-applied\" }\n",
         "2:25",
-        &["gRPC status 0", told[0]],
+        &["gRPC status 0", parts[0]],
     );
-    assert_eq!(mistakes("[defaults]\nnot_applied_statuses = [200, 201]\n").len(), 2, "each is told");
+    assert_eq!(
+        mistakes("[defaults]\nnot_applied_statuses = [200, 201]\n").len(),
+        2,
+        "each status is reported"
+    );
     one_mistake("[defaults]\nnot_applied_statuses = [100]\n", "2:25", &["this status cannot be set here"]);
     parsed(
         "[defaults]\nnot_applied_statuses = [400, 500]\nstatuses = { 200 = \"unknown\", 201 = \"failed\" }\n",

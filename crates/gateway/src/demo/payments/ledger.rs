@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_order_twice_is_two_charges_and_closed_books_give_no_id_again() {
+    fn closed_books_give_no_id_again() {
         let ledger = Ledger::new();
         let first = ledger.enter(order("ada"), Some("operation".to_owned()));
         let second = ledger.enter(order("ada"), Some("operation".to_owned()));

@@ -136,9 +136,10 @@ fn shown(ledger: &Ledger, path: &str, query: Option<&str>) -> Response<Full<Byte
     let found = match path {
         "/" => return page(),
         "/charges" => {
-            let asked = query.and_then(|query| query.strip_prefix("operation_id="));
-            let is_meant =
-                |charge: &&Charge| asked.is_none_or(|asked| charge.operation_id.as_deref() == Some(asked));
+            let operation_id = query.and_then(|query| query.strip_prefix("operation_id="));
+            let is_meant = |charge: &&Charge| {
+                operation_id.is_none_or(|operation_id| charge.operation_id.as_deref() == Some(operation_id))
+            };
             Some(charges.iter().filter(is_meant).map(receipt::of).collect())
         }
         "/ledger" => return text(StatusCode::OK, summed(&charges)),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_asked_for_by_header_or_payment_method_and_nothing_else_is_trouble() {
+    fn trouble_is_chosen_by_header_or_payment_method() {
         for trouble in Trouble::ALL {
             let name = trouble.as_str();
             let headers = HeaderMap::from_iter([(HEADER, name.parse().expect("a value"))]);

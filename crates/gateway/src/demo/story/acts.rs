@@ -6,7 +6,7 @@ use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
 use super::voice::Voice;
 use super::without::{self, DELIVERIES};
 use super::{Stage, doubt};
-use crate::demo::client::{Client, Heard};
+use crate::demo::client::{Client, Reply};
 use crate::demo::payments::Trouble;
 use std::io::{self, Write};
 
@@ -30,48 +30,48 @@ async fn lost_answers<W: Write>(
 ) -> io::Result<()> {
     voice.act("The response is lost. A retry gets exactly that response.").await?;
     voice.columns()?;
-    let heard = without::gives_up(ada, &stage.ledger).await;
-    voice.request(ada, "times out and disconnects", &heard).await?;
-    let heard = ada.ask(None).await;
-    voice.request(ada, "retries with the same key", &heard).await?;
+    let reply = without::gives_up(ada, &stage.ledger).await;
+    voice.request(ada, "times out and disconnects", &reply).await?;
+    let reply = ada.ask(None).await;
+    voice.request(ada, "retries with the same key", &reply).await?;
     let restarted = without::crashes(cleo, &stage.ledger).await?;
-    voice.request(cleo, "stores the key, sends, crashes", &Heard::Nothing).await?;
-    let heard = restarted.ask(None).await;
-    voice.request(&restarted, "restarts, reads the key, retries", &heard).await
+    voice.request(cleo, "stores the key, sends, crashes", &Reply::Nothing).await?;
+    let reply = restarted.ask(None).await;
+    voice.request(&restarted, "restarts, reads the key, retries", &reply).await
 }
 
 async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client) -> io::Result<()> {
     voice.act("Three requests, at once or one after the other. One runs.").await?;
-    for (index, heard) in without::clicks(ben).await.iter().enumerate() {
-        let what =
+    for (index, reply) in without::clicks(ben).await.iter().enumerate() {
+        let action =
             if index == 0 { "three clicks at once: one runs" } else { "  another waits for its response" };
-        voice.request(ben, what, heard).await?;
+        voice.request(ben, action, reply).await?;
     }
     for delivery in 1..=DELIVERIES {
-        let what = match delivery {
+        let action = match delivery {
             1 => "a queue delivers it, ack is lost",
             DELIVERIES => "redelivered, acknowledged",
             _ => "redelivered, ack is lost again",
         };
-        let heard = dan.ask(None).await;
-        voice.request(dan, what, &heard).await?;
+        let reply = dan.ask(None).await;
+        voice.request(dan, action, &reply).await?;
     }
     Ok(())
 }
 
 async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::Result<()> {
     voice.act("The same key for another amount is a bug, not a retry. It is refused.").await?;
-    let heard = eve.ask(None).await;
-    voice.request(eve, "pays", &heard).await?;
+    let reply = eve.ask(None).await;
+    voice.request(eve, "pays", &reply).await?;
     let amount = without::too_much(eve);
-    let heard = eve.ask_for(amount, None).await;
-    voice.request_for(eve, amount, "\"retries\", decimal point slipped", &heard).await
+    let reply = eve.ask_for(amount, None).await;
+    voice.request_for(eve, amount, "\"retries\", decimal point slipped", &reply).await
 }
 
 async fn busy<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
     voice.act("503 with Retry-After means that nothing happened. The retry runs.").await?;
-    let heard = hal.ask(Some(Trouble::Busy)).await;
-    voice.request(hal, "gets 503, Retry-After: 1", &heard).await?;
-    let heard = hal.ask(None).await;
-    voice.request(hal, "retries", &heard).await
+    let reply = hal.ask(Some(Trouble::Busy)).await;
+    voice.request(hal, "gets 503, Retry-After: 1", &reply).await?;
+    let reply = hal.ask(None).await;
+    voice.request(hal, "retries", &reply).await
 }

@@ -2,7 +2,7 @@
 
 use super::Stage;
 use super::voice::{Tone, Voice};
-use crate::demo::client::{Answer, Client, Heard, fetch};
+use crate::demo::client::{Answer, Client, Reply, fetch};
 use crate::demo::payments::Trouble;
 use semel::core::id::OperationId;
 use semel::core::machine::Verdict;
@@ -34,31 +34,31 @@ pub(super) async fn play<W: Write>(
     voice.say("Semel answers \"unknown\" and holds the key until somebody has checked.")?;
     voice.say("")?;
     for client in [fay, gus] {
-        let heard = client.ask(None).await;
-        voice.request(client, "retries", &heard).await?;
+        let reply = client.ask(None).await;
+        voice.request(client, "retries", &reply).await?;
     }
     voice.say("")?;
     voice.say("Somebody checks: does the ledger have the Operation-Id that Semel sent?")?;
     voice.say("")?;
-    for (client, heard) in [(fay, &fays), (gus, &guss)] {
-        settle(voice, stage, client, heard).await?;
+    for (client, reply) in [(fay, &fays), (gus, &guss)] {
+        settle(voice, stage, client, reply).await?;
     }
     voice.say("")?;
     for client in [fay, gus] {
-        let heard = client.ask(None).await;
-        voice.request(client, "retries", &heard).await?;
+        let reply = client.ask(None).await;
+        voice.request(client, "retries", &reply).await?;
     }
     Ok(())
 }
 
-/// Resolves the operation behind `heard` by what the ledger says.
+/// Resolves the operation behind `reply` by what the ledger says.
 async fn settle<W: Write>(
     voice: &mut Voice<'_, W>,
     stage: &Stage,
     client: &Client,
-    heard: &Heard,
+    reply: &Reply,
 ) -> io::Result<()> {
-    let Heard::Answer(Answer { operation_id: Some(id), .. }) = heard else { return Ok(()) };
+    let Reply::Answer(Answer { operation_id: Some(id), .. }) = reply else { return Ok(()) };
     let (found, verdict, tone) = match check_ledger(stage, *id).await {
         Ok(Some(charge)) => (charge, "it happened".to_owned(), Tone::Strong),
         Ok(None) => ("not found".to_owned(), "it did not happen".to_owned(), Tone::Strong),
@@ -70,7 +70,7 @@ async fn settle<W: Write>(
 /// Looks an operation up in the ledger and resolves its record. Returns the charge, if there is one.
 async fn check_ledger(stage: &Stage, id: OperationId) -> Result<Option<String>, String> {
     // The store's time before the question: an absent charge proves nothing about later moments.
-    let looked = stage.engine.look_up(id).await.map_err(|error| error.to_string())?;
+    let found_record = stage.engine.look_up(id).await.map_err(|error| error.to_string())?;
     let shown = fetch(stage.upstream, &format!("/charges?operation_id={id}")).await;
     let charges: Vec<Value> =
         shown.and_then(|shown| serde_json::from_slice(&shown).ok()).ok_or("the ledger did not answer")?;
@@ -80,7 +80,7 @@ async fn check_ledger(stage: &Stage, id: OperationId) -> Result<Option<String>, 
             (Verdict::Applied(Some(answer(receipt, charge))), "the charge is in the ledger")
         }
         _ => (
-            Verdict::NotApplied { asked_at: looked.now.at },
+            Verdict::NotApplied { asked_at: found_record.now.at },
             "the connection broke; the charge is not in the ledger",
         ),
     };

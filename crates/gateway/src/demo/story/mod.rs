@@ -64,15 +64,15 @@ pub async fn play(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
 
     let clients = |to| CAST.map(|part| Client::new(part.customer, part.amount, fresh_key(), to));
     stage.ledger.close_books();
-    let alone = clients(stage.upstream);
-    without::play(&mut voice, &stage.ledger, &alone).await?;
+    let unprotected = clients(stage.upstream);
+    without::play(&mut voice, &stage.ledger, &unprotected).await?;
     let charged_alone = stage.ledger.close_books();
 
     // The same customers with the same intents, now through the gateway.
     let guarded = clients(gateway);
     let stage = Stage { gateway, ..stage };
     acts::play(&mut voice, &stage, &guarded).await?;
-    let balance = Balance::of((&alone, &charged_alone), (&guarded, &stage.ledger.charges()));
+    let balance = Balance::of((&unprotected, &charged_alone), (&guarded, &stage.ledger.charges()));
     if stage.keeps_running {
         voice.act("Your turn. The gateway keeps running: try these in another terminal.").await?;
         let mut commands = Vec::new();

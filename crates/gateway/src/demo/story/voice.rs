@@ -1,7 +1,7 @@
 //! Prints the story: lines of at most 80 columns, with pauses, and with colours on a terminal.
 
 use super::cast::money;
-use crate::demo::client::{Client, Heard};
+use crate::demo::client::{Client, Reply};
 use owo_colors::{OwoColorize, Style};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -124,8 +124,8 @@ impl<'w, W: Write> Voice<'w, W> {
     }
 
     /// A request and its outcome.
-    pub(super) async fn request(&mut self, client: &Client, what: &str, heard: &Heard) -> io::Result<()> {
-        self.request_for(client, client.amount, what, heard).await
+    pub(super) async fn request(&mut self, client: &Client, action: &str, reply: &Reply) -> io::Result<()> {
+        self.request_for(client, client.amount, action, reply).await
     }
 
     /// The same, for another amount than intended.
@@ -133,12 +133,12 @@ impl<'w, W: Write> Voice<'w, W> {
         &mut self,
         client: &Client,
         amount: u64,
-        what: &str,
-        heard: &Heard,
+        action: &str,
+        reply: &Reply,
     ) -> io::Result<()> {
-        let Described { status, word, tone, charge } = describe(heard);
-        let line = row(client.customer, short(&client.key), &money(amount), what, &status);
-        let last = if charge.is_empty() { word.to_owned() } else { format!("{word:<8} {charge}") };
+        let Described { status, result, tone, charge } = describe(reply);
+        let line = row(client.customer, short(&client.key), &money(amount), action, &status);
+        let last = if charge.is_empty() { result.to_owned() } else { format!("{result:<8} {charge}") };
         self.point(&format!("{line}  "), &last, tone).await
     }
 
@@ -158,8 +158,8 @@ impl<'w, W: Write> Voice<'w, W> {
     }
 }
 
-fn row(client: &str, key: &str, amount: &str, what: &str, status: &str) -> String {
-    format!("{client:<4} {key:<6} {amount:>6}  {what:<35} {status:>3}")
+fn row(client: &str, key: &str, amount: &str, action: &str, status: &str) -> String {
+    format!("{client:<4} {key:<6} {amount:>6}  {action:<35} {status:>3}")
 }
 
 /// The first characters of a key.
@@ -170,20 +170,20 @@ fn short(key: &str) -> &str {
 /// A response, described in a word.
 struct Described {
     status: String,
-    word: &'static str,
+    result: &'static str,
     tone: Tone,
     /// The id on the receipt.
     charge: String,
 }
 
-fn describe(heard: &Heard) -> Described {
-    let Heard::Answer(answer) = heard else {
-        return Described { status: "-".to_owned(), word: "lost", tone: Tone::Bad, charge: String::new() };
+fn describe(reply: &Reply) -> Described {
+    let Reply::Answer(answer) = reply else {
+        return Described { status: "-".to_owned(), result: "lost", tone: Tone::Bad, charge: String::new() };
     };
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let member = |name: &str| body[name].as_str().unwrap_or_default();
     let is_success = (200..300).contains(&answer.status);
-    let (word, tone) = match (answer.status, member("code")) {
+    let (result, tone) = match (answer.status, member("code")) {
         _ if is_success && answer.is_replay => ("replayed", Tone::Again),
         _ if is_success => ("ran", Tone::Good),
         (503, "") => ("not run", Tone::Doubtful),
@@ -193,7 +193,7 @@ fn describe(heard: &Heard) -> Described {
         _ => ("failed", Tone::Bad),
     };
     let charge = if is_success { member("id").to_owned() } else { String::new() };
-    Described { status: answer.status.to_string(), word, tone, charge }
+    Described { status: answer.status.to_string(), result, tone, charge }
 }
 
 #[cfg(test)]
@@ -202,22 +202,22 @@ mod tests {
     use crate::demo::client::Answer;
     use bytes::Bytes;
 
-    fn word(status: u16, is_replay: bool, body: &'static str) -> (&'static str, String) {
+    fn result(status: u16, is_replay: bool, body: &'static str) -> (&'static str, String) {
         let body = Bytes::from_static(body.as_bytes());
-        let described = describe(&Heard::Answer(Answer { status, is_replay, operation_id: None, body }));
-        (described.word, described.charge)
+        let described = describe(&Reply::Answer(Answer { status, is_replay, operation_id: None, body }));
+        (described.result, described.charge)
     }
 
     #[test]
     fn a_response_is_described_by_its_status_and_body() {
         let receipt = r#"{"id": "ch_7"}"#;
-        assert_eq!(word(201, false, receipt), ("ran", "ch_7".to_owned()));
-        assert_eq!(word(201, true, receipt), ("replayed", "ch_7".to_owned()));
-        assert_eq!(word(503, false, r#"{"error": "busy"}"#).0, "not run");
-        assert_eq!(word(503, false, r#"{"code": "IDEMPOTENCY_STORE_UNAVAILABLE"}"#).0, "failed");
-        assert_eq!(word(409, false, r#"{"code": "IDEMPOTENCY_OUTCOME_UNKNOWN"}"#).0, "unknown");
-        assert_eq!(word(409, false, r#"{"code": "IDEMPOTENCY_REQUEST_IN_PROGRESS"}"#).0, "failed");
-        assert_eq!(word(500, true, "").0, "failed");
+        assert_eq!(result(201, false, receipt), ("ran", "ch_7".to_owned()));
+        assert_eq!(result(201, true, receipt), ("replayed", "ch_7".to_owned()));
+        assert_eq!(result(503, false, r#"{"error": "busy"}"#).0, "not run");
+        assert_eq!(result(503, false, r#"{"code": "IDEMPOTENCY_STORE_UNAVAILABLE"}"#).0, "failed");
+        assert_eq!(result(409, false, r#"{"code": "IDEMPOTENCY_OUTCOME_UNKNOWN"}"#).0, "unknown");
+        assert_eq!(result(409, false, r#"{"code": "IDEMPOTENCY_REQUEST_IN_PROGRESS"}"#).0, "failed");
+        assert_eq!(result(500, true, "").0, "failed");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
 use super::notebook::Notebook;
 use super::voice::{Tone, Voice};
-use crate::demo::client::{Client, Heard};
+use crate::demo::client::{Client, Reply};
 use crate::demo::payments::{Ledger, Trouble};
 use futures_util::future::join_all;
 use std::io::{self, Write};
@@ -73,16 +73,16 @@ pub(super) fn too_much(client: &Client) -> u64 {
 }
 
 /// The charge is made, but the response is slow and the client leaves before it arrives.
-pub(super) async fn gives_up(client: &Client, ledger: &Ledger) -> Heard {
+pub(super) async fn gives_up(client: &Client, ledger: &Ledger) -> Reply {
     let charged = ledger.until_charged(client.customer, 1);
     client.ask_and_leave(Some(Trouble::Slow), charged).await
 }
 
 /// Three clicks at once, while the response is slow. The one that ran comes first; any of the three may have run.
-pub(super) async fn clicks(client: &Client) -> Vec<Heard> {
-    let mut heard = join_all((0..3).map(|_| client.ask(Some(Trouble::Slow)))).await;
-    heard.sort_by_key(|heard| matches!(heard, Heard::Answer(answer) if answer.is_replay));
-    heard
+pub(super) async fn clicks(client: &Client) -> Vec<Reply> {
+    let mut replies = join_all((0..3).map(|_| client.ask(Some(Trouble::Slow)))).await;
+    replies.sort_by_key(|reply| matches!(reply, Reply::Answer(answer) if answer.is_replay));
+    replies
 }
 
 /// Stores its key, sends the request, and crashes before the response. Returns the restarted client.

@@ -24,15 +24,15 @@ const ED25519: [u8; 5] = [0x06, 0x03, 0x2b, 0x65, 0x70];
 
 /// Reads a `SubjectPublicKeyInfo`.
 pub(super) fn public_key(der: &[u8]) -> Result<Key, KeyError> {
-    let info = whole(der, SEQUENCE)?;
+    let info = only_item(der, SEQUENCE)?;
     let (algorithm, rest) = take(info, SEQUENCE)?;
     // The first byte of a bit string is the number of unused bits in its last byte.
-    let [0, bits @ ..] = whole(rest, BIT_STRING)? else {
+    let [0, bits @ ..] = only_item(rest, BIT_STRING)? else {
         return Err(KeyError::Malformed);
     };
     if algorithm == [&RSA[..], &NULL].concat() {
-        let (modulus, exponent) = take(whole(bits, SEQUENCE)?, INTEGER)?;
-        Key::rsa(positive(modulus)?, positive(whole(exponent, INTEGER)?)?)
+        let (modulus, exponent) = take(only_item(bits, SEQUENCE)?, INTEGER)?;
+        Key::rsa(positive(modulus)?, positive(only_item(exponent, INTEGER)?)?)
     } else if algorithm == P256 {
         Key::point(Kind::P256, bits.to_vec())
     } else if algorithm == P384 {
@@ -53,7 +53,7 @@ fn positive(bytes: &[u8]) -> Result<&[u8], KeyError> {
 }
 
 /// The content of the only item in `input`.
-fn whole(input: &[u8], tag: u8) -> Result<&[u8], KeyError> {
+fn only_item(input: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     match take(input, tag)? {
         (content, []) => Ok(content),
         _ => Err(KeyError::Malformed),
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_length_is_the_shortest_and_nothing_is_left_over() {
-        assert_eq!(whole(&[0x30, 1, 9], SEQUENCE), Ok([9].as_slice()));
+        assert_eq!(only_item(&[0x30, 1, 9], SEQUENCE), Ok([9].as_slice()));
         for bad in [
             [0x30, 0x81, 1, 9].as_slice(),
             &[0x30, 0x82, 0, 1, 9],
@@ -82,9 +82,9 @@ mod tests {
             &[0x30],
             &[],
         ] {
-            assert_eq!(whole(bad, SEQUENCE), Err(KeyError::Malformed), "{bad:?}");
+            assert_eq!(only_item(bad, SEQUENCE), Err(KeyError::Malformed), "{bad:?}");
         }
         let long = [&[0x30, 0x82, 1, 0][..], &[7; 256]].concat();
-        assert_eq!(whole(&long, SEQUENCE).map(<[u8]>::len), Ok(256));
+        assert_eq!(only_item(&long, SEQUENCE).map(<[u8]>::len), Ok(256));
     }
 }

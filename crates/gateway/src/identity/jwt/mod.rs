@@ -53,7 +53,7 @@ pub(super) async fn start(
     let name = issuer.name.clone();
     let not_loaded = |why: String| Unsafe::KeysNotLoaded { issuer: name.clone(), why };
     let fixed = |issuer, key| (Verifier { issuer, keys: Arc::new(Keys::fixed(key)) }, None);
-    let place = match &issuer.keys {
+    let source = match &issuer.keys {
         KeySource::Secret(secret) => {
             let key = Key::secret(secret.bytes().to_vec());
             return Ok(fixed(issuer, key));
@@ -67,19 +67,19 @@ pub(super) async fn start(
         }
         KeySource::File(path) => KeySetSource::File(path.clone()),
     };
-    let keys = Arc::new(Keys::awaited(place.stale_max()));
+    let keys = Arc::new(Keys::awaited(source.stale_max()));
     let begun_at = clock.uptime();
-    match place.load(&**clock).await {
-        Ok(loaded) if loaded.is_empty() && matches!(place, KeySetSource::File(_)) => {
+    match source.load(&**clock).await {
+        Ok(loaded) if loaded.is_empty() && matches!(source, KeySetSource::File(_)) => {
             return Err(not_loaded(LoadError::Empty.to_string()));
         }
         Ok(loaded) => keys.replace(loaded, begun_at),
-        Err(error) if matches!(place, KeySetSource::File(_)) => return Err(not_loaded(error.to_string())),
+        Err(error) if matches!(source, KeySetSource::File(_)) => return Err(not_loaded(error.to_string())),
         Err(error) => {
-            tracing::warn!(%place, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
+            tracing::warn!(place = %source, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
             keys.want();
         }
     }
-    let task = refresh::keep_fresh(Arc::clone(&keys), place, Arc::clone(clock), begun_at);
+    let task = refresh::keep_fresh(Arc::clone(&keys), source, Arc::clone(clock), begun_at);
     Ok((Verifier { issuer, keys }, Some(Refreshing(tokio::spawn(task)))))
 }

@@ -118,30 +118,30 @@ fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
 /// Refreshes the set regularly, and soon if a newer one is requested. The last load began at `begun_at`.
 pub(super) async fn keep_fresh(
     keys: Arc<Keys>,
-    place: KeySetSource,
+    source: KeySetSource,
     clock: Arc<dyn Clock>,
     mut begun_at: Duration,
 ) {
-    let mut pause = place.every();
+    let mut pause = source.every();
     loop {
         tokio::select! {
             () = clock.sleep(pause) => {}
             () = keys.wanted() => {}
         }
         let since = clock.uptime().saturating_sub(begun_at);
-        if let Some(rest) = place.interval_min().checked_sub(since).filter(|rest| !rest.is_zero()) {
+        if let Some(rest) = source.interval_min().checked_sub(since).filter(|rest| !rest.is_zero()) {
             clock.sleep(rest).await;
         }
         keys.forget_wishes();
         begun_at = clock.uptime();
-        pause = match place.load(&*clock).await {
+        pause = match source.load(&*clock).await {
             Ok(loaded) => {
                 keys.replace(loaded, begun_at);
-                place.every()
+                source.every()
             }
             Err(error) => {
-                tracing::warn!(%place, %error, "the keys of an issuer cannot be loaded; the old ones stay in use");
-                place.interval_min()
+                tracing::warn!(place = %source, %error, "the keys of an issuer cannot be loaded; the old ones stay in use");
+                source.interval_min()
             }
         };
     }

@@ -1,14 +1,15 @@
 //! The start-up text: what is protected, with which guarantee, on which store, and what is dangerous. Every sentence
 //! is derived from the plan or the store.
 
+mod caller_text;
 mod promise;
 mod warnings;
-mod whom;
 
 use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
 use crate::cli::table::wrapped;
-use promise::{asked, assumption, describe, guarantee, protects};
+use caller_text::{callers, tenants};
+use promise::{assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::KeyRule;
@@ -16,7 +17,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use tracing::{error, info, warn};
 use warnings::{Warning, Weight, unverified, warnings};
-use whom::{callers, tenants};
 
 /// The start-up text: as text for people, or as log lines for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +33,12 @@ impl Announcement {
         for (about, text) in self.subjects() {
             info!(about, "{text}");
         }
-        for Warning { weight, what, code, fix } in &self.warnings {
+        for Warning { weight, message, code, fix } in &self.warnings {
             let (severity, fix) = (weight.name(), fix.as_deref());
             match weight {
-                Weight::Danger => error!(severity, code, fix, "{what}"),
-                Weight::Warning | Weight::Unverified => warn!(severity, code, fix, "{what}"),
-                Weight::Note => info!(severity, code, fix, "{what}"),
+                Weight::Danger => error!(severity, code, fix, "{message}"),
+                Weight::Warning | Weight::Unverified => warn!(severity, code, fix, "{message}"),
+                Weight::Note => info!(severity, code, fix, "{message}"),
             }
         }
     }
@@ -113,7 +113,8 @@ pub(super) fn announce(
     }
     say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
     if plan.terms.key != KeyRule::Off {
-        let promised = guarantee(&plan.terms).into_iter().chain(asked(&plan.questions, &plan.terms));
+        let promised =
+            guarantee(&plan.terms).into_iter().chain(describe_questions(&plan.questions, &plan.terms));
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_is_told_with_what_it_is_promised() {
+    fn each_operation_is_announced_with_its_promise() {
         let config = "[defaults]\nkey = \"off\"\n\
             [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nttl = \"7d\"\n\
             not_applied_statuses = []\nstore_down = \"pass\"\n\
@@ -220,9 +221,9 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said: Vec<String> = plan.operations.iter().flat_map(describe).collect();
+        let lines: Vec<String> = plan.operations.iter().flat_map(describe).collect();
         assert_eq!(
-            said,
+            lines,
             [
                 "charge: POST and PATCH /charges; Idempotency-Key required",
                 "external, at most once per key; replayed for 7d, then refused as expired for 30d",
@@ -239,6 +240,20 @@ mod tests {
         };
         let warned = all_warnings(&plan, durable);
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
+    }
+
+    #[test]
+    fn secrets_in_the_urls_of_questions_are_masked() {
+        let config = "[defaults.probe]\nurl = \"https://ledger.example/effects/{operation_id}?api_key=hunter2\"\n\
+            answer = \"nothing\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n\
+            authorize = { path = \"/allowed?key=hunter2\" }\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let text = text_of(&plan, semel::core::store::Store::capabilities(&semel::memory::Store::new()));
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("/effects/{operation_id}?api_key=(masked)"), "{text}");
+        assert!(text.contains("/allowed?key=(masked)"), "{text}");
     }
 
     #[test]
@@ -266,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_collector_is_announced_and_its_unencrypted_secret_is_a_danger() {
-        let said = |endpoint: &str, header: &str| {
+        let announcement = |endpoint: &str, header: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides { target: Some(target), ..Default::default() };
             let text = format!("[otlp]\nendpoint = \"{endpoint}\"\n{header}");
@@ -286,10 +301,10 @@ mod tests {
             ("http://[::1]:4318", header, false),
             ("http://localhost:4318", header, false),
         ] {
-            let said = said(endpoint, header);
-            assert!(said.contains(&format!("  spans      to {endpoint}\n")), "{said}");
-            assert_eq!(said.contains(danger), is_dangerous, "{endpoint}: {said}");
-            assert!(!said.contains("s3cret"), "{said}");
+            let announcement = announcement(endpoint, header);
+            assert!(announcement.contains(&format!("  spans      to {endpoint}\n")), "{announcement}");
+            assert_eq!(announcement.contains(danger), is_dangerous, "{endpoint}: {announcement}");
+            assert!(!announcement.contains("s3cret"), "{announcement}");
         }
     }
 
@@ -313,13 +328,13 @@ mod tests {
         }];
         let address = plan.listen.address;
         let admin_address = Some("0.0.0.0:9090".parse().expect("an address"));
-        let said = announce(&plan, address, admin_address, durable, Ok(hazards));
-        crate::texts::assert_is("start-up", &said.to_string());
-        let narrow = said.text(Some(80));
+        let announcement = announce(&plan, address, admin_address, durable, Ok(hazards));
+        crate::texts::assert_is("start-up", &announcement.to_string());
+        let narrow = announcement.text(Some(80));
         crate::texts::assert_is("start-up-80", &narrow);
         crate::texts::assert_fits("start-up-80", &narrow, 80);
         // As log lines, a continuation belongs to the line that it continues.
-        let subjects = said.subjects();
+        let subjects = announcement.subjects();
         assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
         let operation = subjects.iter().find(|(about, _)| *about == "operation").expect("an operation");
         assert!(operation.1.contains("required; external, at most once per key"), "{operation:?}");
@@ -337,9 +352,9 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said = describe(&plan.operations[0]);
+        let lines = describe(&plan.operations[0]);
         assert_eq!(
-            said[2..],
+            lines[2..],
             [
                 "an outcome in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
                 "replayed only if the service allows it at /who",
@@ -355,9 +370,9 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said = describe(&plan.operations[0]);
+        let lines = describe(&plan.operations[0]);
         assert_eq!(
-            said[2],
+            lines[2],
             "an outcome still in doubt after 2h is looked up by GET /x/{operation_id}, for 1d"
         );
     }
@@ -401,10 +416,10 @@ mod tests {
             let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
             all_warnings(&plan, store)
         };
-        let told = warned("http://service.internal", config);
+        let warning = warned("http://service.internal", config);
         assert!(
-            told.contains("danger: the secret headers of a probe") && !told.contains("hunter2"),
-            "{told}"
+            warning.contains("danger: the secret headers of a probe") && !warning.contains("hunter2"),
+            "{warning}"
         );
         for (target, config) in [
             ("https://service.internal", config.to_owned()),

@@ -1,8 +1,9 @@
 //! Describes the terms of requests, in one line or a few.
 
-use super::whom;
+use super::caller_text;
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
+use crate::masked;
 use crate::serve::Operation;
 use semel::core::classify::Rules;
 use semel::core::outcome::Status;
@@ -40,7 +41,7 @@ fn key(terms: &Terms, rule: &str) -> String {
 
 pub(super) fn protects(terms: &Terms) -> String {
     let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
-    let what = match (terms.key, &terms.key_source) {
+    let rule = match (terms.key, &terms.key_source) {
         (KeyRule::Off, _) => return "nothing: key off".to_owned(),
         (KeyRule::Required, _) => format!("{methods}, every path; {}", key(terms, "required")),
         (KeyRule::Optional, KeySource::Header(name)) if *name == semel_http::names::KEY => {
@@ -48,7 +49,7 @@ pub(super) fn protects(terms: &Terms) -> String {
         }
         (KeyRule::Optional, source) => format!("{methods} that have a key in {source}"),
     };
-    format!("{what}; bodies up to {max}{}", shadow(terms))
+    format!("{rule}; bodies up to {max}{}", shadow(terms))
 }
 
 fn shadow(terms: &Terms) -> &'static str {
@@ -59,13 +60,13 @@ fn shadow(terms: &Terms) -> &'static str {
 pub(super) fn describe(operation: &Operation) -> Vec<String> {
     let Operation { template, terms, questions, rates, .. } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-    let what = format!("{name}{} {template}", methods(terms));
+    let route = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
-        KeyRule::Off => return vec![format!("{what}; not protected")],
+        KeyRule::Off => return vec![format!("{route}; not protected")],
         KeyRule::Required => "required",
         KeyRule::Optional => "optional",
     };
-    let mut lines = vec![format!("{what}; {}{}", key(terms, rule), shadow(terms))];
+    let mut lines = vec![format!("{route}; {}{}", key(terms, rule), shadow(terms))];
     let policy = &terms.policy;
     let promise = match policy.class {
         Class::Downstream => {
@@ -82,7 +83,7 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
         lines.push(format!("assumes {}", assumption(terms)));
     }
-    lines.extend(asked(questions, terms));
+    lines.extend(describe_questions(questions, terms));
     lines.extend(limited(rates));
     lines.extend(operation.callers());
     lines
@@ -91,16 +92,17 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
 impl Operation {
     /// How its callers and tenants are identified, if it has its own rule.
     pub(crate) fn callers(&self) -> Option<String> {
-        self.identity.as_ref().map(whom::known)
+        self.identity.as_ref().map(caller_text::known)
     }
 }
 
 /// What the gateway asks the service about it.
-pub(super) fn asked(questions: &Questions, terms: &Terms) -> Vec<String> {
+pub(super) fn describe_questions(questions: &Questions, terms: &Terms) -> Vec<String> {
     let Questions { probe, authorize, rebuild } = questions;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
-        let (method, destination, pace) = (&probe.method, &probe.destination, &probe.pace);
+        let (method, pace) = (&probe.method, &probe.pace);
+        let destination = masked::url(&probe.destination.to_string());
         let until = span::text(pace.give_up_after);
         let when = match terms.policy.class {
             Class::Downstream => {
@@ -111,13 +113,16 @@ pub(super) fn asked(questions: &Questions, terms: &Terms) -> Vec<String> {
         lines.push(format!("{when} is looked up by {method} {destination}, for {until}"));
     }
     if let Some(authorize) = authorize {
-        lines.push(format!("replayed only if the service allows it at {}", authorize.path));
+        let path = masked::url(&authorize.path.to_string());
+        lines.push(format!("replayed only if the service allows it at {path}"));
     }
     match rebuild.as_ref().map(|rebuild| &rebuild.source) {
         Some(ask::Source::Location) => {
             lines.push("replays are rebuilt from the response's Location".to_owned());
         }
-        Some(ask::Source::Path(path)) => lines.push(format!("replays are rebuilt from {path}")),
+        Some(ask::Source::Path(path)) => {
+            lines.push(format!("replays are rebuilt from {}", masked::url(&path.to_string())));
+        }
         None => {}
     }
     lines

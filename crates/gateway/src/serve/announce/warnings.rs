@@ -37,15 +37,15 @@ impl Weight {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::serve) struct Warning {
     pub(in crate::serve) weight: Weight,
-    pub(in crate::serve) what: String,
+    pub(in crate::serve) message: String,
     /// The hazard's code, if a store reports it.
     pub(in crate::serve) code: Option<&'static str>,
     pub(in crate::serve) fix: Option<String>,
 }
 
 impl Warning {
-    fn new(weight: Weight, what: impl Into<String>) -> Self {
-        Self { weight, what: what.into(), code: None, fix: None }
+    fn new(weight: Weight, message: impl Into<String>) -> Self {
+        Self { weight, message: message.into(), code: None, fix: None }
     }
 
     fn fixed_by(self, fix: impl Into<String>) -> Self {
@@ -60,14 +60,14 @@ impl From<&Hazard> for Warning {
             Severity::Unverified => Weight::Unverified,
             Severity::Notice => Weight::Note,
         };
-        let (what, fix) = (hazard.what.clone(), Some(hazard.fix.clone()));
-        Self { weight, what, code: Some(hazard.code), fix }
+        let (message, fix) = (hazard.what.clone(), Some(hazard.fix.clone()));
+        Self { weight, message, code: Some(hazard.code), fix }
     }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.weight.name(), self.what)?;
+        write!(f, "{}: {}", self.weight.name(), self.message)?;
         if let Some(code) = self.code {
             write!(f, " ({code})")?;
         }
@@ -80,15 +80,15 @@ impl fmt::Display for Warning {
 
 pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<Warning> {
     let mut found = Vec::new();
-    let danger = |what: String| Warning::new(Weight::Danger, what);
+    let danger = |message: String| Warning::new(Weight::Danger, message);
     if let Some(Admin { options, tls: None }) = &plan.admin
         && !options.address.ip().to_canonical().is_loopback()
     {
-        let what = format!(
+        let message = format!(
             "tokens and responses cross the network in the clear at the admin address {}",
             options.address
         );
-        found.push(danger(what).fixed_by(
+        found.push(danger(message).fixed_by(
             "set tls_cert and tls_key under [admin], or listen on 127.0.0.1 and reach it through a tunnel",
         ));
     }
@@ -97,10 +97,10 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         && endpoint.transport() != Transport::Https
         && !endpoint.is_loopback()
     {
-        let what = format!(
+        let message = format!(
             "the values of [[otlp.header]] cross the network in the clear, to the collector {endpoint}"
         );
-        found.push(danger(what).fixed_by(
+        found.push(danger(message).fixed_by(
             "send to https:// (with ca, if you run your own certificate authority), or to a collector on this machine",
         ));
     }
@@ -122,18 +122,21 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         ));
     }
     if sends_secrets_openly(plan) {
-        let what = format!("the secret headers of a probe cross the network in the clear to {}", plan.target);
-        found.push(danger(what).fixed_by("use an https:// upstream, or give the probe its own https:// url"));
+        let message =
+            format!("the secret headers of a probe cross the network in the clear to {}", plan.target);
+        found.push(
+            danger(message).fixed_by("use an https:// upstream, or give the probe its own https:// url"),
+        );
     }
     found.extend(open_scopes(plan));
     let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
     if plan.listen.drain < longest {
         let (longest, drain) = (span::text(longest), span::text(plan.listen.drain));
-        let what = format!(
+        let message = format!(
             "an attempt may take {longest}, and a stopping gateway waits only {drain}: the outcome of slower ones is then unknown \
              (--drain)"
         );
-        found.push(Warning::new(Weight::Note, what));
+        found.push(Warning::new(Weight::Note, message));
     }
     found.extend(hazards.iter().map(Warning::from));
     found
@@ -143,8 +146,8 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
 fn open_scopes(plan: &Plan) -> Vec<Warning> {
     let mut found = Vec::new();
     if plan.identity.is_anonymous() {
-        let what = "all callers share their keys: anybody who knows a key gets its outcome";
-        found.push(Warning::new(Weight::Warning, what));
+        let message = "all callers share their keys: anybody who knows a key gets its outcome";
+        found.push(Warning::new(Weight::Warning, message));
     } else if plan.identity.sources.is_empty() {
         found.push(Warning::new(Weight::Note, "requests without Authorization share one anonymous scope"));
     }
@@ -153,7 +156,7 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
             continue;
         };
         let title = operation.title();
-        let what = if identity.is_anonymous() {
+        let message = if identity.is_anonymous() {
             format!("callers of {title} are not distinguished: anybody who knows a key gets its outcome")
         } else {
             format!(
@@ -161,7 +164,7 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
                     who knows such a key gets its outcome"
             )
         };
-        found.push(Warning::new(Weight::Note, what));
+        found.push(Warning::new(Weight::Note, message));
     }
     found
 }

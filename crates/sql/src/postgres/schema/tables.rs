@@ -1,9 +1,9 @@
-//! Whether the store's own tables are as the steps made them.
+//! Checks that the store's own tables are as the steps created them.
 //!
-//! A changed column, a dropped key or an edited function can break the guarantee without any error. These are refused. What
-//! only may be harmful, such as a trigger, is a hazard.
+//! A changed column, a dropped key or an edited function can break the guarantee without any error. These are
+//! refused. Changes that may be harmless, such as a trigger, are hazards.
 
-use super::{LOOKING, STEPS, in_schema};
+use super::{READING, STEPS, in_schema};
 use crate::postgres::session::Slot;
 use semel_core::store::{Error, Hazard, Kind, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ const TABLES: &[(&str, &[Column])] = &[
 const KEYS: &[(&str, &str)] = &[("meta", "name"), ("records", "operation_id"), ("settings", "name")];
 const INDEXES: &[&str] = &["records_due", "records_markers", "records_seq", "records_unknown"];
 
-/// Manual changes that must be undone, in words. Empty if the tables are intact.
+/// Manual changes that must be undone, as texts. Empty if the tables are intact.
 pub(in crate::postgres) async fn differences(slot: &Slot, schema: &str) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     columns(slot, schema, &mut found).await?;
@@ -47,13 +47,13 @@ pub(in crate::postgres) async fn differences(slot: &Slot, schema: &str) -> Resul
     Ok(found)
 }
 
-/// Refuses tables that were changed by hand.
+/// Refuses tables that were changed manually.
 pub(super) async fn check(slot: &Slot, schema: &str) -> Result<(), Error> {
     let found = differences(slot, schema).await?;
     if found.is_empty() {
         return Ok(());
     }
-    Err(Error::new(Kind::Unfit, LOOKING).because(format!(
+    Err(Error::new(Kind::Unfit, READING).because(format!(
         "the tables in the schema `{schema}` were changed by hand: {}. Undo the change; `semel schema print --store URL` \
          prints the statements that created the tables. Nothing was run",
         found.join("; ")
@@ -61,7 +61,7 @@ pub(super) async fn check(slot: &Slot, schema: &str) -> Result<(), Error> {
 }
 
 async fn rows(slot: &Slot, schema: &str, sql: &str) -> Result<Vec<tokio_postgres::Row>, Error> {
-    slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(|fault| fault.error(LOOKING))
+    slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(|fault| fault.error(READING))
 }
 
 async fn columns(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result<(), Error> {
@@ -77,7 +77,7 @@ async fn columns(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result<(
     }
     for (table, columns) in TABLES {
         for (column, wanted, not_null) in *columns {
-            let what = match have.remove(&((*table).to_owned(), (*column).to_owned())) {
+            let difference = match have.remove(&((*table).to_owned(), (*column).to_owned())) {
                 None => "is missing".to_owned(),
                 Some((is, ..)) if is != *wanted => format!("is of type {is}, not {wanted}"),
                 Some((_, false, _)) if *not_null => "may be null".to_owned(),
@@ -85,7 +85,7 @@ async fn columns(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result<(
                 Some((.., false)) if *column == "seq" => "does not number the rows".to_owned(),
                 Some(_) => continue,
             };
-            found.push(format!("the column {table}.{column} {what}"));
+            found.push(format!("the column {table}.{column} {difference}"));
         }
     }
     let unfilled = have.into_iter().filter(|(_, (_, not_null, has_default))| *not_null && !has_default);
@@ -124,7 +124,7 @@ async fn functions(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result
         let versions = have.get(&name).map(Vec::as_slice).unwrap_or_default();
         let what = match versions.iter().find(|(is, _)| *is == source) {
             Some((_, false)) => continue,
-            Some((_, true)) => "has settings of its own",
+            Some((_, true)) => "has its own settings",
             None if versions.is_empty() => "is missing",
             None => "has another body",
         };

@@ -10,8 +10,9 @@ use semel_core::time::Time;
 use sqlx::SqliteConnection;
 
 impl Counter {
-    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of [`sqlite::transact`](crate::sqlite::transact), or in
-    /// a transaction of the application's own. Begin that with `BEGIN IMMEDIATE`.
+    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact), or in the application's own transaction. Begin that
+    /// with `BEGIN IMMEDIATE`.
     pub fn add_blocking(
         &self,
         connection: &Connection,
@@ -29,8 +30,9 @@ impl Counter {
 }
 
 impl BucketCounter {
-    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of [`sqlite::transact`](crate::sqlite::transact), or in
-    /// a transaction of the application's own. Begin that with `BEGIN IMMEDIATE`.
+    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact), or in the application's own transaction. Begin that
+    /// with `BEGIN IMMEDIATE`.
     pub fn add_blocking(
         &self,
         connection: &Connection,
@@ -57,8 +59,9 @@ impl BucketCounter {
 }
 
 impl EventCounter {
-    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of [`sqlite::transact`](crate::sqlite::transact), or in
-    /// a transaction of the application's own. Begin that with `BEGIN IMMEDIATE`.
+    /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact), or in the application's own transaction. Begin that
+    /// with `BEGIN IMMEDIATE`.
     pub fn add_blocking(
         &self,
         connection: &Connection,
@@ -79,7 +82,7 @@ impl EventCounter {
 }
 
 impl Operations {
-    /// Enters an operation and adds its amount to the sum of its bucket, unless it was counted before.
+    /// Enters an operation and adds its amount to the sum of its bucket, unless it was already counted.
     fn count_blocking(
         &self,
         connection: &Connection,
@@ -100,13 +103,13 @@ impl Operations {
     }
 
     fn enter_on(&self, on: Statements<'_>, operation: Operation<'_>) -> Result<bool, PatternError> {
-        let EnterStatements { insert, find, place, entered } =
+        let EnterStatements { insert, find, key_binds, entered } =
             self.statements::<SqliteConnection>(operation)?;
         for _ in 0..TRIES_MAX {
             if on.run(&insert, &entered)? == 1 {
                 return Ok(true);
             }
-            if let Some(before) = on.first(&find, &place)? {
+            if let Some(before) = on.first(&find, &key_binds)? {
                 return operation.counted_before(before).map(|()| false);
             }
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// A sum for each period of the same length: requests per minute, revenue per day.
 ///
-/// An operation is counted in the period of its own time, which the caller hands in: the time of the event, not of the attempt. A retry
-/// after midnight then counts for yesterday, and only once.
+/// An operation is counted in the period of its own time, which the caller passes: the time of the event, not
+/// of the attempt. A retry after midnight then counts for the previous day, and only once.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -38,7 +38,7 @@ pub struct BucketCounter {
 settings!(BucketCounter);
 
 impl BucketCounter {
-    /// The counter of that name, in periods of `width` since 1970. The width of a counter must not change.
+    /// A counter with this name, in periods of `width` since 1970. The width of a counter must not change.
     pub fn new(name: impl Into<Arc<str>>, width: Duration) -> Result<Self, PatternError> {
         let width_ms = i64::try_from(width.as_millis()).ok().filter(|width| *width > 0);
         let width_ms = width_ms.ok_or_else(|| {
@@ -47,8 +47,8 @@ impl BucketCounter {
         Ok(Self { operations: Operations::of(name.into()), width_ms })
     }
 
-    /// Adds `amount` for an operation in the period of `at`, once, whatever period a retry names. The answer has that period's sum. The same
-    /// operation with another amount is [`PatternError::Mismatch`].
+    /// Adds `amount` for an operation in the period of `at`, once, whatever period a retry names. The answer
+    /// has that period's sum. The same operation with another amount is [`PatternError::Mismatch`].
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -76,7 +76,8 @@ impl BucketCounter {
         Ok(Counted { value: self.operations.sum(connection, bucket).await?, is_new: false })
     }
 
-    /// The periods from that of `from` until before `until`, with their sums, in order. Those in which nothing was counted are left out.
+    /// The periods from that of `from` until before `until`, with their sums, in order. Periods without
+    /// operations are left out.
     pub async fn buckets<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -92,7 +93,7 @@ impl BucketCounter {
         rows.iter().map(|row| read(row).map_err(failed::<C>)).collect()
     }
 
-    /// What yields the periods and their sums.
+    /// The query for the periods and their sums.
     pub(super) fn listing<C: Dialect>(&self, from: Time, until: Time) -> (String, Vec<Bind>) {
         let sums = self.operations.sums::<C>();
         let sql = format!(

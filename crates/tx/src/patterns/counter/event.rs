@@ -1,4 +1,4 @@
-//! A sum that is made when it is asked for.
+//! A sum that is calculated when it is read.
 
 use super::exact::BUCKET;
 use super::operations::{Operation, Operations, first_integer, settings};
@@ -8,10 +8,11 @@ use crate::patterns::error::{Fault, PatternError, failed};
 use crate::patterns::value::Bind;
 use std::sync::Arc;
 
-/// A counter that many write at once: each operation is a row of its own, and the sum is made of them when it is asked for.
+/// A counter for many concurrent writers: each operation is a separate row, and the sum is calculated when it
+/// is read.
 ///
-/// Nobody waits for anybody else. [`compact`](Self::compact) adds rows to a stored sum, so that reading stays fast; their operation ids stay
-/// for the [window](Self::window).
+/// Writers do not wait for each other. [`compact`](Self::compact) adds rows to a stored sum, so that reading
+/// stays fast; their operation ids stay for the [window](Self::window).
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -38,13 +39,13 @@ pub struct EventCounter {
 settings!(EventCounter);
 
 impl EventCounter {
-    /// The counter of that name. Do not use one name for counters of two kinds.
+    /// A counter with this name. Do not use one name for counters of two kinds.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self { operations: Operations::of(name.into()) }
     }
 
-    /// Enters an operation with its amount, once, and answers with whether it is new. The same operation with another amount is
-    /// [`PatternError::Mismatch`]. An error leaves the transaction as it was.
+    /// Enters an operation with its amount, once, and returns whether it is new. The same operation with
+    /// another amount is [`PatternError::Mismatch`]. An error leaves the transaction as it was.
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -62,14 +63,15 @@ impl EventCounter {
         Operation { id, amount, bucket: BUCKET, is_folded: false }
     }
 
-    /// The sum of everything that was counted.
+    /// The sum of all counted operations.
     pub async fn value<C: PatternConnection>(&self, connection: &mut C) -> Result<i64, PatternError> {
         let (sql, binds) = self.summing::<C>();
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
         first_integer::<C>(&rows)
     }
 
-    /// What yields the sum. One statement, so that a compaction in between is seen as a whole or not at all.
+    /// The query for the sum. One statement, so that a concurrent compaction is seen completely or not at
+    /// all.
     pub(super) fn summing<C: Dialect>(&self) -> (String, Vec<Bind>) {
         let sql = format!(
             "SELECT CAST(COALESCE((SELECT value FROM {} WHERE counter = $1 AND bucket = 0), 0) \
@@ -80,8 +82,8 @@ impl EventCounter {
         (sql, vec![self.operations.name()])
     }
 
-    /// Adds up to `chunk` operations to the stored sum, in a transaction of its own, and answers with how many. Fewer than `chunk` means that there
-    /// are no more for now. Safe to run on several nodes at once.
+    /// Adds up to `chunk` operations to the stored sum, in a separate transaction, and returns their number.
+    /// Fewer than `chunk` means that there are no more for now. Safe to run on several nodes at once.
     pub async fn compact<C: PatternConnection>(
         &self,
         connection: &mut C,

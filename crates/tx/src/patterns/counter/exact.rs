@@ -6,13 +6,13 @@ use crate::patterns::connection::{PatternConnection, close, savepoint};
 use crate::patterns::error::PatternError;
 use std::sync::Arc;
 
-/// Counters that are no series of periods have one bucket.
+/// Counters without periods have one bucket.
 pub(super) const BUCKET: i64 = 0;
 
-/// A sum that is exact at every commit: the operation's id and its amount are in one transaction.
+/// A sum that is exact at every commit: the operation's ID and its amount are in one transaction.
 ///
-/// Everybody who counts changes the same row, so that transactions on one counter wait for each other. For a counter that is written
-/// by many at once use [`EventCounter`](super::EventCounter).
+/// All writers change the same row, so transactions on one counter wait for each other. For many concurrent
+/// writers use [`EventCounter`](super::EventCounter).
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -34,14 +34,15 @@ pub struct Counter {
 settings!(Counter);
 
 impl Counter {
-    /// The counter of that name.
+    /// A counter with this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self { operations: Operations::of(name.into()) }
     }
 
-    /// Adds `amount` for an operation, once. The same operation with another amount is [`PatternError::Mismatch`].
+    /// Adds `amount` for an operation, once. The same operation with another amount is
+    /// [`PatternError::Mismatch`].
     ///
-    /// `operation_id` is whatever stays the same over retries: an operation id, a message id, an event id.
+    /// `operation_id` is any ID that stays the same over retries: an operation ID, a message ID, an event ID.
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -67,7 +68,7 @@ impl Counter {
         Ok(Counted { value: self.operations.sum(connection, BUCKET).await?, is_new: false })
     }
 
-    /// The sum; 0 where nothing was counted.
+    /// The sum; 0 if nothing was counted.
     pub async fn value<C: PatternConnection>(&self, connection: &mut C) -> Result<i64, PatternError> {
         self.operations.sum(connection, BUCKET).await
     }

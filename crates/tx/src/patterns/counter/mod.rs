@@ -11,11 +11,11 @@ pub use bucket::BucketCounter;
 pub use event::EventCounter;
 pub use exact::Counter;
 
-/// What came of counting.
+/// The result of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// The sum, with this operation.
+    /// The sum, including this operation.
     pub value: i64,
-    /// Whether this call has counted it. Otherwise it was counted before, and nothing was changed.
+    /// Whether this call has counted it. Otherwise it was already counted, and nothing was changed.
     pub is_new: bool,
 }

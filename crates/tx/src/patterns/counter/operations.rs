@@ -1,4 +1,4 @@
-//! Which operations were counted, and the sums.
+//! The counted operations, and the sums.
 
 use crate::patterns::connection::{PatternConnection, remove_chunk};
 use crate::patterns::dialect::Dialect;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const OPERATIONS: &str = "counter_operations";
 const SUMS: &str = "counter_sums";
-/// How long a copy of an operation waits for it.
+/// How long a duplicate waits for its operation.
 const WAIT: Duration = Duration::from_secs(2);
 /// How long operations are remembered.
 const WINDOW: Duration = Duration::from_hours(32 * 24);
@@ -18,7 +18,7 @@ pub(super) const TRIES_MAX: u32 = 5;
 /// Counter and operation are parts of one index.
 const BYTES_MAX: usize = 1_000;
 
-/// What all counters have.
+/// The common part of all counters.
 #[derive(Debug, Clone)]
 pub(super) struct Operations {
     name: Arc<str>,
@@ -38,7 +38,7 @@ pub(super) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Refused where it was counted before with another amount.
+    /// Refuses it if it was counted with another amount.
     pub(super) fn counted_before(&self, amount: i64) -> Result<(), PatternError> {
         if amount == self.amount {
             return Ok(());
@@ -50,12 +50,12 @@ impl Operation<'_> {
     }
 }
 
-/// The statements that enter an operation, and what is bound to them.
+/// The statements that enter an operation, and their binds.
 pub(super) struct EnterStatements {
     pub(super) insert: String,
     pub(super) find: String,
     /// For `find`: counter and operation.
-    pub(super) place: Vec<Bind>,
+    pub(super) key_binds: Vec<Bind>,
     /// For `insert`: the same, bucket and amount.
     pub(super) entered: Vec<Bind>,
 }
@@ -77,19 +77,20 @@ impl Operations {
         C::table(&self.tables, SUMS)
     }
 
-    /// Enters an operation, and answers with whether it is new. One that was counted with another amount is refused.
+    /// Enters an operation, and returns whether it is new. One that was counted with another amount is
+    /// refused.
     pub(super) async fn enter<C: PatternConnection>(
         &self,
         connection: &mut C,
         operation: Operation<'_>,
     ) -> Result<bool, PatternError> {
-        let EnterStatements { insert, find, place, entered } = self.statements::<C>(operation)?;
+        let EnterStatements { insert, find, key_binds, entered } = self.statements::<C>(operation)?;
         for _ in 0..TRIES_MAX {
             let inserted = connection.insert_waiting(insert.clone(), entered.clone(), self.wait).await;
             if inserted.map_err(failed::<C>)? == 1 {
                 return Ok(true);
             }
-            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
             let Some(row) = rows.first() else { continue };
             let amount = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
             return operation.counted_before(amount).map(|()| false);
@@ -97,16 +98,16 @@ impl Operations {
         Err(unsettled())
     }
 
-    /// What enters an operation; refused where an index could not hold it.
+    /// The statements that enter an operation; refused if it is too long for an index.
     pub(super) fn statements<C: Dialect>(
         &self,
         operation: Operation<'_>,
     ) -> Result<EnterStatements, PatternError> {
-        for (what, text) in [("counter's name", &*self.name), ("operation id", operation.id)] {
+        for (label, text) in [("counter's name", &*self.name), ("operation id", operation.id)] {
             if text.is_empty() || text.len() > BYTES_MAX || text.contains('\0') {
-                let why =
-                    format!("the {what} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
-                return Err(PatternError::Invalid(why));
+                let reason =
+                    format!("the {label} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
+                return Err(PatternError::Invalid(reason));
             }
         }
         let (operations, now) = (self.operations::<C>(), C::now(&self.tables));
@@ -117,12 +118,12 @@ impl Operations {
                  VALUES ($1, $2, $3, $4, {is_folded}, {now}) ON CONFLICT DO NOTHING"
             ),
             find: format!("SELECT amount FROM {operations} WHERE counter = $1 AND operation_id = $2"),
-            place: vec![self.name(), operation.id.into()],
+            key_binds: vec![self.name(), operation.id.into()],
             entered: vec![self.name(), operation.id.into(), operation.bucket.into(), operation.amount.into()],
         })
     }
 
-    /// Adds to a sum, and answers with what it is then.
+    /// Adds to a sum, and returns the new sum.
     pub(super) async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -133,7 +134,7 @@ impl Operations {
         first_integer::<C>(&connection.rows(sql, binds).await.map_err(failed::<C>)?)
     }
 
-    /// What adds to a sum and yields it.
+    /// The statement that adds to a sum and returns it.
     pub(super) fn adding<C: Dialect>(&self, bucket: i64, amount: i64) -> (String, Vec<Bind>) {
         let sums = self.sums::<C>();
         let sql = format!(
@@ -143,7 +144,7 @@ impl Operations {
         (sql, vec![self.name(), bucket.into(), amount.into()])
     }
 
-    /// A sum; 0 where nothing was counted.
+    /// A sum; 0 if nothing was counted.
     pub(super) async fn sum<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -153,7 +154,7 @@ impl Operations {
         first_integer::<C>(&connection.rows(sql, binds).await.map_err(failed::<C>)?)
     }
 
-    /// What yields a sum.
+    /// The query for a sum.
     pub(super) fn summing<C: Dialect>(&self, bucket: i64) -> (String, Vec<Bind>) {
         let sums = self.sums::<C>();
         let sql =
@@ -161,7 +162,7 @@ impl Operations {
         (sql, vec![self.name(), bucket.into()])
     }
 
-    /// Forgets up to `chunk` operations that were counted longer ago than the window and are part of a sum.
+    /// Removes up to `chunk` operations that were counted longer ago than the window and are part of a sum.
     pub(super) async fn purge<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -185,34 +186,35 @@ pub(super) fn first_integer<C: PatternConnection>(
     Ok(C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default())
 }
 
-/// The settings that all counters have, and the cleaning up.
+/// The settings of all counters, and the purge.
 macro_rules! settings {
     ($counter:ident) => {
         impl $counter {
-            /// Where the tables are.
+            /// The location of the tables.
             #[must_use]
             pub fn tables(mut self, tables: $crate::patterns::Tables) -> Self {
                 self.operations.tables = tables;
                 self
             }
 
-            /// How long a copy of an operation that another transaction is counting waits for it, on PostgreSQL. Default: 2 s. On SQLite the
-            /// connection's `busy_timeout` decides.
+            /// How long a duplicate waits for an operation that another transaction is counting, on
+            /// PostgreSQL. Default: 2 s. On SQLite the connection's `busy_timeout` applies.
             #[must_use]
             pub fn wait(mut self, wait: std::time::Duration) -> Self {
                 self.operations.wait = wait;
                 self
             }
 
-            /// How long operations are remembered. A copy that arrives later is counted again. Default: 32 days. Only [`purge`](Self::purge) forgets.
+            /// How long operations are remembered. A later duplicate is counted again. Default: 32 days. Only
+            /// [`purge`](Self::purge) removes them.
             #[must_use]
             pub fn window(mut self, window: std::time::Duration) -> Self {
                 self.operations.window = window;
                 self
             }
 
-            /// Forgets up to `chunk` operations that were counted longer ago than the [window](Self::window), in a transaction of its own, and
-            /// answers with how many. The sum stays as it is.
+            /// Removes up to `chunk` operations that were counted longer ago than the [window](Self::window),
+            /// in a separate transaction, and returns their number. The sum does not change.
             pub async fn purge<C: $crate::patterns::PatternConnection>(
                 &self,
                 connection: &mut C,

@@ -1,6 +1,5 @@
-//! What differs between the databases: one file for each.
-//!
-//! What lives here: names, clocks, lists of rows, waiting for locks, and what errors mean. What must never: a pattern.
+//! The differences between the databases, one file each: names, clocks, lists of rows, lock waits and error
+//! codes.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -15,7 +14,7 @@ use super::tables::Tables;
 use super::value::{Bind, Column};
 use std::time::Duration;
 
-/// How long statements could wait and take before that was bounded.
+/// The limits on statements before they were changed.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "postgres"),
@@ -26,39 +25,39 @@ pub struct FormerBounds {
     pub(super) statement: String,
 }
 
-/// A database that the patterns know. Parameters of statements are `$1`, `$2` and so on.
+/// A database that the patterns support. Parameters of statements are `$1`, `$2` and so on.
 pub trait Dialect: sqlx::Connection + Sized {
     /// Begins a transaction that writes.
     const BEGIN: &'static str;
-    /// What follows a `SELECT` whose rows are to be locked, past those that others have locked.
+    /// The suffix of a `SELECT` that locks its rows, skipping rows that others have locked.
     const LOCKED: &'static str;
-    /// Whether the database rolls a transaction back by itself on some errors, and goes on without one.
+    /// Whether the database rolls a transaction back by itself on some errors, and continues without one.
     const ENDS_TRANSACTIONS: bool;
-    /// Whether [constraints that are deferred](Self::check_deferred) can be checked before the commit.
+    /// Whether [deferred constraints](Self::check_deferred) can be checked before the commit.
     const CHECKS_DEFERRED: bool;
-    /// Whether a text can be cast to a type of any name. On SQLite such a cast yields a number.
+    /// Whether a text can be cast to a type of any name. On SQLite such a cast returns a number.
     const HAS_TYPES: bool;
 
     /// The name of a table in a statement.
     fn table(tables: &Tables, name: &str) -> String;
 
-    /// The present moment in a statement, in milliseconds since 1970.
+    /// The current time in a statement, in milliseconds since 1970.
     fn now(tables: &Tables) -> String;
 
-    /// A list of rows as a statement whose columns are called `column1`, `column2` and so on.
+    /// A list of rows as a statement with the columns `column1`, `column2` and so on.
     fn rowset(binds: &mut Vec<Bind>, columns: Vec<Column>) -> String;
 
-    /// Runs a statement and answers with the number of rows that it changed.
+    /// Runs a statement and returns the number of rows that it changed.
     fn run(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>>;
 
-    /// Runs a statement and answers with its rows.
+    /// Runs a statement and returns its rows.
     fn rows(
         &mut self,
         sql: String,
         binds: Vec<Bind>,
     ) -> WorkFuture<'_, Result<Vec<PatternRow<Self>>, sqlx::Error>>;
 
-    /// Runs an `INSERT` that waits for others no longer than `wait`, and answers with the number of rows that it changed.
+    /// Runs an `INSERT` that waits for others at most `wait`, and returns the number of rows that it changed.
     fn insert_waiting(
         &mut self,
         insert: String,
@@ -66,34 +65,37 @@ pub trait Dialect: sqlx::Connection + Sized {
         wait: Duration,
     ) -> WorkFuture<'_, Result<u64, sqlx::Error>>;
 
-    /// Bounds the statements of the transaction that follow, which write so many rows, and answers with the bounds that there were.
+    /// Limits the following statements of the transaction, which write this many rows, and returns the former
+    /// limits.
     fn bound_waits(
         &mut self,
         wait: Duration,
         rows: usize,
     ) -> WorkFuture<'_, Result<Option<FormerBounds>, sqlx::Error>>;
 
-    /// Brings former bounds back.
+    /// Restores former limits.
     fn restore_waits(&mut self, former: Option<FormerBounds>) -> WorkFuture<'_, Result<(), sqlx::Error>>;
 
-    /// Runs a statement without `RETURNING` whose commit has to be durable, and answers with the number of rows that it changed.
+    /// Runs a statement without `RETURNING` whose commit must be durable, and returns the number of rows that
+    /// it changed.
     fn run_durably(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>>;
 
-    /// Fails where a constraint is violated that would be checked by the commit only. Whatever comes of it, constraints are deferred as before.
+    /// Fails if a constraint is violated that only the commit would check. Afterwards, constraints are
+    /// deferred as before.
     fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>>;
 
-    /// What an error means.
+    /// The meaning of an error.
     fn fault(error: &sqlx::Error) -> Fault;
 
-    /// A text of a row.
+    /// A text column of a row.
     fn text(row: &PatternRow<Self>, at: usize) -> Result<Option<String>, sqlx::Error>;
 
-    /// Bytes of a row.
+    /// A bytes column of a row.
     fn bytes(row: &PatternRow<Self>, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error>;
 
-    /// A whole number of a row.
+    /// An integer column of a row.
     fn integer(row: &PatternRow<Self>, at: usize) -> Result<Option<i64>, sqlx::Error>;
 
-    /// A truth value of a row.
+    /// A boolean column of a row.
     fn boolean(row: &PatternRow<Self>, at: usize) -> Result<Option<bool>, sqlx::Error>;
 }

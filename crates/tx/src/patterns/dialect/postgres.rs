@@ -11,7 +11,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
 use std::time::Duration;
 
-/// A commit that is acknowledged has to be durable: raised where a role or database has less, and never lowered.
+/// An acknowledged commit must be durable: raised if a role or database has less, and never lowered.
 const DURABILITY: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') \
      THEN pg_catalog.set_config('synchronous_commit', 'on', true) END";
 
@@ -67,7 +67,8 @@ impl Dialect for PgConnection {
             let former = bounded(self, wait, 1).await?;
             binds.extend([Bind::Text(former.lock), Bind::Text(former.statement)]);
             let (statement, lock) = (binds.len(), binds.len() - 1);
-            // The former bounds come back with the result of the insert, so that the planner cannot bring them back earlier.
+            // The former limits are restored with the result of the insert, so that the planner cannot
+            // restore them earlier.
             let back = |setting: &str, former: usize| {
                 format!(
                     "pg_catalog.set_config('{setting}', CASE WHEN number IS NOT NULL THEN ${former} END, true)"
@@ -109,7 +110,8 @@ impl Dialect for PgConnection {
         })
     }
 
-    /// In a savepoint that is always rolled back: there is no other way to what was deferred before, by its table or by the work itself.
+    /// In a savepoint that is always rolled back: there is no other way to restore what was deferred before,
+    /// by its table or by the work itself.
     fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>> {
         Box::pin(async move {
             let mut savepoint = self.begin().await?;
@@ -126,7 +128,7 @@ impl Dialect for PgConnection {
         let is_error = matches!(error.severity(), PgSeverity::Error);
         match error.code() {
             _ if ServerError::of(is_error, error.code()) == ServerError::Ambiguous => Fault::Unknown,
-            // 57014: one wait was short enough, and all of them together were not.
+            // 57014: each wait was short enough, but not all of them together.
             "55P03" | "57014" => Fault::Busy,
             "40001" | "40P01" => Fault::Conflict,
             "42P01" | "3F000" | "42703" | "42883" => Fault::MissingTables,
@@ -151,12 +153,13 @@ impl Dialect for PgConnection {
     }
 }
 
-/// What a statement may take besides waiting, on a server that is busy: so long, and so much for each of its rows.
+/// How long a statement may take besides waiting, on a busy server: a constant, and more for each of its
+/// rows.
 const STATEMENT: Duration = Duration::from_millis(500);
 const ROW: Duration = Duration::from_millis(1);
 
-/// Bounds each wait for a lock, and all waits of a statement together: a copy that waits for one holder after the other, because each of them
-/// fails, would wait as long for each.
+/// Limits each wait for a lock, and all waits of a statement together: a duplicate could otherwise wait that
+/// long for each of several holders that fail one after another.
 async fn bounded(
     connection: &mut PgConnection,
     wait: Duration,
@@ -168,13 +171,15 @@ async fn bounded(
          pg_catalog.set_config('lock_timeout', CASE WHEN former.lock IS NOT NULL THEN $1 END, true), \
          pg_catalog.set_config('statement_timeout', CASE WHEN former.statement IS NOT NULL THEN $2 END, true) FROM former"
     );
-    let whole = STATEMENT.saturating_add(ROW.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX)));
-    let binds = vec![Bind::Text(milliseconds(wait)), Bind::Text(milliseconds(wait.saturating_add(whole)))];
+    let statement_time =
+        STATEMENT.saturating_add(ROW.saturating_mul(u32::try_from(rows).unwrap_or(u32::MAX)));
+    let binds =
+        vec![Bind::Text(milliseconds(wait)), Bind::Text(milliseconds(wait.saturating_add(statement_time)))];
     let row = bound(sql, binds).fetch_one(connection).await?;
     Ok(FormerBounds { lock: row.try_get(0)?, statement: row.try_get(1)? })
 }
 
-/// Nothing would mean for ever.
+/// Zero would mean without a limit.
 fn milliseconds(wait: Duration) -> String {
     wait.as_millis().clamp(1, 2_147_483_647).to_string()
 }

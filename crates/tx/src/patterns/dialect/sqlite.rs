@@ -1,7 +1,7 @@
 //! SQLite.
 //!
-//! There is one writer at a time. Whoever has the file's write lock waits for nobody; how long it is waited for is the connection's
-//! `busy_timeout`.
+//! There is one writer at a time. With the file's write lock, there is nothing to wait for; the connection's
+//! `busy_timeout` limits the wait for the lock.
 
 use super::{Dialect, FormerBounds};
 use crate::patterns::connection::{PatternRow, WorkFuture};
@@ -41,9 +41,9 @@ impl Dialect for SqliteConnection {
         let mut lines = Vec::with_capacity(rows.len());
         for row in rows {
             let first = binds.len() + 1;
-            let places: Vec<String> = (first..first + row.len()).map(|at| format!("${at}")).collect();
+            let placeholders: Vec<String> = (first..first + row.len()).map(|at| format!("${at}")).collect();
             binds.extend(row);
-            lines.push(format!("({})", places.join(", ")));
+            lines.push(format!("({})", placeholders.join(", ")));
         }
         format!("VALUES {}", lines.join(", "))
     }
@@ -81,7 +81,7 @@ impl Dialect for SqliteConnection {
         Box::pin(async { Ok(()) })
     }
 
-    /// How durable a commit is, is a matter of the connection.
+    /// The durability of a commit is a setting of the connection.
     fn run_durably(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>> {
         self.run(sql, binds)
     }
@@ -114,10 +114,10 @@ impl Dialect for SqliteConnection {
     }
 }
 
-/// What an extended result code of SQLite means, with what was said about it.
+/// The meaning of an extended result code of SQLite, with its message.
 pub(in crate::patterns) fn fault_of(code: i32, message: &str) -> Fault {
     match (code & 0xff, code) {
-        // A reader cannot become the writer, because somebody has written since.
+        // A reader cannot become the writer, because another connection has written since.
         (_, 517) => Fault::Conflict,
         (5 | 6, _) => Fault::Busy,
         (1, _) if ["no such table", "no such column"].iter().any(|start| message.starts_with(start)) => {

@@ -9,8 +9,9 @@ use semel_core::id::OperationId;
 use sqlx::SqliteConnection;
 
 impl FenceGuard {
-    /// [`run`](Self::run) on a `rusqlite` connection with an open transaction: in a transaction of the application's own, begun with
-    /// `BEGIN IMMEDIATE`, or in the work of [`sqlite::transact`](crate::sqlite::transact).
+    /// [`run`](Self::run) on a `rusqlite` connection with an open transaction: in the application's own
+    /// transaction, begun with `BEGIN IMMEDIATE`, or in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact).
     ///
     /// ```no_run
     /// # fn example(tx: &rusqlite::Connection, operation_id: &str, fence: &str) -> Result<(), semel_tx::BoxError> {
@@ -89,7 +90,7 @@ impl FenceGuard {
             if on.run(&statements.insert, &statements.entered)? == 1 {
                 return Ok(Fenced::Run(FencePass { operation_id, fence }));
             }
-            let held = on.row(&statements.find, &statements.place, |row| {
+            let held = on.row(&statements.find, &statements.key_binds, |row| {
                 let result = row.get::<_, Option<_>>(2)?.unwrap_or_default();
                 Ok(Held { is_done: row.get(0)?, fence: row.get(1)?, result })
             })?;

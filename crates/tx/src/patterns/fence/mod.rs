@@ -1,4 +1,4 @@
-//! A service behind the gateway that refuses attempts which were overtaken.
+//! A service behind the gateway that refuses overtaken attempts.
 
 #[cfg(feature = "sqlite")]
 mod blocking;
@@ -13,14 +13,15 @@ use semel_core::id::OperationId;
 use std::time::Duration;
 
 const TABLE: &str = "operation_fences";
-/// How long an attempt can come late: TTL (24 h), tombstone (30 days), and a work deadline of up to a day.
+/// How late an attempt can arrive: TTL (24 h), tombstone (30 days), and a work deadline of up to a day.
 const RETENTION: Duration = Duration::from_hours(32 * 24);
 /// How long an attempt waits for another one of the same operation.
 const WAIT: Duration = Duration::from_secs(2);
-/// How often an entry is tried whose row changes meanwhile.
+/// How often an entry is tried again while its row changes.
 const TRIES_MAX: u32 = 5;
 
-/// Why an attempt is refused. Answer with the header `Idempotency-Outcome: unknown`: the attempt itself did nothing, but another one may have.
+/// Why an attempt is refused. Answer with the header `Idempotency-Outcome: unknown`: the attempt itself did
+/// nothing, but another one may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FenceRefusal {
     /// A newer attempt has begun.
@@ -28,7 +29,7 @@ pub enum FenceRefusal {
         /// Its fence.
         newest: u64,
     },
-    /// The fence is older than what the guard remembers, so that nobody can tell whether its operation is done.
+    /// The fence is older than what the guard remembers, so it is unknown whether its operation is done.
     TooOld,
 }
 
@@ -37,7 +38,7 @@ impl FenceRefusal {
     pub const HEADER: (&'static str, &'static str) = ("Idempotency-Outcome", "unknown");
 }
 
-/// What came of [`FenceGuard::run`].
+/// The result of [`FenceGuard::run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarded {
     /// The work ran. Its effect and its result are in the transaction.
@@ -48,7 +49,7 @@ pub enum Guarded {
     Refused(FenceRefusal),
 }
 
-/// What came of [`FenceGuard::enter`].
+/// The result of [`FenceGuard::enter`].
 #[derive(Debug)]
 pub enum Fenced {
     /// The attempt may run. End it with [`FenceGuard::done`].
@@ -67,7 +68,7 @@ pub struct FencePass {
     fence: i64,
 }
 
-/// The statements that let an attempt in, and what is bound to them.
+/// The statements that let an attempt enter, and their binds.
 struct EnterStatements {
     insert: String,
     find: String,
@@ -75,7 +76,7 @@ struct EnterStatements {
     /// For `insert`: the operation, the fence and the retention.
     entered: Vec<Bind>,
     /// For `find`: the operation.
-    place: Vec<Bind>,
+    key_binds: Vec<Bind>,
 }
 
 /// The row of an operation that an attempt could not enter.
@@ -86,7 +87,7 @@ struct Held {
 }
 
 impl Held {
-    /// Why an attempt with that fence could not enter; `None` where it now can.
+    /// Why an attempt with that fence could not enter; `None` if it can now.
     fn objection(self, fence: i64) -> Option<Fenced> {
         if self.is_done {
             return Some(Fenced::AlreadyDone(self.result));
@@ -96,11 +97,12 @@ impl Held {
     }
 }
 
-/// Refuses attempts that were overtaken, and answers operations that are done with their first result, in the service's own transaction.
+/// Refuses overtaken attempts, and answers finished operations with their first result, in the service's own
+/// transaction.
 ///
-/// The gateway sends `Operation-Id` and `Idempotency-Fence` with every attempt. The id is the same for all attempts of one command; the fence
-/// grows. A worker that was paused can send its request long after the gateway has given the attempt up and begun another: the guard
-/// stops it where the effect happens.
+/// The gateway sends `Operation-Id` and `Idempotency-Fence` with every attempt. The ID is the same for all
+/// attempts of one command; the fence increases. A paused worker can send its request long after the gateway
+/// has given the attempt up and started another: the guard stops it where the effect happens.
 ///
 /// The same in plain SQL, for services in any language, is in the guide's chapter on the fence guard.
 ///
@@ -142,29 +144,32 @@ impl Default for FenceGuard {
 }
 
 impl FenceGuard {
-    /// Where the tables are.
+    /// The location of the tables.
     #[must_use]
     pub fn tables(self, tables: Tables) -> Self {
         Self { tables, ..self }
     }
 
-    /// How long an attempt waits for another one of the same operation, on PostgreSQL. Default: 2 s. On SQLite the connection's `busy_timeout` decides.
+    /// How long an attempt waits for another one of the same operation, on PostgreSQL. Default: 2 s. On
+    /// SQLite the connection's `busy_timeout` applies.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// How long operations are remembered: at least the TTL, the tombstones and the work deadline of the gateway together. An attempt
-    /// whose fence is older is refused. Default: 32 days.
+    /// How long operations are remembered: at least the gateway's TTL, tombstone and work deadline together.
+    /// An attempt with an older fence is refused. Default: 32 days.
     #[must_use]
     pub fn retention(self, retention: Duration) -> Self {
         Self { retention, ..self }
     }
 
-    /// Runs an attempt in the caller's transaction, unless its operation is done or a newer attempt has begun.
+    /// Runs an attempt in the caller's transaction, unless its operation is done or a newer attempt has
+    /// begun.
     ///
-    /// `work` returns what the operation is to be answered with from now on, refusals included: what it writes, the result and the fence are
-    /// committed together. Where it fails, all of it is undone, and the transaction is what it was before.
+    /// `work` returns the operation's result from now on, including refusals: its writes, the result and the
+    /// fence are committed together. If it fails, all of it is undone, and the transaction is as it was
+    /// before.
     pub async fn run<C, W>(
         &self,
         connection: &mut C,
@@ -194,8 +199,9 @@ impl FenceGuard {
 
     /// Begins an attempt. From the commit on, older fences are refused.
     ///
-    /// For work that needs two transactions: commit this one, do what takes long, then write the effect and call [`done`](Self::done) in another.
-    /// Where everything is in one transaction, [`run`](Self::run) does both. An error leaves the transaction as it was.
+    /// For work that needs two transactions: commit this one, do what takes long, then write the effect and
+    /// call [`done`](Self::done) in another. If everything is in one transaction, [`run`](Self::run) does
+    /// both. An error leaves the transaction as it was.
     pub async fn enter<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -227,7 +233,7 @@ impl FenceGuard {
         Err(unsettled())
     }
 
-    /// What lets an attempt in, and what shows why it was not.
+    /// The statements that let an attempt enter, and find why it cannot.
     fn entering<C: Dialect>(&self, operation_id: &OperationId, fence: i64) -> EnterStatements {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let operation: Bind = text_of(operation_id).into();
@@ -241,19 +247,19 @@ impl FenceGuard {
             find: format!("SELECT is_done, fence, result FROM {fences} WHERE operation_id = $1"),
             now: format!("SELECT {now}"),
             entered: vec![operation.clone(), fence.into(), self.retention_ms().into()],
-            place: vec![operation],
+            key_binds: vec![operation],
         }
     }
 
-    /// Why an attempt could not enter; `None` where it now can.
+    /// Why an attempt could not enter; `None` if it can now.
     async fn look<C: PatternConnection>(
         &self,
         connection: &mut C,
         statements: &EnterStatements,
         fence: i64,
     ) -> Result<Option<Fenced>, PatternError> {
-        let (find, place) = (statements.find.clone(), statements.place.clone());
-        let rows = connection.rows(find, place).await.map_err(failed::<C>)?;
+        let (find, key_binds) = (statements.find.clone(), statements.key_binds.clone());
+        let rows = connection.rows(find, key_binds).await.map_err(failed::<C>)?;
         let read = |row| -> Result<Held, sqlx::Error> {
             Ok(Held {
                 is_done: C::boolean(row, 0)? == Some(true),
@@ -270,15 +276,17 @@ impl FenceGuard {
         Ok(self.refuse_old(fence, now))
     }
 
-    /// A fence that is older than what the guard remembers is refused.
+    /// Refuses a fence that is older than what the guard remembers.
     fn refuse_old(&self, fence: i64, now: i64) -> Option<Fenced> {
         let is_too_old = fence < now.saturating_sub(self.retention_ms());
         is_too_old.then_some(Fenced::Refused(FenceRefusal::TooOld))
     }
 
-    /// Keeps what the operation is answered with from now on. Where another attempt was faster, this is [`PatternError::Overtaken`]: roll back.
+    /// Stores the operation's result. If another attempt was faster, this is [`PatternError::Overtaken`]:
+    /// roll back.
     ///
-    /// On PostgreSQL this transaction's commit waits for the disk, and for the standby if there is a synchronous one, whatever the session says.
+    /// On PostgreSQL this transaction's commit waits for the disk, and for a synchronous standby, whatever
+    /// the session's settings.
     pub async fn done<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -303,7 +311,7 @@ impl FenceGuard {
         }
     }
 
-    /// What keeps an operation's result, unless another attempt was faster.
+    /// The statement that stores an operation's result, unless another attempt was faster.
     fn finishing<C: Dialect>(&self, pass: &FencePass, result: &[u8]) -> (String, Vec<Bind>) {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let sql = format!(
@@ -313,15 +321,16 @@ impl FenceGuard {
         (sql, vec![text_of(&pass.operation_id).into(), pass.fence.into(), result.into()])
     }
 
-    /// Forgets up to `chunk` operations that are older than the [retention](Self::retention), in a transaction of its own, and answers with how
-    /// many. Fewer than `chunk` means that there are no more for now.
+    /// Removes up to `chunk` operations that are older than the [retention](Self::retention), in a separate
+    /// transaction, and returns their number. Fewer than `chunk` means that there are no more for now.
     pub async fn purge<C: PatternConnection>(
         &self,
         connection: &mut C,
         chunk: u32,
     ) -> Result<u64, PatternError> {
         let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
-        // By its fence as well: whatever is forgotten is refused by its age from then on, also where two clocks differ.
+        // By its fence as well: a removed operation is refused by its age from then on, even if two clocks
+        // differ.
         let sql = format!(
             "DELETE FROM {fences} WHERE operation_id IN (SELECT operation_id FROM {fences} \
              WHERE updated_at < {now} - $1 AND fence < {now} - $1 ORDER BY updated_at LIMIT $2 {locked})",

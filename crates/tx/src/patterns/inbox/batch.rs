@@ -1,6 +1,6 @@
 //! Many messages in one transaction.
 
-use super::mark::{Found, Place, compared};
+use super::mark::{Found, MessageKey, compared};
 use super::{Inbox, InboxAnswer, InboxResult, Message};
 use crate::error::BoxError;
 use crate::patterns::connection::{PatternConnection, WorkFuture, needs_none};
@@ -15,49 +15,53 @@ const RESTARTS_MAX: u32 = 10;
 /// The longest pause before that.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What became of one message of a batch. A message that failed has no mark and no effect: let the broker deliver it again.
+/// The result of one message of a batch. A failed message has no mark and no effect: let the broker deliver
+/// it again.
 pub type BatchResult = Result<InboxResult<()>, BoxError>;
 
-/// How a batch is run. Each way costs more than the one before, and is taken only where that has failed.
+/// How a batch is run. Each mode costs more than the one before, and is used only if that has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// As if nothing could fail.
     Plain,
     /// With a savepoint for each message.
     Savepoints,
-    /// And before the next message, with a check of constraints that are deferred to the commit.
+    /// Also with a check of deferred constraints before the next message.
     Checked,
 }
 
-/// What the runs of one batch come to.
-enum Tried {
+/// The result of one run of a batch.
+enum BatchRun {
     Committed(Vec<BatchResult>),
-    /// A message failed, and without savepoints the others went with it.
+    /// A message failed, and without savepoints all were rolled back.
     Failed,
     /// The commit was refused: a deferred constraint.
     CommitRefused(PatternError),
-    /// Another transaction was in the way.
+    /// It conflicted with another transaction.
     Again(PatternError),
 }
 
-/// What was marked before, and what has failed.
-type Ran = (BTreeMap<Place, Vec<u8>>, BTreeMap<Place, BoxError>);
+/// The messages that were marked before, and those that failed.
+type MarksAndFailures = (BTreeMap<MessageKey, Vec<u8>>, BTreeMap<MessageKey, BoxError>);
 
 impl Inbox {
-    /// Processes a batch of messages, each once, in one transaction of its own, and answers with one result for each of them, in their order,
-    /// after the commit. No transaction may be open on the connection.
+    /// Processes a batch of messages, each once, in one separate transaction, and returns one result per
+    /// message, in their order, after the commit. No transaction may be open on the connection.
     ///
-    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. On SQLite two failures
-    /// do concern them: a deferred foreign key that refuses the commit, and an error that rolls the whole transaction back (`RAISE(ROLLBACK)`). A copy of
-    /// a message in the same batch is a duplicate of the first if that is processed, and fails with it.
+    /// A failed message does not affect the others: its effect is undone, and its mark is removed before the
+    /// commit. On SQLite two failures do affect them: a deferred foreign key that refuses the commit, and an
+    /// error that rolls the whole transaction back (`RAISE(ROLLBACK)`). A duplicate in the same batch
+    /// succeeds as a duplicate or fails with the first one.
     ///
-    /// `work` may run several times for one message before something of it is committed, and must do nothing outside of the
-    /// transaction. The batch first runs without savepoints. If a message fails, everything is rolled back and runs again with a savepoint
-    /// for each message. If PostgreSQL refuses the commit because of a deferred constraint, the batch runs once more, with a check of deferred
-    /// constraints after each message. After a deadlock or a serialization failure the whole batch starts again.
+    /// `work` may run several times for one message before its changes are committed, and must do nothing
+    /// outside the transaction. The batch first runs without savepoints. If a message fails, everything is
+    /// rolled back and runs again with a savepoint for each message. If PostgreSQL refuses the commit because
+    /// of a deferred constraint, the batch runs once more, with a check of deferred constraints after each
+    /// message. After a deadlock or a serialization failure the whole batch starts again.
     ///
-    /// An error of the call itself means that nothing was processed, except for [`PatternError::CommitInDoubt`]: then run the same batch again on
-    /// a new connection. About 500 messages are a good size.
+    /// An error of the call itself means that nothing was processed, except for
+    /// [`PatternError::CommitInDoubt`]: then run the same batch again on a new connection. About 500 messages
+    /// are a good size.
     ///
     /// ```no_run
     /// # #[cfg(feature = "sqlite")]
@@ -96,26 +100,27 @@ impl Inbox {
     {
         needs_none(connection)?;
         if messages.len() > MESSAGES_MAX {
-            let why = format!("a batch of {} messages; at most {MESSAGES_MAX} are allowed", messages.len());
-            return Err(PatternError::Invalid(why));
+            let reason =
+                format!("a batch of {} messages; at most {MESSAGES_MAX} are allowed", messages.len());
+            return Err(PatternError::Invalid(reason));
         }
         let (mut mode, mut restarts) = (Mode::Plain, 0);
         loop {
             match self.try_batch(connection, messages, &work, mode).await? {
-                Tried::Committed(results) => {
+                BatchRun::Committed(results) => {
                     for (message, result) in messages.iter().zip(&results) {
                         let answer = result.as_ref().map_or(InboxAnswer::Failed, InboxAnswer::of_result);
-                        self.watched.answered(&self.group, message, answer);
+                        self.observer_slot.answered(&self.group, message, answer);
                     }
                     return Ok(results);
                 }
-                Tried::Failed => mode = Mode::Savepoints,
-                Tried::CommitRefused(_) if C::CHECKS_DEFERRED && mode != Mode::Checked => {
+                BatchRun::Failed => mode = Mode::Savepoints,
+                BatchRun::CommitRefused(_) if C::CHECKS_DEFERRED && mode != Mode::Checked => {
                     mode = Mode::Checked;
                 }
-                Tried::CommitRefused(error) => return Err(error),
-                Tried::Again(error) if restarts == RESTARTS_MAX => return Err(error),
-                Tried::Again(_) => {
+                BatchRun::CommitRefused(error) => return Err(error),
+                BatchRun::Again(error) if restarts == RESTARTS_MAX => return Err(error),
+                BatchRun::Again(_) => {
                     restarts += 1;
                     let pause = Duration::from_millis(2).saturating_mul(1 << restarts);
                     tokio::time::sleep(pause.min(PAUSE_MAX)).await;
@@ -124,14 +129,14 @@ impl Inbox {
         }
     }
 
-    /// One transaction. Whatever leaves it without a commit rolls it back.
+    /// One transaction. It is rolled back unless it is committed.
     async fn try_batch<C, B, W>(
         &self,
         connection: &mut C,
         messages: &[Message<B>],
         work: &W,
         mode: Mode,
-    ) -> Result<Tried, PatternError>
+    ) -> Result<BatchRun, PatternError>
     where
         C: PatternConnection,
         B: Sync,
@@ -139,75 +144,76 @@ impl Inbox {
     {
         let mut transaction = match connection.begin_with(C::BEGIN).await {
             Ok(transaction) => transaction,
-            Err(error) => return again(failed::<C>(error)),
+            Err(error) => return restart_or_fail(failed::<C>(error)),
         };
         let ran = self.run_all(&mut *transaction, messages, work, mode).await;
         let (found, failures) = match ran {
             Ok(Some(ran)) => ran,
             Ok(None) => {
                 transaction.rollback().await.map_err(|error| ended(failed::<C>(error)))?;
-                return Ok(Tried::Failed);
+                return Ok(BatchRun::Failed);
             }
             Err(error) => {
                 drop(transaction.rollback().await);
-                return again(error);
+                return restart_or_fail(error);
             }
         };
         match transaction.commit().await {
-            Ok(()) => Ok(Tried::Committed(results(messages, &found, failures))),
+            Ok(()) => Ok(BatchRun::Committed(results(messages, &found, failures))),
             Err(error) => match C::fault(&error) {
                 Fault::Unknown => Err(PatternError::CommitInDoubt(error.into())),
-                Fault::Refused => Ok(Tried::CommitRefused(failed::<C>(error))),
-                _ => again(failed::<C>(error)),
+                Fault::Refused => Ok(BatchRun::CommitRefused(failed::<C>(error))),
+                _ => restart_or_fail(failed::<C>(error)),
             },
         }
     }
 
-    /// Marks, runs, and takes back the marks of what failed. `None` where something failed and there is no savepoint to go back to.
+    /// Marks, runs, and removes the marks of failed messages. `None` if a message failed without a savepoint.
     async fn run_all<C, B, W>(
         &self,
         connection: &mut C,
         messages: &[Message<B>],
         work: &W,
         mode: Mode,
-    ) -> Result<Option<Ran>, PatternError>
+    ) -> Result<Option<MarksAndFailures>, PatternError>
     where
         C: PatternConnection,
         B: Sync,
         W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
     {
-        // In the order of their ids, so that two batches never wait for each other. The first of several copies counts.
-        let mut places = BTreeMap::new();
+        // In the order of their IDs, so that two batches never deadlock. The first of several duplicates
+        // counts.
+        let mut keys = BTreeMap::new();
         for message in messages {
-            places.entry(place(message)).or_insert_with(|| message.fingerprint.as_bytes().to_vec());
+            keys.entry(message_key(message)).or_insert_with(|| message.fingerprint.as_bytes().to_vec());
         }
-        if places.is_empty() {
+        if keys.is_empty() {
             return Ok(Some((BTreeMap::new(), BTreeMap::new())));
         }
-        let mut new: BTreeSet<Place> = self.mark_all(connection, &places).await?.into_iter().collect();
-        let old: Vec<Place> = places.into_keys().filter(|place| !new.contains(place)).collect();
+        let mut new: BTreeSet<MessageKey> = self.mark_all(connection, &keys).await?.into_iter().collect();
+        let old: Vec<MessageKey> = keys.into_keys().filter(|key| !new.contains(key)).collect();
         let olds = old.len();
         let found = self.marked(connection, old).await?;
         if found.len() < olds {
-            // What refused a mark was purged the moment after.
+            // The mark that refused this one was purged since.
             return Err(PatternError::Conflict("a mark was removed the moment after it was met".into()));
         }
         let mut failures = BTreeMap::new();
         for message in messages {
-            // Once for each id.
-            let place = place(message);
-            if !new.remove(&place) {
+            // Once for each ID.
+            let key = message_key(message);
+            if !new.remove(&key) {
                 continue;
             }
             if let Err(error) = run_one(connection, message, work, mode).await? {
                 if mode == Mode::Plain {
                     return Ok(None);
                 }
-                failures.insert(place, error);
+                failures.insert(key, error);
             }
         }
         self.unmark(connection, failures.keys().cloned().collect()).await?;
-        // PostgreSQL answers the COMMIT of a transaction in which a statement has failed, and rolls back.
+        // PostgreSQL answers the COMMIT of a transaction with a failed statement, and rolls back.
         match connection.rows("SELECT 1".to_owned(), Vec::new()).await {
             Ok(_) => Ok(Some((found, failures))),
             Err(error) if C::fault(&error) == Fault::Refused && mode == Mode::Plain => Ok(None),
@@ -216,8 +222,8 @@ impl Inbox {
     }
 }
 
-/// SQLite ends a transaction by itself on some errors, and what is written after that is committed at once. Inside of a transaction, BEGIN is
-/// refused.
+/// SQLite ends a transaction by itself on some errors, and later writes are committed at once. Inside a
+/// transaction, BEGIN is refused.
 async fn prove_open<C: PatternConnection>(connection: &mut C) -> Result<(), PatternError> {
     if connection.run("BEGIN".to_owned(), Vec::new()).await.is_err() {
         return Ok(());
@@ -226,7 +232,7 @@ async fn prove_open<C: PatternConnection>(connection: &mut C) -> Result<(), Patt
     Err(PatternError::TransactionEnded)
 }
 
-/// The outer error ends the whole batch: another transaction was in the way, or the connection is broken.
+/// The outer error ends the whole batch: a conflict with another transaction, or a broken connection.
 async fn run_one<C, B, W>(
     connection: &mut C,
     message: &Message<B>,
@@ -257,7 +263,7 @@ where
         match worked {
             Ok(()) => match savepoint.commit().await {
                 Ok(()) => return Ok(Ok(())),
-                // The work has hidden an error after which the database lets nothing stand that it did.
+                // The work has swallowed an error after which the database keeps nothing of it.
                 Err(error) if C::fault(&error) == Fault::Refused && !C::ENDS_TRANSACTIONS => error.into(),
                 Err(error) => return Err(failed::<C>(error)),
             },
@@ -273,7 +279,7 @@ where
     }
 }
 
-/// What a rollback failed with: SQLite has nothing to roll back where it did so by itself.
+/// The error of a rollback: SQLite has nothing to roll back if it already did so itself.
 fn ended(error: PatternError) -> PatternError {
     match error {
         PatternError::Database(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
@@ -283,39 +289,39 @@ fn ended(error: PatternError) -> PatternError {
     }
 }
 
-fn again(error: PatternError) -> Result<Tried, PatternError> {
+fn restart_or_fail(error: PatternError) -> Result<BatchRun, PatternError> {
     match error {
-        PatternError::Conflict(_) => Ok(Tried::Again(error)),
+        PatternError::Conflict(_) => Ok(BatchRun::Again(error)),
         error => Err(error),
     }
 }
 
-fn place<B>(message: &Message<B>) -> Place {
+fn message_key<B>(message: &Message<B>) -> MessageKey {
     (message.topic.clone(), message.id.as_str().to_owned())
 }
 
-/// One result for each message. Copies share what became of the first.
+/// One result per message. Duplicates share the result of the first.
 fn results<B>(
     messages: &[Message<B>],
-    found: &BTreeMap<Place, Vec<u8>>,
-    mut failures: BTreeMap<Place, BoxError>,
+    found: &BTreeMap<MessageKey, Vec<u8>>,
+    mut failures: BTreeMap<MessageKey, BoxError>,
 ) -> Vec<BatchResult> {
-    let mut firsts: BTreeMap<Place, Result<&Message<B>, String>> = BTreeMap::new();
+    let mut firsts: BTreeMap<MessageKey, Result<&Message<B>, String>> = BTreeMap::new();
     let mut results = Vec::with_capacity(messages.len());
     for message in messages {
-        let place = place(message);
-        let result = if let Some(marked) = found.get(&place) {
+        let key = message_key(message);
+        let result = if let Some(marked) = found.get(&key) {
             Ok(judged(compared(marked, message)))
-        } else if let Some(first) = firsts.get(&place) {
+        } else if let Some(first) = firsts.get(&key) {
             match first {
                 Ok(first) => Ok(judged(compared(first.fingerprint.as_bytes(), message))),
-                Err(why) => Err(why.clone().into()),
+                Err(reason) => Err(reason.clone().into()),
             }
-        } else if let Some(error) = failures.remove(&place) {
-            firsts.insert(place, Err(error.to_string()));
+        } else if let Some(error) = failures.remove(&key) {
+            firsts.insert(key, Err(error.to_string()));
             Err(error)
         } else {
-            firsts.insert(place, Ok(message));
+            firsts.insert(key, Ok(message));
             Ok(InboxResult::Processed(()))
         };
         results.push(result);

@@ -9,8 +9,9 @@ use rusqlite::Connection;
 use sqlx::SqliteConnection;
 
 impl Inbox {
-    /// [`once`](Self::once) on a `rusqlite` connection with an open transaction: in the work of [`sqlite::transact`](crate::sqlite::transact), or
-    /// in a transaction of the application's own. Begin that with `BEGIN IMMEDIATE`.
+    /// [`once`](Self::once) on a `rusqlite` connection with an open transaction: in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact), or in the application's own transaction. Begin that
+    /// with `BEGIN IMMEDIATE`.
     ///
     /// ```no_run
     /// # fn example(tx: &rusqlite::Connection, body: Vec<u8>) -> Result<(), semel_tx::BoxError> {
@@ -46,13 +47,13 @@ impl Inbox {
     }
 
     fn mark_blocking<B>(&self, connection: &Connection, message: &Message<B>) -> Result<Found, PatternError> {
-        let MarkStatements { insert, find, place, marked } = self.statements::<SqliteConnection, B>(message);
+        let MarkStatements { insert, find, key, marked } = self.statements::<SqliteConnection, B>(message);
         let on = Statements(connection);
         for _ in 0..TRIES_MAX {
             if on.run(&insert, &marked)? == 1 {
                 return Ok(Found::New);
             }
-            if let Some(found) = on.first::<Vec<u8>>(&find, &place)? {
+            if let Some(found) = on.first::<Vec<u8>>(&find, &key)? {
                 return Ok(compared(&found, message));
             }
         }

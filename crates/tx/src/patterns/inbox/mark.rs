@@ -8,13 +8,13 @@ use crate::patterns::value::{Bind, Column};
 use std::collections::BTreeMap;
 
 pub(super) const TABLE: &str = "inbox_marks";
-/// How often a mark is tried that was refused by one which is gone the moment after.
+/// How often a mark is tried again if the one that refused it has disappeared.
 pub(super) const TRIES_MAX: u32 = 5;
 
-/// What stands under an id.
+/// What was found under an ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing did: it is marked now.
+    /// Nothing: it is marked now.
     New,
     /// The same message.
     Same,
@@ -22,33 +22,33 @@ pub(super) enum Found {
     Other,
 }
 
-/// The statements that mark one message, and what is bound to them.
+/// The statements that mark one message, and their binds.
 pub(super) struct MarkStatements {
     pub(super) insert: String,
     pub(super) find: String,
     /// For `find`: group, topic and id.
-    pub(super) place: Vec<Bind>,
+    pub(super) key: Vec<Bind>,
     /// For `insert`: the same, and the fingerprint.
     pub(super) marked: Vec<Bind>,
 }
 
 /// Topic and id.
-pub(super) type Place = (String, String);
+pub(super) type MessageKey = (String, String);
 
 impl Inbox {
-    /// Marks one message, or finds what is there.
+    /// Marks one message, or finds the existing mark.
     pub(super) async fn mark<C: PatternConnection, B>(
         &self,
         connection: &mut C,
         message: &Message<B>,
     ) -> Result<Found, PatternError> {
-        let MarkStatements { insert, find, place, marked } = self.statements::<C, B>(message);
+        let MarkStatements { insert, find, key, marked } = self.statements::<C, B>(message);
         for _ in 0..TRIES_MAX {
             let inserted = connection.insert_waiting(insert.clone(), marked.clone(), self.wait).await;
             if inserted.map_err(failed::<C>)? == 1 {
                 return Ok(Found::New);
             }
-            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), key.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.first() {
                 let found = C::bytes(row, 0).map_err(failed::<C>)?.unwrap_or_default();
                 return Ok(compared(&found, message));
@@ -57,11 +57,11 @@ impl Inbox {
         Err(unsettled())
     }
 
-    /// What marks one message.
+    /// The statements that mark one message.
     pub(super) fn statements<C: Dialect, B>(&self, message: &Message<B>) -> MarkStatements {
         let (marks, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
-        let place = vec![Bind::from(&*self.group), message.topic.as_str().into(), message.id.as_str().into()];
-        let mut marked = place.clone();
+        let key = vec![Bind::from(&*self.group), message.topic.as_str().into(), message.id.as_str().into()];
+        let mut marked = key.clone();
         marked.push(message.fingerprint.as_bytes().as_slice().into());
         MarkStatements {
             insert: format!(
@@ -71,23 +71,24 @@ impl Inbox {
             find: format!(
                 "SELECT fingerprint FROM {marks} WHERE consumer_group = $1 AND topic = $2 AND message_id = $3"
             ),
-            place,
+            key,
             marked,
         }
     }
 
-    /// Marks all of `places`, which are in order, with one statement, and answers with those that were not marked before.
+    /// Marks all of `keys`, which are sorted, with one statement, and returns those that were not marked
+    /// before.
     pub(super) async fn mark_all<C: PatternConnection>(
         &self,
         connection: &mut C,
-        places: &BTreeMap<Place, Vec<u8>>,
-    ) -> Result<Vec<Place>, PatternError> {
+        keys: &BTreeMap<MessageKey, Vec<u8>>,
+    ) -> Result<Vec<MessageKey>, PatternError> {
         let (marks, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let mut binds = vec![Bind::from(&*self.group)];
         let columns = vec![
-            Column::Texts(places.keys().map(|(topic, _)| topic.clone()).collect()),
-            Column::Texts(places.keys().map(|(_, id)| id.clone()).collect()),
-            Column::Blobs(places.values().cloned().collect()),
+            Column::Texts(keys.keys().map(|(topic, _)| topic.clone()).collect()),
+            Column::Texts(keys.keys().map(|(_, id)| id.clone()).collect()),
+            Column::Blobs(keys.values().cloned().collect()),
         ];
         let listed = C::rowset(&mut binds, columns);
         let sql = format!(
@@ -95,43 +96,43 @@ impl Inbox {
              SELECT $1, column1, column2, column3, {now} FROM ({listed}) AS listed WHERE TRUE \
              ON CONFLICT DO NOTHING RETURNING topic, message_id"
         );
-        let former = connection.bound_waits(self.wait, places.len()).await.map_err(failed::<C>)?;
+        let former = connection.bound_waits(self.wait, keys.len()).await.map_err(failed::<C>)?;
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
         connection.restore_waits(former).await.map_err(failed::<C>)?;
-        rows.iter().map(|row| place::<C>(row).map_err(failed::<C>)).collect()
+        rows.iter().map(|row| message_key::<C>(row).map_err(failed::<C>)).collect()
     }
 
     /// The fingerprints of messages that were marked before.
     pub(super) async fn marked<C: PatternConnection>(
         &self,
         connection: &mut C,
-        places: Vec<Place>,
-    ) -> Result<BTreeMap<Place, Vec<u8>>, PatternError> {
-        if places.is_empty() {
+        keys: Vec<MessageKey>,
+    ) -> Result<BTreeMap<MessageKey, Vec<u8>>, PatternError> {
+        if keys.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let (sql, binds) = self.at::<C>("SELECT topic, message_id, fingerprint", places);
+        let (sql, binds) = self.at::<C>("SELECT topic, message_id, fingerprint", keys);
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
-        let read = |row| Ok((place::<C>(row)?, C::bytes(row, 2)?.unwrap_or_default()));
+        let read = |row| Ok((message_key::<C>(row)?, C::bytes(row, 2)?.unwrap_or_default()));
         rows.iter().map(|row| read(row).map_err(failed::<C>)).collect()
     }
 
-    /// Takes marks back whose messages have failed.
+    /// Removes the marks of failed messages.
     pub(super) async fn unmark<C: PatternConnection>(
         &self,
         connection: &mut C,
-        places: Vec<Place>,
+        keys: Vec<MessageKey>,
     ) -> Result<(), PatternError> {
-        if places.is_empty() {
+        if keys.is_empty() {
             return Ok(());
         }
-        let (sql, binds) = self.at::<C>("DELETE", places);
+        let (sql, binds) = self.at::<C>("DELETE", keys);
         connection.run(sql, binds).await.map(drop).map_err(failed::<C>)
     }
 
-    fn at<C: PatternConnection>(&self, verb: &str, places: Vec<Place>) -> (String, Vec<Bind>) {
+    fn at<C: PatternConnection>(&self, verb: &str, keys: Vec<MessageKey>) -> (String, Vec<Bind>) {
         let mut binds = vec![Bind::from(&*self.group)];
-        let (topics, ids) = places.into_iter().unzip();
+        let (topics, ids) = keys.into_iter().unzip();
         let listed = C::rowset(&mut binds, vec![Column::Texts(topics), Column::Texts(ids)]);
         let marks = C::table(&self.tables, TABLE);
         (
@@ -145,8 +146,8 @@ pub(super) fn compared<B>(found: &[u8], message: &Message<B>) -> Found {
     if found == message.fingerprint.as_bytes() { Found::Same } else { Found::Other }
 }
 
-fn place<C: PatternConnection>(
+fn message_key<C: PatternConnection>(
     row: &crate::patterns::connection::PatternRow<C>,
-) -> Result<Place, sqlx::Error> {
+) -> Result<MessageKey, sqlx::Error> {
     Ok((C::text(row, 0)?.unwrap_or_default(), C::text(row, 1)?.unwrap_or_default()))
 }

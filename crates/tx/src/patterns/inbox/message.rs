@@ -4,19 +4,19 @@ use crate::patterns::error::PatternError;
 use semel_core::fingerprint::{Error, Fingerprint, Limits, Request, Selection};
 use std::fmt::Write as _;
 
-/// The longest name of a topic, and the longest id, in bytes: both are part of an index.
+/// The longest name of a topic, and the longest ID, in bytes: both are part of an index.
 const TOPIC_MAX: usize = 255;
 const ID_MAX: usize = 1_000;
-/// What an id of several parts begins with, and one of a single part must not.
+/// The first character of a composite ID, which a simple one must not have.
 const PARTS: char = '\u{1f}';
 
-/// What tells one message of a topic from another.
+/// Distinguishes the messages of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(String);
 
 impl MessageId {
-    /// An id that the message brings along: a header (`dedup-id`, `Nats-Msg-Id`, the AMQP `message-id`), or a field of its body.
-    /// 1 to 1,000 bytes.
+    /// An ID that the message carries: a header (`dedup-id`, `Nats-Msg-Id`, the AMQP `message-id`), or a
+    /// field of its body. 1 to 1,000 bytes.
     pub fn new(id: impl Into<String>) -> Result<Self, PatternError> {
         let id = id.into();
         if id.starts_with(PARTS) {
@@ -25,7 +25,8 @@ impl MessageId {
         Self::checked(id)
     }
 
-    /// An id of several parts, in order, such as key, partition and offset. `["a", "bc"]` and `["ab", "c"]` are two ids.
+    /// An ID of several parts, in order, such as key, partition and offset. `["a", "bc"]` and `["ab", "c"]`
+    /// are different.
     ///
     /// ```
     /// use semel_tx::patterns::MessageId;
@@ -37,7 +38,8 @@ impl MessageId {
     pub fn composite<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, PatternError> {
         let mut id = String::new();
         for part in parts {
-            // By its length, so that no delimiter in a part can be taken for the end of it. Writing to a string does not fail.
+            // With its length, so that no delimiter in a part can be mistaken for its end. Writing to a
+            // string does not fail.
             let _ = write!(id, "{PARTS}{}:{part}", part.len());
         }
         Self::checked(id)
@@ -54,13 +56,13 @@ impl MessageId {
         }
     }
 
-    /// The id as its column has it.
+    /// The ID as stored in its column.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A message with what recognises it.
+/// A message with its identity.
 #[derive(Debug, Clone)]
 pub struct Message<B = Vec<u8>> {
     pub(super) topic: String,
@@ -70,8 +72,8 @@ pub struct Message<B = Vec<u8>> {
 }
 
 impl Message<Vec<u8>> {
-    /// A message whose body is JSON. White space, the order of members and the spelling of numbers do not make it another one: a producer
-    /// that serialises again for a retry sends the same message.
+    /// A message whose body is JSON. White space, the order of members and the spelling of numbers do not
+    /// matter: a producer that serialises again for a retry sends the same message.
     pub fn json(topic: impl Into<String>, id: MessageId, body: Vec<u8>) -> Result<Self, PatternError> {
         let fingerprint = fingerprint(&[b"application/json"], &body)
             .map_err(|error| PatternError::Invalid(format!("the message is not JSON: {error}")))?;
@@ -87,7 +89,7 @@ impl Message<Vec<u8>> {
 }
 
 impl<B> Message<B> {
-    /// A message with a fingerprint of the caller's own. The topic has 1 to 255 bytes.
+    /// A message with the caller's own fingerprint. The topic has 1 to 255 bytes.
     pub fn new(
         topic: impl Into<String>,
         id: MessageId,
@@ -96,9 +98,9 @@ impl<B> Message<B> {
     ) -> Result<Self, PatternError> {
         let topic = topic.into();
         if topic.is_empty() || topic.len() > TOPIC_MAX || topic.contains('\0') {
-            let why =
+            let reason =
                 format!("a topic has 1 to {TOPIC_MAX} bytes without NUL, and this one has {}", topic.len());
-            return Err(PatternError::Invalid(why));
+            return Err(PatternError::Invalid(reason));
         }
         Ok(Self { topic, id, fingerprint, body })
     }
@@ -108,7 +110,7 @@ impl<B> Message<B> {
         &self.body
     }
 
-    /// What two messages with the same id have in common where they are the same message.
+    /// The fingerprint: equal for two messages with the same ID if they are the same message.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -125,7 +127,7 @@ impl<B> Message<B> {
 }
 
 fn fingerprint(content_type: &[&[u8]], body: &[u8]) -> Result<Fingerprint, Error> {
-    // What the caller holds in memory is bounded already.
+    // The body is already in memory, so it needs no limit.
     let limits = Limits { decoded_body_bytes_max: usize::MAX };
     Request { content_type, ..Request::new("", "", "", body) }.fingerprint(&Selection::default(), &limits)
 }
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cannot_be_moved_into_each_other() {
+    fn bytes_cannot_move_between_the_parts_of_an_id() {
         let of = |parts: &[&str]| MessageId::composite(parts.iter().copied()).expect("an id");
         assert_ne!(of(&["a", "bc"]), of(&["ab", "c"]));
         assert_ne!(of(&["a", ""]), of(&["a"]));
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_no_index_could_hold_are_refused() {
+    fn ids_too_long_for_an_index_are_refused() {
         assert!(MessageId::new("").is_err() && MessageId::composite([]).is_err());
         assert!(MessageId::new("a\0b").is_err());
         assert!(
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_was_written_again_is_the_same_message() {
+    fn reserialized_json_is_the_same_message() {
         let of = |body: &str| {
             let id = MessageId::new("1").expect("an id");
             Message::json("payments", id, body.as_bytes().to_vec()).map(|message| message.fingerprint)

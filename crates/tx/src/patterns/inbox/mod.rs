@@ -17,34 +17,36 @@ use super::tables::Tables;
 use super::value::Bind;
 use crate::error::BoxError;
 use mark::Found;
-use observe::Watched;
+use observe::ObserverSlot;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long processed messages are remembered.
 const WINDOW: Duration = Duration::from_hours(7 * 24);
-/// How long a copy of a message that is being processed elsewhere waits for it.
+/// How long a duplicate waits for a message that is being processed elsewhere.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InboxResult<T> {
     /// The work ran. Its effect and the mark are in the transaction.
     Processed(T),
-    /// The message was processed before, and nothing was run. Acknowledge it.
+    /// The message was already processed, and nothing was run. Acknowledge it.
     Duplicate,
-    /// A message with this id and another body was processed before, and nothing was run. Somebody uses an id twice: keep the message and
-    /// report it.
+    /// A message with this ID and another body was already processed, and nothing was run. An ID is used
+    /// twice: keep the message and report it.
     Mismatch,
 }
 
-/// Remembers which messages a consumer group has processed, in the transaction that holds their effect.
+/// Remembers which messages a consumer group has processed, in the transaction with their effect.
 ///
-/// The mark and the effect are committed together, or neither is. Acknowledge a message to its broker after the commit, never before: a crash
-/// between the two brings the message again, and the mark recognises it.
+/// The mark and the effect are committed together, or neither is. Acknowledge a message to its broker after
+/// the commit, never before: after a crash in between, the message is delivered again and the mark recognises
+/// it.
 ///
-/// Two messages are the same where group, topic and id are. Marks are kept for [`window`](Self::window); a copy that arrives later is
-/// processed again. Choose a window longer than the broker can hold a message back, outages and dead-letter queues included.
+/// Two messages are the same if group, topic and ID are. Marks are kept for [`window`](Self::window); a later
+/// duplicate is processed again. Choose a window longer than the broker can delay a message, including
+/// outages and dead-letter queues.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -77,33 +79,33 @@ pub struct Inbox {
     tables: Tables,
     wait: Duration,
     window: Duration,
-    watched: Watched,
+    observer_slot: ObserverSlot,
 }
 
 impl Inbox {
     /// The inbox of a consumer group.
     pub fn new(group: impl Into<Arc<str>>) -> Self {
-        let (group, tables, watched) = (group.into(), Tables::default(), Watched::default());
-        Self { group, tables, wait: WAIT, window: WINDOW, watched }
+        let (group, tables, observer_slot) = (group.into(), Tables::default(), ObserverSlot::default());
+        Self { group, tables, wait: WAIT, window: WINDOW, observer_slot }
     }
 
-    /// Where the tables are.
+    /// The location of the tables.
     #[must_use]
     pub fn tables(self, tables: Tables) -> Self {
         Self { tables, ..self }
     }
 
-    /// How long a copy waits for a message that another transaction is processing, on PostgreSQL. Default: 2 s. On SQLite the
-    /// connection's `busy_timeout` decides.
+    /// How long a duplicate waits for a message that another transaction is processing, on PostgreSQL.
+    /// Default: 2 s. On SQLite the connection's `busy_timeout` applies.
     ///
-    /// All waits of a call together are bounded, also where one holder after the other fails: by this, half a second, and in a batch a millisecond
-    /// for each message.
+    /// The total wait of a call is limited, even if one holder after another fails: by this, half a second,
+    /// and in a batch a millisecond per message.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// How long processed messages are remembered. Default: 7 days. Only [`purge`](Self::purge) forgets.
+    /// How long processed messages are remembered. Default: 7 days. Only [`purge`](Self::purge) removes them.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
         Self { window, ..self }
@@ -112,16 +114,18 @@ impl Inbox {
     /// Reports every answer and every purge to `observer`, such as [`InboxCounts`].
     #[must_use]
     pub fn observer(self, observer: impl InboxObserver) -> Self {
-        Self { watched: Watched(Some(Arc::new(observer))), ..self }
+        Self { observer_slot: ObserverSlot(Some(Arc::new(observer))), ..self }
     }
 
     /// Processes a message once, in the caller's transaction.
     ///
-    /// Whatever `work` writes and the mark are in the transaction together; nothing is durable before the caller commits. Where `work` fails,
-    /// both are undone, and the transaction is what it was before the call: a failed message leaves no mark.
+    /// The changes of `work` and the mark are in the transaction together; nothing is durable before the
+    /// caller commits. If `work` fails, both are undone, and the transaction is as it was before the call: a
+    /// failed message leaves no mark.
     ///
-    /// A copy of a message that another transaction is processing waits for that one to end, and is then a duplicate, or processed here. After
-    /// [`wait`](Self::wait) it gets [`PatternError::Busy`]: let the broker deliver it again.
+    /// A duplicate of a message that another transaction is processing waits until that ends, and is then a
+    /// duplicate, or processed here. After [`wait`](Self::wait) it gets [`PatternError::Busy`]: let the
+    /// broker deliver it again.
     pub async fn once<C, B, T, W>(
         &self,
         connection: &mut C,
@@ -150,11 +154,12 @@ impl Inbox {
     }
 
     fn watch<B, T>(&self, message: &Message<B>, result: &Result<InboxResult<T>, PatternError>) {
-        self.watched.answered(&self.group, message, InboxAnswer::of(result));
+        self.observer_slot.answered(&self.group, message, InboxAnswer::of(result));
     }
 
-    /// Forgets up to `chunk` messages that were processed longer ago than the [window](Self::window), in a transaction of its own, and answers
-    /// with how many. Fewer than `chunk` means that there are no more for now. Safe to run on several nodes at once.
+    /// Removes up to `chunk` messages that were processed longer ago than the [window](Self::window), in a
+    /// separate transaction, and returns their number. Fewer than `chunk` means that there are no more for
+    /// now. Safe to run on several nodes at once.
     pub async fn purge<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -169,7 +174,7 @@ impl Inbox {
         let window = i64::try_from(self.window.as_millis()).unwrap_or(i64::MAX / 2);
         let binds = vec![Bind::from(&*self.group), window.into(), i64::from(chunk).into()];
         let removed = remove_chunk(connection, sql, binds).await?;
-        self.watched.purged(&self.group, removed);
+        self.observer_slot.purged(&self.group, removed);
         Ok(removed)
     }
 }

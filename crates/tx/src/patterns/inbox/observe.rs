@@ -1,7 +1,5 @@
-//! What an inbox reports to whoever watches it.
-//!
-//! What lives here: events for metrics and logs, and numbers made of them. What must never: a message's id or body, or anything that a
-//! message's fate depends on.
+//! The events of an inbox, for metrics and logs, and counters made of them. They contain no message ID or
+//! body, and no result depends on them.
 
 use super::{InboxResult, Message};
 use crate::patterns::error::PatternError;
@@ -9,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many groups and topics are counted by name; those that come on top are counted under `other`.
+/// How many groups and topics are counted by name; further ones are counted as `other`.
 const TOPICS_MAX: usize = 1_000;
 
-/// Watches an inbox. Called on the inbox's own paths: be quick, and never block.
+/// Observes an inbox. Called while messages are processed: be quick, and never block.
 pub trait InboxObserver: Send + Sync + 'static {
     /// Something happened.
     fn observe(&self, event: &InboxEvent<'_>);
@@ -22,16 +20,17 @@ pub trait InboxObserver: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InboxEvent<'a> {
-    /// A message was answered. For one of a batch that is after the commit; otherwise the caller's own commit is still to come, and may fail.
+    /// A message was answered. For a batch that is after the commit; otherwise the caller's own commit
+    /// follows, and may fail.
     Answered {
         /// The consumer group.
         group: &'a str,
         /// The message's topic.
         topic: &'a str,
-        /// What became of it.
+        /// Its result.
         answer: InboxAnswer,
     },
-    /// So many marks were removed.
+    /// Marks were removed.
     Purged {
         /// The consumer group.
         group: &'a str,
@@ -40,18 +39,18 @@ pub enum InboxEvent<'a> {
     },
 }
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InboxAnswer {
     /// Its work ran.
     Processed,
-    /// It had been processed before.
+    /// It had already been processed.
     Duplicate,
-    /// Another body had been processed under its id.
+    /// Another body had been processed under its ID.
     Mismatch,
     /// Its work failed, or the database did. It has no mark.
     Failed,
-    /// Another consumer held it for longer than the wait. It has no mark of ours.
+    /// Another consumer held it longer than the wait. It has no mark from this call.
     Busy,
 }
 
@@ -86,17 +85,17 @@ impl InboxAnswer {
     }
 }
 
-/// Whoever watches, if anybody does.
+/// The observer, if there is one.
 #[derive(Clone, Default)]
-pub(super) struct Watched(pub(super) Option<Arc<dyn InboxObserver>>);
+pub(super) struct ObserverSlot(pub(super) Option<Arc<dyn InboxObserver>>);
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Watched" } else { "Unwatched" })
+        f.write_str(if self.0.is_some() { "Observed" } else { "Unobserved" })
     }
 }
 
-impl Watched {
+impl ObserverSlot {
     pub(super) fn answered<B>(&self, group: &str, message: &Message<B>, answer: InboxAnswer) {
         if let Some(observer) = &self.0 {
             observer.observe(&InboxEvent::Answered { group, topic: &message.topic, answer });
@@ -110,7 +109,7 @@ impl Watched {
     }
 }
 
-/// Counts what inboxes do, for a metrics endpoint. Cheap to clone; every clone counts into the same numbers.
+/// Counts the events of inboxes, for a metrics endpoint. Cheap to clone; all clones share the same numbers.
 ///
 /// ```
 /// use semel_tx::patterns::{Inbox, InboxCounts};
@@ -131,12 +130,12 @@ struct Numbers {
 }
 
 impl InboxCounts {
-    /// The numbers since the start of the process, as Prometheus reads them: `inbox_messages_total{group,topic,result}` and
-    /// `inbox_purged_total{group}`.
+    /// The numbers since the start of the process, in the Prometheus format:
+    /// `inbox_messages_total{group,topic,result}` and `inbox_purged_total{group}`.
     pub fn text(&self) -> String {
         let numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from(
-            "# HELP inbox_messages_total Messages, by what became of them.\n# TYPE inbox_messages_total counter\n",
+            "# HELP inbox_messages_total Messages by result.\n# TYPE inbox_messages_total counter\n",
         );
         // Writing to a string does not fail.
         for ((group, topic), counts) in &numbers.messages {
@@ -162,9 +161,9 @@ impl InboxObserver for InboxCounts {
         let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *event {
             InboxEvent::Answered { group, topic, answer } => {
-                let place = (group.to_owned(), topic.to_owned());
+                let series = (group.to_owned(), topic.to_owned());
                 let other = || ("other".to_owned(), "other".to_owned());
-                let counts = numbers.messages.entry_bounded(place, other);
+                let counts = numbers.messages.entry_bounded(series, other);
                 if let Some(at) = InboxAnswer::ALL.iter().position(|each| *each == answer) {
                     counts[at] += 1;
                 }
@@ -176,9 +175,9 @@ impl InboxObserver for InboxCounts {
     }
 }
 
-/// A map whose keys come from outside.
+/// A map with untrusted keys.
 trait Bounded<K, V> {
-    /// The value under `key`, or under `other` where the map is full.
+    /// The value under `key`, or under `other` if the map is full.
     fn entry_bounded(&mut self, key: K, other: impl FnOnce() -> K) -> &mut V;
 }
 
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_topics_ends_up_under_other() {
+    fn excess_topics_are_counted_as_other() {
         let counts = InboxCounts::default();
         for topic in 0..TOPICS_MAX + 7 {
             count(&counts, &topic.to_string(), InboxAnswer::Processed);

@@ -11,10 +11,11 @@ use rusqlite::{Connection, Row};
 use sqlx::SqliteConnection;
 
 impl NaturalTable {
-    /// [`insert_or_get`](Self::insert_or_get) on a `rusqlite` connection with an open transaction: in the work of
-    /// [`sqlite::transact`](crate::sqlite::transact), or in a transaction of the application's own. Begin that with `BEGIN IMMEDIATE`.
+    /// [`insert_or_get`](Self::insert_or_get) on a `rusqlite` connection with an open transaction: in the
+    /// work of [`sqlite::transact`](crate::sqlite::transact), or in the application's own transaction. Begin
+    /// that with `BEGIN IMMEDIATE`.
     ///
-    /// `read` takes what is needed out of the row.
+    /// `read` extracts what is needed from the row.
     ///
     /// ```no_run
     /// # fn example(tx: &rusqlite::Connection) -> Result<(), semel_tx::BoxError> {
@@ -43,7 +44,8 @@ impl NaturalTable {
         savepoint.close(row)
     }
 
-    /// [`upsert`](Self::upsert) on a `rusqlite` connection with an open transaction. `read` takes what is needed out of the row.
+    /// [`upsert`](Self::upsert) on a `rusqlite` connection with an open transaction. `read` extracts what is
+    /// needed from the row.
     pub fn upsert_blocking<T>(
         &self,
         connection: &Connection,
@@ -95,7 +97,7 @@ fn insert_or_get<T>(
         if let Some(row) = on.row(&statements.insert, &statements.inserted, &read)? {
             return Ok(InsertOrGet::Inserted(row));
         }
-        if let Some(row) = on.row(&statements.find, &statements.place, &read)? {
+        if let Some(row) = on.row(&statements.find, &statements.key_binds, &read)? {
             return Ok(InsertOrGet::Existing(row));
         }
     }
@@ -106,13 +108,13 @@ fn compare_and_set(
     on: Statements<'_>,
     version: &Version,
     (update, changed): &(String, Vec<Bind>),
-    (find, place): &(String, Vec<Bind>),
+    (find, key_binds): &(String, Vec<Bind>),
 ) -> Result<CompareAndSet, PatternError> {
     for _ in 0..TRIES_MAX {
         if on.run(update, changed)? > 0 {
             return Ok(version.applied());
         }
-        let found = on.row(find, place, |row| {
+        let found = on.row(find, key_binds, |row| {
             let found = row.get::<_, Option<i64>>(0)?.unwrap_or_default();
             Ok((found, row.get::<_, Option<bool>>(1)? == Some(true)))
         })?;
@@ -133,7 +135,7 @@ fn take(
         if on.run(&statements.update, &statements.changed)? > 0 {
             return Ok(TransitionResult::Taken);
         }
-        let state = on.first::<Option<String>>(&statements.find, &statements.place)?;
+        let state = on.first::<Option<String>>(&statements.find, &statements.key_binds)?;
         let Some(state) = state else { return Ok(TransitionResult::Missing) };
         if let Some(result) = transition.objection(state.unwrap_or_default()) {
             return Ok(result);

@@ -1,35 +1,37 @@
-//! Insert, unless it is there.
+//! Insert or find a row.
 
 use super::{NaturalTable, TRIES_MAX};
 use crate::patterns::connection::{PatternConnection, PatternRow, close, savepoint};
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
-use crate::patterns::value::{Bind, Value, placed};
+use crate::patterns::value::{Bind, Value, placeholder};
 
-/// What came of [`NaturalTable::insert_or_get`].
+/// The result of [`NaturalTable::insert_or_get`].
 #[derive(Debug)]
 pub enum InsertOrGet<R> {
     /// The row is new.
     Inserted(R),
-    /// A row with that key was there, and is as it was.
+    /// A row with that key existed, and is unchanged.
     Existing(R),
 }
 
-/// The statements that insert a row or find it, and what is bound to them.
+/// The statements that insert or find a row, and their binds.
 pub(super) struct InsertStatements {
     pub(super) insert: String,
     pub(super) find: String,
     /// For `insert`: the values.
     pub(super) inserted: Vec<Bind>,
     /// For `find`: the key.
-    pub(super) place: Vec<Bind>,
+    pub(super) key_binds: Vec<Bind>,
 }
 
 impl NaturalTable {
-    /// Inserts a row, or answers with the one that has its key. Of several at once, one inserts, and the others wait for it and get its row.
+    /// Inserts a row, or returns the one with its key. If several callers try at once, one inserts, and the
+    /// others wait for it and get its row.
     ///
-    /// `values` has the key's columns and any others. An existing row is not changed: compare it with what was asked for.
+    /// `values` has the key's columns and any others. An existing row is not changed: compare it with your
+    /// values.
     ///
     /// An error leaves the transaction as it was.
     pub async fn insert_or_get<C: PatternConnection>(
@@ -49,13 +51,13 @@ impl NaturalTable {
         values: &[(&str, Value)],
         key: &[(&str, Value)],
     ) -> Result<InsertOrGet<PatternRow<C>>, PatternError> {
-        let InsertStatements { insert, find, inserted, place } = self.inserting::<C>(values, key);
+        let InsertStatements { insert, find, inserted, key_binds } = self.inserting::<C>(values, key);
         for _ in 0..TRIES_MAX {
             let mut rows = connection.rows(insert.clone(), inserted.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
                 return Ok(InsertOrGet::Inserted(row));
             }
-            let mut rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let mut rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
                 return Ok(InsertOrGet::Existing(row));
             }
@@ -63,25 +65,25 @@ impl NaturalTable {
         Err(unsettled())
     }
 
-    /// What inserts a row unless its key is there, and what finds the one that is.
+    /// The statements that insert a row unless its key exists, and find the existing one.
     pub(super) fn inserting<C: Dialect>(
         &self,
         values: &[(&str, Value)],
         key: &[(&str, Value)],
     ) -> InsertStatements {
-        let (mut inserted, mut place) = (Vec::new(), Vec::new());
+        let (mut inserted, mut key_binds) = (Vec::new(), Vec::new());
         let insert = self.insert::<C>(&mut inserted, values);
-        let at = Self::is_at::<C>(&mut place, key);
+        let at = Self::is_at::<C>(&mut key_binds, key);
         InsertStatements {
             insert: format!("{insert} ON CONFLICT ({}) DO NOTHING RETURNING *", self.key.join(", ")),
             find: format!("SELECT * FROM {} WHERE {at}", self.name),
             inserted,
-            place,
+            key_binds,
         }
     }
 
-    /// Inserts a row, or gives the one that has its key these values. Repeated, it changes nothing more. The last writer wins: where that is
-    /// not wanted, use [`compare_and_set`](Self::compare_and_set).
+    /// Inserts a row, or sets these values in the one with its key. A repetition changes nothing more. The
+    /// last writer wins: if you do not want that, use [`compare_and_set`](Self::compare_and_set).
     ///
     /// An error leaves the transaction as it was.
     pub async fn upsert<C: PatternConnection>(
@@ -98,7 +100,7 @@ impl NaturalTable {
         close::<C, _>(savepoint, row).await
     }
 
-    /// What inserts a row, or gives the one that has its key these values, and yields it.
+    /// The statement that inserts a row, or sets these values in the one with its key, and returns it.
     pub(super) fn upserting<C: Dialect>(
         &self,
         values: &[(&str, Value)],
@@ -114,8 +116,9 @@ impl NaturalTable {
 
     fn insert<C: Dialect>(&self, binds: &mut Vec<Bind>, values: &[(&str, Value)]) -> String {
         let columns: Vec<String> = values.iter().map(|(column, _)| quoted(column)).collect();
-        let places: Vec<String> = values.iter().map(|(_, value)| placed::<C>(binds, value)).collect();
-        format!("INSERT INTO {} ({}) VALUES ({})", self.name, columns.join(", "), places.join(", "))
+        let placeholders: Vec<String> =
+            values.iter().map(|(_, value)| placeholder::<C>(binds, value)).collect();
+        format!("INSERT INTO {} ({}) VALUES ({})", self.name, columns.join(", "), placeholders.join(", "))
     }
 
     /// The key's part of the values.

@@ -12,15 +12,15 @@ pub use version::{CompareAndSet, Version};
 
 use super::dialect::Dialect;
 use super::tables::quoted;
-use super::value::{Bind, Value, placed};
+use super::value::{Bind, Value, placeholder};
 
-/// How often something is tried that was in the way and is gone the moment after.
+/// How often a call is tried again if the conflicting row has disappeared.
 const TRIES_MAX: u32 = 5;
 
-/// A table of the caller's with its natural key.
+/// A table of the caller with its natural key.
 ///
-/// The key's columns need a unique constraint or index: it is what decides a race. Without one, two requests that look at the same time both find
-/// nothing, and both insert.
+/// The key's columns need a unique constraint or index, which decides a race. Without one, two concurrent
+/// requests both find nothing, and both insert.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -33,7 +33,7 @@ const TRIES_MAX: u32 = 5;
 /// let values = [("customer", "c-17".into()), ("number", 42.into()), ("item", "book".into())];
 /// let row = match orders.insert_or_get(&mut *transaction, &values).await? {
 ///     InsertOrGet::Inserted(row) => row,
-///     // Somebody was faster, or this is a retry. Compare what you asked for with what is there.
+///     // Another caller was faster, or this is a retry. Compare your values with the row.
 ///     InsertOrGet::Existing(row) => row,
 /// };
 /// println!("{}", row.try_get::<String, _>("item")?);
@@ -42,8 +42,9 @@ const TRIES_MAX: u32 = 5;
 /// # }
 /// ```
 ///
-/// The id of a row that an operation creates can be derived from the operation itself:
-/// [`OperationId::resource_id`](semel_core::id::OperationId::resource_id) is the same on every attempt, so that a second one meets the first one's row.
+/// The ID of a row that an operation creates can be derived from the operation itself:
+/// [`OperationId::resource_id`](semel_core::id::OperationId::resource_id) is the same on every attempt, so a
+/// second attempt finds the row of the first.
 #[derive(Debug, Clone)]
 pub struct NaturalTable {
     name: String,
@@ -51,7 +52,8 @@ pub struct NaturalTable {
 }
 
 impl NaturalTable {
-    /// A table, with its schema or without, and the columns of its natural key. Names are taken exactly, upper and lower case included.
+    /// A table, with or without its schema, and the columns of its natural key. Names are used exactly,
+    /// including upper and lower case.
     pub fn new(name: &str, key: &[&str]) -> Self {
         let name = name.split('.').map(quoted).collect::<Vec<_>>().join(".");
         Self { name, key: key.iter().map(|column| quoted(column)).collect() }
@@ -59,15 +61,17 @@ impl NaturalTable {
 
     /// `column = $n AND …`
     fn is_at<C: Dialect>(binds: &mut Vec<Bind>, key: &[(&str, Value)]) -> String {
-        let equals =
-            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
+        let equals = |(column, value): &(&str, Value)| {
+            format!("{} = {}", quoted(column), placeholder::<C>(binds, value))
+        };
         key.iter().map(equals).collect::<Vec<_>>().join(" AND ")
     }
 
     /// `column = $n, …`
     fn assigned<C: Dialect>(binds: &mut Vec<Bind>, changes: &[(&str, Value)]) -> Vec<String> {
-        let assign =
-            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
+        let assign = |(column, value): &(&str, Value)| {
+            format!("{} = {}", quoted(column), placeholder::<C>(binds, value))
+        };
         changes.iter().map(assign).collect()
     }
 }

@@ -1,13 +1,13 @@
-//! Steps from one state to the next.
+//! Transitions between states.
 
 use super::{NaturalTable, TRIES_MAX};
 use crate::patterns::connection::{PatternConnection, close, savepoint};
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
-use crate::patterns::value::{Bind, Value, placed};
+use crate::patterns::value::{Bind, Value, placeholder};
 
-/// A step from some states to another.
+/// A transition from some states to another.
 #[derive(Debug, Clone)]
 pub struct Transition {
     column: String,
@@ -16,18 +16,18 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// The column with the state, the states that the step may be taken from, and the one that it leads to.
+    /// The column with the state, the states from which the transition is allowed, and its target state.
     pub fn new(column: &str, from: &[&str], to: &str) -> Self {
         let from = from.iter().map(|state| (*state).to_owned()).collect();
         Self { column: quoted(column), from, to: to.to_owned() }
     }
 
-    /// From its own end, a step is not taken again.
+    /// A transition is not repeated from its own target state.
     fn allowed(&self) -> impl Iterator<Item = &str> {
         self.from.iter().filter(|state| **state != self.to).map(String::as_str)
     }
 
-    /// Why a row in that state did not take the step; `None` where it has come to an allowed state the moment after.
+    /// Why a row in that state did not change; `None` if it has reached an allowed state since.
     pub(super) fn objection(&self, state: String) -> Option<TransitionResult> {
         if state == self.to {
             return Some(TransitionResult::AlreadyThere);
@@ -37,26 +37,26 @@ impl Transition {
     }
 }
 
-/// The statements that take a step or find why not, and what is bound to them.
+/// The statements that take a step or find why not, and their binds.
 pub(super) struct StepStatements {
     pub(super) update: String,
     pub(super) find: String,
     /// For `update`: the changes, the key and the allowed states.
     pub(super) changed: Vec<Bind>,
     /// For `find`: the key.
-    pub(super) place: Vec<Bind>,
+    pub(super) key_binds: Vec<Bind>,
 }
 
-/// What came of [`NaturalTable::transition`].
+/// The result of [`NaturalTable::transition`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransitionResult {
     /// The step was taken.
     Taken,
-    /// The row is in that state already: a retry, or somebody else was faster. Nothing was changed.
+    /// The row is already in that state: a retry, or another caller was faster. Nothing was changed.
     AlreadyThere,
-    /// The step may not be taken from the state that the row is in. Nothing was changed.
+    /// The transition is not allowed from the row's state. Nothing was changed.
     Invalid {
-        /// That state.
+        /// The row's state.
         state: String,
     },
     /// There is no such row.
@@ -64,9 +64,10 @@ pub enum TransitionResult {
 }
 
 impl NaturalTable {
-    /// Takes a step of the row under `key`, with other changes, if it is in a state that allows it.
+    /// Changes the state of the row under `key`, with other changes, if its state allows it.
     ///
-    /// States are texts. Of several that take the same step at once, one takes it, and the others find it taken.
+    /// States are texts. If several callers try the same transition at once, one succeeds, and the others
+    /// find it done.
     ///
     /// ```no_run
     /// # #[cfg(feature = "sqlite")]
@@ -105,12 +106,13 @@ impl NaturalTable {
         transition: &Transition,
         changes: &[(&str, Value)],
     ) -> Result<TransitionResult, PatternError> {
-        let StepStatements { update, find, changed, place } = self.stepping::<C>(key, transition, changes);
+        let StepStatements { update, find, changed, key_binds } =
+            self.stepping::<C>(key, transition, changes);
         for _ in 0..TRIES_MAX {
             if connection.run(update.clone(), changed.clone()).await.map_err(failed::<C>)? > 0 {
                 return Ok(TransitionResult::Taken);
             }
-            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
             let Some(row) = rows.first() else { return Ok(TransitionResult::Missing) };
             let state = C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default();
             if let Some(result) = transition.objection(state) {
@@ -120,7 +122,7 @@ impl NaturalTable {
         Err(unsettled())
     }
 
-    /// What takes a step, and what finds the state of a row that did not take it.
+    /// The statements that take a step, and find the state of a row that did not.
     pub(super) fn stepping<C: Dialect>(
         &self,
         key: &[(&str, Value)],
@@ -128,17 +130,18 @@ impl NaturalTable {
         changes: &[(&str, Value)],
     ) -> StepStatements {
         let Transition { column, to, .. } = transition;
-        let (mut changed, mut place) = (Vec::new(), Vec::new());
-        let mut assigned = vec![format!("{column} = {}", placed::<C>(&mut changed, &to.as_str().into()))];
+        let (mut changed, mut key_binds) = (Vec::new(), Vec::new());
+        let mut assigned =
+            vec![format!("{column} = {}", placeholder::<C>(&mut changed, &to.as_str().into()))];
         assigned.extend(Self::assigned::<C>(&mut changed, changes));
         let at = Self::is_at::<C>(&mut changed, key);
         let states: Vec<String> =
-            transition.allowed().map(|state| placed::<C>(&mut changed, &state.into())).collect();
+            transition.allowed().map(|state| placeholder::<C>(&mut changed, &state.into())).collect();
         let states = if states.is_empty() { "NULL".to_owned() } else { states.join(", ") };
         let update =
             format!("UPDATE {} SET {} WHERE {at} AND {column} IN ({states})", self.name, assigned.join(", "));
-        let at = Self::is_at::<C>(&mut place, key);
+        let at = Self::is_at::<C>(&mut key_binds, key);
         let find = format!("SELECT CAST({column} AS text) FROM {} WHERE {at}", self.name);
-        StepStatements { update, find, changed, place }
+        StepStatements { update, find, changed, key_binds }
     }
 }

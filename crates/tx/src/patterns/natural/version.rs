@@ -5,9 +5,9 @@ use crate::patterns::connection::{PatternConnection, close, savepoint};
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
-use crate::patterns::value::{Bind, Value, placed};
+use crate::patterns::value::{Bind, Value, placeholder};
 
-/// The version that a change is made to.
+/// The version that a change applies to.
 #[derive(Debug, Clone)]
 pub struct Version {
     column: String,
@@ -16,13 +16,14 @@ pub struct Version {
 }
 
 impl Version {
-    /// The column with the version, and the version that was read. Every change adds one to it.
+    /// The column with the version, and the version that was read. Every change increments it.
     pub fn of(column: &str, expected: i64) -> Self {
         Self { column: quoted(column), expected, by: None }
     }
 
-    /// A column that keeps who made the last change: an operation id. With it, a repeated change is known for certain. Without it, a row counts as
-    /// changed by us where it is exactly one version further and has our values.
+    /// A column with the operation ID of the last change. With it, a repeated change is recognised for
+    /// certain. Without it, a row counts as changed by this call if it is exactly one version further and has
+    /// these values.
     #[must_use]
     pub fn by(self, column: &str, operation_id: impl Into<Value>) -> Self {
         Self { by: Some((quoted(column), operation_id.into())), ..self }
@@ -32,7 +33,7 @@ impl Version {
         CompareAndSet::Applied { version: self.expected + 1 }
     }
 
-    /// Why a row with that version was not changed; `None` where it has come back to the expected version the moment after.
+    /// Why a row with that version was not changed; `None` if it has the expected version again.
     pub(super) fn objection(&self, found: i64, is_ours: bool) -> Option<CompareAndSet> {
         let is_next = found == self.expected + 1;
         match (found == self.expected, is_ours && (is_next || self.by.is_some())) {
@@ -43,22 +44,23 @@ impl Version {
     }
 }
 
-/// What came of [`NaturalTable::compare_and_set`].
+/// The result of [`NaturalTable::compare_and_set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareAndSet {
     /// The change was made.
     Applied {
-        /// The version that the row has now.
+        /// The row's new version.
         version: i64,
     },
-    /// The same change was made before: a retry. Nothing was changed.
+    /// The same change was already made: a retry. Nothing was changed.
     AlreadyApplied {
-        /// The version that the row has.
+        /// The row's version.
         version: i64,
     },
-    /// Somebody else has changed the row since it was read. Nothing was changed: read it again and decide.
+    /// The row was changed by another caller since it was read. Nothing was changed: read it again and
+    /// decide.
     Changed {
-        /// The version that the row has.
+        /// The row's version.
         version: i64,
     },
     /// There is no such row.
@@ -89,12 +91,12 @@ impl NaturalTable {
         changes: &[(&str, Value)],
     ) -> Result<CompareAndSet, PatternError> {
         let (update, changed) = self.updating::<C>(key, version, changes);
-        let (find, place) = self.finding::<C>(key, version, changes);
+        let (find, key_binds) = self.finding::<C>(key, version, changes);
         for _ in 0..TRIES_MAX {
             if connection.run(update.clone(), changed.clone()).await.map_err(failed::<C>)? > 0 {
                 return Ok(version.applied());
             }
-            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
             let Some(row) = rows.first() else { return Ok(CompareAndSet::Missing) };
             let found = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
             let is_ours = C::boolean(row, 1).map_err(failed::<C>)? == Some(true);
@@ -105,7 +107,7 @@ impl NaturalTable {
         Err(unsettled())
     }
 
-    /// What changes the row if it has the expected version.
+    /// The statement that changes the row if it has the expected version.
     pub(super) fn updating<C: Dialect>(
         &self,
         key: &[(&str, Value)],
@@ -117,7 +119,7 @@ impl NaturalTable {
         let column = &version.column;
         assigned.push(format!("{column} = {column} + 1"));
         if let Some((by, operation_id)) = &version.by {
-            assigned.push(format!("{by} = {}", placed::<C>(&mut binds, operation_id)));
+            assigned.push(format!("{by} = {}", placeholder::<C>(&mut binds, operation_id)));
         }
         let at = Self::is_at::<C>(&mut binds, key);
         binds.push(Bind::from(version.expected));
@@ -125,7 +127,7 @@ impl NaturalTable {
         (format!("UPDATE {} SET {assigned} WHERE {at} AND {column} = ${last}", self.name), binds)
     }
 
-    /// What yields the row's version, and whether it looks as if this change was the last.
+    /// The query for the row's version, and whether this change seems to be the last one.
     pub(super) fn finding<C: Dialect>(
         &self,
         key: &[(&str, Value)],
@@ -134,7 +136,7 @@ impl NaturalTable {
     ) -> (String, Vec<Bind>) {
         let mut binds = Vec::new();
         let mut same = |column: &str, value: &Value| {
-            format!("{column} IS NOT DISTINCT FROM {}", placed::<C>(&mut binds, value))
+            format!("{column} IS NOT DISTINCT FROM {}", placeholder::<C>(&mut binds, value))
         };
         let ours = match &version.by {
             Some((by, operation_id)) => same(by, operation_id),

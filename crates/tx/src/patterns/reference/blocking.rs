@@ -8,7 +8,8 @@ use semel_core::id::OperationId;
 use sqlx::SqliteConnection;
 
 impl BusinessReferences {
-    /// [`bind`](Self::bind) on a `rusqlite` connection with an open transaction: in the work of [`sqlite::transact`](crate::sqlite::transact).
+    /// [`bind`](Self::bind) on a `rusqlite` connection with an open transaction: in the work of
+    /// [`sqlite::transact`](crate::sqlite::transact).
     ///
     /// ```no_run
     /// # fn example(tx: &rusqlite::Connection, local: semel_tx::Local) -> Result<semel_tx::LocalEnding, semel_tx::BoxError> {
@@ -45,7 +46,7 @@ fn bind(on: Statements<'_>, statements: &BindStatements) -> Result<Binding, Patt
         if on.run(&statements.insert, &statements.bound)? == 1 {
             return Ok(Binding::Bound);
         }
-        if let Some(first) = on.first::<String>(&statements.find, &statements.place)? {
+        if let Some(first) = on.first::<String>(&statements.find, &statements.key_binds)? {
             return Binding::taken_by(&first);
         }
     }

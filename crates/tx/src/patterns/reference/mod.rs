@@ -1,4 +1,4 @@
-//! A second key that stays binding when the first one is forgotten, or changed with every retry.
+//! A second key that stays binding after the first one has expired, or if it changes with every retry.
 
 #[cfg(feature = "sqlite")]
 mod blocking;
@@ -15,20 +15,20 @@ use std::time::Duration;
 const TABLE: &str = "business_references";
 /// How long a command waits for another one with the same reference.
 const WAIT: Duration = Duration::from_secs(2);
-/// How often a reference is tried whose row changes meanwhile.
+/// How often a reference is tried again while its row changes.
 const TRIES_MAX: u32 = 5;
 /// Tenant, operation and reference are parts of one index.
 const BYTES_MAX: usize = 500;
 
-/// What came of binding a reference.
+/// The result of binding a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// It is this operation's from the commit on.
+    /// It belongs to this operation from the commit on.
     Bound,
     /// An operation has succeeded with it. Refuse the command, and name that operation.
     Taken {
-        /// The public name of the operation that succeeded. It can be the command's own: its record has expired, and the client has
-        /// sent its key once more.
+        /// The public name of the operation that succeeded. It can be the command itself, if its record has
+        /// expired and the client has sent its key again.
         operation_id: OperationId,
     },
 }
@@ -41,21 +41,23 @@ impl Binding {
     }
 }
 
-/// The statements that bind a reference, and what is bound to them.
+/// The statements that bind a reference, and their binds.
 struct BindStatements {
     insert: String,
     find: String,
     /// For `find`: tenant, operation and reference.
-    place: Vec<Bind>,
-    /// For `insert`: the same, the operation id, and the retention if there is one.
+    key_binds: Vec<Bind>,
+    /// For `insert`: the same, the operation ID, and the retention if there is one.
     bound: Vec<Bind>,
 }
 
-/// Business references (a payment reference, an order number) of one tenant's operation: each may succeed once, whatever key a client sends.
+/// Business references (a payment reference, an order number) of one tenant's operation: each may succeed
+/// once, whatever key a client sends.
 ///
-/// Bind the reference in the transaction of a local command, before its changes. It is bound when that commits, and not at all where the
-/// command fails. From then on every command with the same reference is refused with the first one's operation id: one with another key, and
-/// one with the same key whose record has expired. References are kept for ever unless a [retention](Self::retention) is chosen.
+/// Bind the reference in the transaction of a local command, before its changes. It is bound when that
+/// commits, and not if the command fails. From then on every command with the same reference is refused with
+/// the first one's operation ID: one with another key, and one with the same key whose record has expired.
+/// References are kept without limit unless a [retention](Self::retention) is set.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -87,33 +89,33 @@ pub struct BusinessReferences {
 }
 
 impl BusinessReferences {
-    /// The references of one operation of one tenant. An empty tenant is one, too.
+    /// The references of one operation of one tenant. The empty tenant is a tenant too.
     pub fn new(tenant: impl Into<Arc<str>>, operation: impl Into<Arc<str>>) -> Self {
         let (tenant, operation) = (tenant.into(), operation.into());
         Self { tenant, operation, tables: Tables::default(), wait: WAIT, retention: None }
     }
 
-    /// Where the tables are.
+    /// The location of the tables.
     #[must_use]
     pub fn tables(self, tables: Tables) -> Self {
         Self { tables, ..self }
     }
 
-    /// How long a command waits for another one with the same reference, on PostgreSQL. Default: 2 s. On SQLite the connection's
-    /// `busy_timeout` decides.
+    /// How long a command waits for another one with the same reference, on PostgreSQL. Default: 2 s. On
+    /// SQLite the connection's `busy_timeout` applies.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// How long references that are bound from now on stay binding. Default: for ever.
+    /// How long references that are bound from now on are kept. Default: without limit.
     #[must_use]
     pub fn retention(self, retention: Duration) -> Self {
         Self { retention: Some(retention), ..self }
     }
 
-    /// Binds `reference` to an operation in the caller's transaction, unless an operation has succeeded with it. Call it once in a transaction.
-    /// An error leaves the transaction as it was.
+    /// Binds `reference` to an operation in the caller's transaction, unless an operation has succeeded with
+    /// it. Call it once per transaction. An error leaves the transaction as it was.
     pub async fn bind<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -131,39 +133,39 @@ impl BusinessReferences {
         connection: &mut C,
         statements: &BindStatements,
     ) -> Result<Binding, PatternError> {
-        let BindStatements { insert, find, place, bound } = statements;
+        let BindStatements { insert, find, key_binds, bound } = statements;
         for _ in 0..TRIES_MAX {
             let inserted = connection.insert_waiting(insert.clone(), bound.clone(), self.wait).await;
             if inserted.map_err(failed::<C>)? == 1 {
                 return Ok(Binding::Bound);
             }
-            let rows = connection.rows(find.clone(), place.clone()).await.map_err(failed::<C>)?;
+            let rows = connection.rows(find.clone(), key_binds.clone()).await.map_err(failed::<C>)?;
             let Some(row) = rows.first() else { continue };
             return Binding::taken_by(&C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default());
         }
         Err(unsettled())
     }
 
-    /// What binds a reference; refused where an index could not hold it.
+    /// The statements that bind a reference; refused if it is too long for an index.
     fn statements<C: Dialect>(
         &self,
         reference: &str,
         operation_id: OperationId,
     ) -> Result<BindStatements, PatternError> {
-        for (what, text) in
+        for (label, text) in
             [("tenant", &*self.tenant), ("operation", &*self.operation), ("reference", reference)]
         {
-            if text.len() > BYTES_MAX || text.contains('\0') || (what == "reference" && text.is_empty()) {
-                let why =
-                    format!("the {what} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
-                return Err(PatternError::Invalid(why));
+            if text.len() > BYTES_MAX || text.contains('\0') || (label == "reference" && text.is_empty()) {
+                let reason =
+                    format!("the {label} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
+                return Err(PatternError::Invalid(reason));
             }
         }
         let (held, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
         let retention = self.retention.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2));
         let expires_at = retention.map_or("NULL".to_owned(), |_| format!("{now} + $5"));
-        let place = vec![Bind::from(&*self.tenant), (&*self.operation).into(), reference.into()];
-        let mut bound = place.clone();
+        let key_binds = vec![Bind::from(&*self.tenant), (&*self.operation).into(), reference.into()];
+        let mut bound = key_binds.clone();
         bound.push(text_of(&operation_id).into());
         bound.extend(retention.map(Bind::from));
         Ok(BindStatements {
@@ -176,13 +178,13 @@ impl BusinessReferences {
             find: format!(
                 "SELECT operation_id FROM {held} WHERE tenant = $1 AND operation = $2 AND reference = $3"
             ),
-            place,
+            key_binds,
             bound,
         })
     }
 
-    /// Removes up to `chunk` references of every operation that are past their retention, in a transaction of its own, and answers with
-    /// how many.
+    /// Removes up to `chunk` expired references of all operations, in a separate transaction, and returns
+    /// their number.
     pub async fn purge<C: PatternConnection>(
         &self,
         connection: &mut C,

@@ -1,13 +1,13 @@
-//! What SQLite does for commands by hand.
+//! SQLite's operations for manual commands.
 
 use super::check::{is_marked, mark};
 use super::rows::{Entries, RecordWrite, code, look, write, write_record};
 use crate::error::Error;
-use crate::hand::{Dialect, Ids, Known, Unwritten, poll_once};
+use crate::hand::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use semel::local::{LocalLook, LocalWrites, Patience};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Write};
-use semel_core::store;
+use semel_core::machine::{Found, Landing, Write};
+use semel_core::store::{self, Reading};
 use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
 
@@ -47,11 +47,11 @@ impl Dialect for Sqlite {
         seen: &Entries,
         writes: &LocalWrites,
         row: RecordWrite,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), WriteFailure> {
         if !is_marked(connection).await {
-            return Err(Unwritten::Left);
+            return Err(WriteFailure::Left);
         }
-        write(connection, writes, row, seen).await.map_err(unwritten)
+        write(connection, writes, row, seen).await.map_err(write_failure)
     }
 
     async fn write_record(
@@ -59,19 +59,20 @@ impl Dialect for Sqlite {
         (): &(),
         seen: &Entries,
         row: RecordWrite,
-    ) -> Result<(), Unwritten> {
-        write_record(connection, row, seen).await.map_err(unwritten)
+    ) -> Result<(), WriteFailure> {
+        write_record(connection, row, seen).await.map_err(write_failure)
     }
 
     async fn commit(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        // Not by sqlx: if nobody waits for the answer any more, it would leave out the next rollback, which comes after our BEGIN.
+        // Not with sqlx: if the caller stops waiting for the answer, it would leave out the next rollback,
+        // which follows our BEGIN.
         sqlx::query("COMMIT").execute(&mut *connection).await?;
         Self::before_rollback(connection);
         drop(Transactions::rollback(connection).await);
         Ok(())
     }
 
-    /// A constraint, a lock that was not available, a full disk, or no transaction any more.
+    /// A constraint, an unavailable lock, a full disk, or no transaction any more.
     fn is_rolled_back(error: &sqlx::Error) -> bool {
         const ERROR: i32 = 1;
         const BUSY: i32 = 5;
@@ -86,33 +87,35 @@ impl Dialect for Sqlite {
         _: &Entries,
         patience: &Patience,
         (_, id): (Ids, CommandId),
-        landed: impl Fn(Found<'_>) -> bool + Send + Sync,
-    ) -> Known {
-        // If it is not there, that proves nothing: the log may have it, and a crash bring it back.
-        let has_landed = patience.read(id).await.is_ok_and(|reading| landed(reading.found()));
-        if has_landed { Known::Committed } else { Known::Nothing }
+        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+    ) -> CommitStatus {
+        // Its absence proves nothing: the log may have it, and a crash may restore it.
+        let is_landed = |reading: Reading| landing(reading.found()) == Landing::Landed;
+        let has_landed = patience.read(id).await.is_ok_and(is_landed);
+        if has_landed { CommitStatus::Committed } else { CommitStatus::Unknown }
     }
 
     fn before_rollback(connection: &mut SqliteConnection) {
-        // SQLite rolls a transaction back by itself on some errors. sqlx would then fail to roll it back, and go on to count it as open. So
-        // there is one again; if there is still one, this is refused.
+        // SQLite rolls a transaction back by itself on some errors. sqlx would then fail to roll it back, and
+        // continue to count it as open. So begin one again; if one is still open, this is refused.
         poll_once(sqlx::query("BEGIN").execute(connection));
     }
 
     fn leave_commit(connection: &mut SqliteConnection) {
-        // The connection's thread takes one request after the other. When this one's turn comes, the commit is over.
+        // The connection's thread handles one request after another. When it reaches this one, the commit is
+        // over.
         Self::before_rollback(connection);
     }
 
     async fn close(_: &mut SqliteConnection, (): &(), _: &Patience) -> bool {
-        // Its thread waits for the disk, and nobody can interrupt it.
+        // Its thread waits for the disk, which cannot be interrupted.
         false
     }
 }
 
-fn unwritten(error: Error) -> Unwritten {
+fn write_failure(error: Error) -> WriteFailure {
     match error {
-        Error::StaleSnapshot => Unwritten::Conflict,
-        error => Unwritten::Failed(error),
+        Error::StaleSnapshot => WriteFailure::Conflict,
+        error => WriteFailure::Failed(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Local commands by hand, in a transaction on a connection of the application's own.
+//! Manual local commands, in a transaction on the application's own connection.
 
 use super::check::{check_idle, check_open};
 use crate::error::Error;
@@ -9,26 +9,27 @@ use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 
 /// The result of joining a transaction.
 pub type Joined<'c> = hand::Joined<'c, Sqlite>;
-/// A transaction that is to end with a local command's record.
+/// A transaction that must end with a local command's record.
 pub type Mine<'c> = hand::Mine<'c, Sqlite>;
-/// A transaction that holds a local command's record, ready to be committed.
+/// A transaction that contains a local command's record, ready to be committed.
 pub type Recorded<'c> = hand::Recorded<'c, Sqlite>;
 
 /// The result of beginning a command.
 #[derive(Debug)]
 pub enum Begun<'c> {
-    /// The command is this transaction's to run.
+    /// This transaction must run the command.
     Mine(Mine<'c>),
     /// There is nothing to run: the command has an outcome, or runs elsewhere. No transaction is open.
     Answered(Answer),
 }
 
-/// Begins a transaction on `connection` for what `intent` asks for. It ends with [`Mine::succeed`] or [`Mine::refuse`].
+/// Begins a transaction on `connection` for `intent`. It ends with [`Mine::succeed`] or [`Mine::refuse`].
 ///
-/// Does not wait for twins: while one runs, the answer is that the command is in progress. For the file's write lock it waits as long as
-/// the connection's `busy_timeout` says.
+/// Does not wait for duplicates: while one runs, the answer is that the command is in progress. It waits for
+/// the file's write lock as long as the connection's `busy_timeout` says.
 ///
-/// The connection must be to the store's file, with no transaction open, and `synchronous` at `FULL` (`sqlx`'s default) or more.
+/// The connection must be to the store's file, with no transaction open, and `synchronous` at `FULL`
+/// (`sqlx`'s default) or more.
 pub async fn begin<'c>(
     engine: &Engine,
     connection: &'c mut SqliteConnection,
@@ -49,18 +50,21 @@ pub async fn begin<'c>(
     }
 }
 
-/// Joins `transaction` for what `intent` asks for: from here on it is the command's own, and ends with [`Mine::succeed`] or
-/// [`Mine::refuse`].
+/// Joins `transaction` for `intent`: from here on it belongs to the command, and ends with [`Mine::succeed`]
+/// or [`Mine::refuse`].
 ///
-/// Begin it with `BEGIN IMMEDIATE`. One of another kind gets the file's write lock here, or fails with [`Error::StaleSnapshot`] if
-/// somebody has written since it began to read. It must not be nested in another; `synchronous` must be at `FULL` (`sqlx`'s default) or
-/// more. On an error it is rolled back.
+/// Begin it with `BEGIN IMMEDIATE`. Another kind of transaction gets the file's write lock here, or fails
+/// with [`Error::StaleSnapshot`] if another connection has written since its first read. It must not be
+/// nested in another; `synchronous` must be at `FULL` (`sqlx`'s default) or more. On an error it is rolled
+/// back.
 ///
-/// Does not wait for twins: while one runs, the answer is that the command is in progress.
+/// Does not wait for duplicates: while one runs, the answer is that the command is in progress.
 ///
-/// What the transaction wrote before belongs to the command from now on: [`Mine::refuse`] undoes that too. Join first.
+/// Earlier writes of the transaction belong to the command from now on: [`Mine::refuse`] undoes them too.
+/// Join first.
 ///
-/// The store needs an ID by then: while the transaction is open, the engine cannot write one. Call [`Engine::store_id`] at start.
+/// The store must have an ID by then: while the transaction is open, the engine cannot write one. Call
+/// [`Engine::store_id`] at start.
 pub async fn join<'c>(
     engine: &Engine,
     transaction: Transaction<'c, Sqlite>,

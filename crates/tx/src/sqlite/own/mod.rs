@@ -1,15 +1,17 @@
-//! Local commands on a connection of the application's own to the store's file.
+//! Local commands on the application's own connection to the store's file.
 //!
-//! The connection is `sqlx`'s. [`begin`] opens a transaction on it with `BEGIN IMMEDIATE`: that takes the file's only write lock, and what is
-//! looked up then stays as it is until the commit. [`join`] does the same in a transaction that is open already, and [`finish_in`] stores
-//! there how an attempt ended that had its effect elsewhere.
+//! It is a `sqlx` connection. [`begin`] opens a transaction on it with `BEGIN IMMEDIATE`: that takes the
+//! file's only write lock, so the record cannot change between the lookup and the commit. [`join`] does the
+//! same in a transaction that is already open, and [`finish_in`] stores the ending of an attempt with an
+//! external effect there.
 //!
-//! **What it costs.** From `BEGIN IMMEDIATE` to the commit nobody else writes to the file: neither the store's own thread (whose callers
-//! wait, and are told after 0.7 s that the store is unavailable) nor another connection (`SQLITE_BUSY` after its `busy_timeout`). Every commit
-//! waits for the disk by itself, where [`transact`](super::transact) shares that wait among all who write. Use it for work that cannot
-//! be a synchronous closure, and keep it short.
+//! **What it costs.** From `BEGIN IMMEDIATE` to the commit no other connection can write to the file: neither
+//! the store's own thread (whose callers wait, and get "unavailable" after 0.7 s) nor another connection
+//! (`SQLITE_BUSY` after its `busy_timeout`). Every commit waits for the disk separately, while
+//! [`transact`](super::transact) shares that wait among all writers. Use it for work that cannot be a
+//! synchronous closure, and keep it short.
 //!
-//! Unlike the store, it does not check at each commit that the file is still the one that others find under its name.
+//! Unlike the store, it does not check at each commit that the file's name still leads to it.
 
 mod check;
 mod dialect;

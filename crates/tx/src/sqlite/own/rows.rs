@@ -1,4 +1,4 @@
-//! The store's rows, read and written on a connection of the application's own.
+//! Reads and writes the store's rows on the application's own connection.
 
 use crate::error::Error;
 use semel::local::{LocalLook, LocalWrites, Patience};
@@ -11,10 +11,10 @@ use semel_sql::sqlite::transaction::{self as sql, RecordColumns};
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Row as _, Sqlite, SqliteConnection};
 
-/// The bytes that were read under each id.
+/// The bytes that were read under each ID.
 pub(super) type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
 
-/// Reads, under the file's write lock, what stands under the ids.
+/// Reads the entries of the IDs, under the file's write lock.
 pub(super) async fn look(
     connection: &mut SqliteConnection,
     (arbiter_id, moved_to_id): (CommandId, Option<CommandId>),
@@ -75,7 +75,7 @@ pub(super) async fn write(
     write_record(connection, record, seen).await
 }
 
-/// Writes one record, where what it expects still stands there.
+/// Writes one record, if the expected entry is still there.
 pub(super) async fn write_record(
     connection: &mut SqliteConnection,
     RecordWrite { id, columns, expect }: RecordWrite,
@@ -93,7 +93,7 @@ pub(super) async fn write_record(
     }
 }
 
-/// A record's row, and what must stand there. Made before anything is written: it may be too large.
+/// A record's row, and the expected entry. Encoded before anything is written: it may be too large.
 pub struct RecordWrite {
     id: CommandId,
     columns: RecordColumns,
@@ -136,13 +136,13 @@ fn bound(
         .bind(columns.entry)
 }
 
-/// The bytes that were read under an id.
+/// The bytes that were read under an ID.
 fn entry(seen: &Entries, id: CommandId) -> Result<Vec<u8>, Error> {
     let entry = seen.iter().find(|(seen, _)| *seen == id).and_then(|(_, entry)| entry.clone());
     entry.ok_or(Error::StaleSnapshot)
 }
 
-/// Anything but exactly one row is no write of this command's.
+/// Any number of rows but one means that this command's write failed.
 fn one_row(done: Result<sqlx::sqlite::SqliteQueryResult, sqlx::Error>) -> Result<(), Error> {
     match done {
         Ok(done) if done.rows_affected() == 1 => Ok(()),

@@ -1,4 +1,4 @@
-//! Event counters, and sums for each period.
+//! Event counters, and sums per period.
 
 use super::{Node, begun, paid};
 use crate::world::{Lite, RACERS, World, with_effects};
@@ -122,8 +122,8 @@ async fn sixty_four_threads_have_exact_sums() {
         racers.into_iter().map(|racer| racer.join().expect("no panic")).sum()
     });
     assert_eq!(firsts, 101, "one of each");
-    let (tx, own) = (begun(&world), i64::try_from(RACERS).expect("few"));
-    assert_eq!(EventCounter::new("downloads").value_blocking(&tx).expect("read"), own + 7);
+    let (tx, own_count) = (begun(&world), i64::try_from(RACERS).expect("few"));
+    assert_eq!(EventCounter::new("downloads").value_blocking(&tx).expect("read"), own_count + 7);
     let found = all(&tx);
-    assert_eq!((found.len(), found[0].1, found[1]), (2, 7, (9, own)), "{found:?}");
+    assert_eq!((found.len(), found[0].1, found[1]), (2, 7, (9, own_count)), "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! Attempts that were overtaken, and operations that are done.
+//! Overtaken attempts, and finished operations.
 
 use super::{Node, begun, paid, pay};
 use crate::world::{Lite, RACERS, World, effects, with_effects};
@@ -8,7 +8,7 @@ use semel_tx::patterns::{Counter, FenceGuard, FenceRefusal, Fenced, Guarded, Pat
 use semel_tx::sqlite::rusqlite::Connection;
 
 const OPERATION: OperationId = OperationId::from_bytes([7; 16]);
-/// Later than any moment at which a test runs.
+/// Later than any time at which a test runs.
 const FENCE: u64 = 1 << 50;
 
 /// Runs an attempt; the effect and the result are named after its fence.
@@ -19,7 +19,7 @@ fn attempt(tx: &Connection, fence: u64) -> Result<Guarded, PatternError> {
     })
 }
 
-/// The same in a transaction of its own.
+/// The same in a separate transaction.
 fn attempt_alone(world: &Lite, fence: u64) -> Guarded {
     let tx = begun(world);
     let guarded = attempt(&tx, fence).expect("an answer");
@@ -42,7 +42,7 @@ async fn a_done_operation_answers_every_attempt_with_its_first_result() {
     for other in [FENCE + 1, FENCE, FENCE - 1] {
         assert_eq!(attempt_alone(&world, other), Guarded::AlreadyDone(result(FENCE)), "{other}");
     }
-    // What one form has done, the other recognises.
+    // Each form recognises what the other has done.
     let mut transaction = world.begin().await;
     let entered = FenceGuard::default().enter(&mut *transaction, OPERATION, FENCE + 2).await;
     assert!(matches!(entered, Ok(Fenced::AlreadyDone(done)) if done == result(FENCE)));
@@ -67,7 +67,7 @@ async fn an_attempt_that_was_overtaken_is_refused_and_cannot_finish() {
     let late = guard.done_blocking(&tx, first, b"late");
     assert!(matches!(late, Err(PatternError::Overtaken)), "{late:?}");
     guard.done_blocking(&tx, second, b"paid").expect("kept");
-    tx.execute_batch("COMMIT").expect("the transaction is whole");
+    tx.execute_batch("COMMIT").expect("the transaction is intact");
     assert_eq!(attempt_alone(&world, FENCE), Guarded::AlreadyDone(b"paid".to_vec()));
     assert_eq!(effects(&world).await, 0);
 }
@@ -80,7 +80,7 @@ async fn a_fence_older_than_the_retention_is_refused_without_a_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_attempt_leaves_nothing_and_the_transaction_whole() {
+async fn a_failed_attempt_leaves_nothing_and_keeps_the_transaction() {
     let world: Lite = with_effects().await;
     let tx = begun(&world);
     let failed = FenceGuard::default().run_blocking(&tx, OPERATION, FENCE, |tx| {
@@ -89,7 +89,7 @@ async fn a_failed_attempt_leaves_nothing_and_the_transaction_whole() {
         Err::<Vec<u8>, BoxError>("out of stock".into())
     });
     assert!(matches!(failed, Err(PatternError::Work(_))), "{failed:?}");
-    pay(&tx, "own").expect("the transaction goes on");
+    pay(&tx, "own").expect("the transaction continues");
     tx.execute_batch("COMMIT").expect("committed");
     let counted = world.ask("SELECT count(*) FROM {o:counter_operations}").await;
     assert_eq!((effects(&world).await, fences(&world).await, counted), (1, 0, 0));

@@ -1,4 +1,5 @@
-//! The patterns on a `rusqlite` connection: in the work of `sqlite::transact`, and in a transaction of the application's own.
+//! The patterns on a `rusqlite` connection: in the work of `sqlite::transact`, and in the application's own
+//! transaction.
 
 mod counter;
 mod fence;
@@ -51,7 +52,7 @@ fn pay(tx: &Connection, name: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A connection of the application's own, in a transaction.
+/// A connection of the application, in a transaction.
 fn begun(world: &Lite) -> Connection {
     let connection = Connection::open(world.path()).expect("it opens");
     connection.busy_timeout(std::time::Duration::from_mins(1)).expect("set");
@@ -108,9 +109,9 @@ async fn a_failed_message_leaves_no_mark_and_no_effect() {
     assert_eq!(world.ask(left).await, 0);
 }
 
-/// Whatever the work does inside of it, the record's own savepoint is out of reach.
+/// Whatever the work does inside, it cannot reach the record's own savepoint.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_fails_takes_its_marks_along() {
+async fn failed_work_rolls_its_marks_back() {
     let world: Lite = with_effects().await;
     let node = Node::on(&world).await;
     let failed = node.run("key-1", |tx, _| {
@@ -123,9 +124,9 @@ async fn work_that_fails_takes_its_marks_along() {
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {o:inbox_marks}").await), (0, 0));
 }
 
-/// One text for both: what one form has marked, the other recognises.
+/// Both forms use the same statements, so each recognises the other's marks.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_forms_recognise_each_others_messages_references_and_operations() {
+async fn blocking_and_async_forms_recognise_each_others_rows() {
     let world: Lite = with_effects().await;
     let (inbox, counts) = (Inbox::new("billing"), InboxCounts::default());
     let watched = inbox.clone().observer(counts.clone());
@@ -204,7 +205,7 @@ async fn a_panic_leaves_no_mark() {
         })
     }));
     assert!(panicked.is_err());
-    tx.execute_batch("COMMIT").expect("the transaction is whole");
+    tx.execute_batch("COMMIT").expect("the transaction is intact");
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {o:inbox_marks}").await), (0, 0));
 }
 

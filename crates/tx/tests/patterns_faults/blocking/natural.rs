@@ -64,7 +64,7 @@ async fn a_second_insert_gets_the_first_ones_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_change_is_told_apart_from_somebody_elses() {
+async fn a_repeated_change_differs_from_a_concurrent_one() {
     let world = shop().await;
     let tx = begun(&world);
     let read = Version::of("version", 1);
@@ -93,7 +93,7 @@ async fn steps_are_taken_once_and_only_from_allowed_states() {
     assert_eq!(world.ask(changed).await, 1);
 }
 
-/// What `read` refuses is not inserted either, and the transaction goes on.
+/// If `read` refuses a row, it is not inserted, and the transaction continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_leaves_the_transaction_as_it_was() {
     let world = shop().await;
@@ -102,7 +102,7 @@ async fn a_call_that_fails_leaves_the_transaction_as_it_was() {
     assert!(matches!(wrong, Err(PatternError::Database(_))), "{wrong:?}");
     let wrong = orders().upsert_blocking(&tx, &order("book"), |row| row.get::<_, i64>("item"));
     assert!(matches!(wrong, Err(PatternError::Database(_))), "{wrong:?}");
-    pay(&tx, "own").expect("the transaction goes on");
+    pay(&tx, "own").expect("the transaction continues");
     tx.execute_batch("COMMIT").expect("committed");
     assert_eq!((effects(&world).await, world.ask("SELECT count(*) FROM {t:orders}").await), (1, 0));
     let step = Transition::new("state", &["paid"], "shipped");
@@ -144,7 +144,7 @@ async fn rows_are_committed_with_the_record_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_sixty_four_one_inserts_one_changes_and_one_takes_the_step() {
+async fn one_of_sixty_four_threads_wins_each_pattern() {
     let world = shop().await;
     let results: Vec<[bool; 3]> = std::thread::scope(|scope| {
         let racers: Vec<_> = (0..RACERS)

@@ -1,7 +1,5 @@
-//! Where a torture takes place: the store, and the files beside it.
-//!
-//! What lives here: what a store's address means, and the one place that builds an engine on it. What must never: a file
-//! of the torture's own among the store's, where a modelled power cut would reach it.
+//! The tested store, and the files beside it. The run's own files are never among the store's, where a
+//! simulated power cut would affect them.
 
 use crate::sabotage::{AnswersEarly, Sabotage};
 use semel::core::store::{OpenOptions, Store};
@@ -11,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the torture's own errors are.
+/// The error type of this program.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The URL of a store that can be tortured: one that outlives a process.
+/// The URL of a store that can be tested: one that outlives a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Address(Url);
 
@@ -33,11 +31,11 @@ impl Address {
 
     /// The same kind of store, in another file.
     pub(crate) fn moved_to(&self, path: &Path) -> Result<Self, Failure> {
-        let path = path.to_str().ok_or("the store's path is no text")?;
+        let path = path.to_str().ok_or("the store's path is not UTF-8")?;
         Self::read(&format!("{}:{path}", self.0.backend().scheme()))
     }
 
-    /// A store of its own on the same server, unless the URL names one itself.
+    /// A new store on the same server, unless the URL already names one.
     pub(crate) fn apart(&self, name: &str) -> Self {
         Self(self.0.apart(name))
     }
@@ -46,7 +44,7 @@ impl Address {
         &self.0
     }
 
-    /// The file that holds the records; `None` where the store is on a server.
+    /// The file that holds the records; `None` if the store is on a server.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.0.files().into_iter().next()
     }
@@ -57,15 +55,15 @@ impl Address {
     }
 }
 
-/// The files of one torture.
+/// The files of one run.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     pub(crate) address: Address,
-    /// For everything that is not the store's.
+    /// Everything that does not belong to the store.
     pub(crate) beside: PathBuf,
 }
 
-impl Place {
+impl Workspace {
     pub(crate) fn ledger(&self) -> PathBuf {
         self.beside.join("ledger")
     }
@@ -79,9 +77,9 @@ impl Place {
     }
 }
 
-/// Opens the store alone.
+/// Opens only the store.
 pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Store>, Failure> {
-    // A log that is begun anew every few hundred commands, so that kills meet that moment too.
+    // The log restarts every few hundred commands, so that kills hit that moment too.
     let options =
         OpenOptions { connections: Some(2), log_bytes_max: Some(1 << 20), ..OpenOptions::default() };
     Ok(address.url().open_with(&options).await?)
@@ -95,7 +93,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Opens the store and builds an engine on it whose writes bear the name of this run.
+    /// Opens the store and builds an engine on it whose writes carry the name of this run.
     pub(crate) async fn new(
         address: &Address,
         run: &str,
@@ -112,7 +110,7 @@ impl Open {
         let settings = Settings {
             wait: Duration::from_millis(60),
             cache_bytes_max: 1 << 20,
-            // One machine's clock, which nobody sets; and outcomes that expire between two kills.
+            // One machine's clock, which is not changed; and outcomes that expire between two kills.
             clock: ClockSettings { skew: Duration::ZERO, settle: Duration::ZERO, ..ClockSettings::default() },
             sweep: Sweep { every: Duration::from_millis(50), ..Sweep::default() },
             ..Settings::default()
@@ -121,12 +119,12 @@ impl Open {
         Ok(Self { engine, address: address.clone(), store: opened })
     }
 
-    /// What is wrong with the store, a line each.
+    /// The problems of the store, one per line.
     pub(crate) async fn verify(&self) -> Result<Vec<String>, Failure> {
         Ok(self.address.url().inspect().await?.verify().await?)
     }
 
-    /// Ends what runs, and closes the store.
+    /// Shuts the engine down, and closes the store.
     pub(crate) async fn close(self) {
         self.engine.shutdown(Duration::from_secs(10)).await;
         self.store.close().await;

@@ -8,7 +8,7 @@ use semel::{CallerOperation, OperatorError};
 use std::time::Duration;
 
 fn scope(caller: &str) -> Scope {
-    // Whose it is does not depend on what was asked for.
+    // The owner does not depend on the request.
     Scope::new(Identity::api_key(caller), Operation::named("anything"))
 }
 
@@ -19,11 +19,13 @@ async fn an_operation_is_shown_only_to_its_caller_until_it_expires() {
     let id = engine.run(intent("one", "5"), charge).await.expect("a value").operation_id;
     let key = Key::from_source("one").expect("a key");
     let CallerOperation { outcome, is_key, .. } =
-        engine.look_up_own(id, &scope("k-17"), Some(&key)).await.expect("it is theirs");
+        engine.look_up_own(id, &scope("k-17"), Some(&key)).await.expect("it is the caller's own");
     assert_eq!((outcome.expect("an outcome").body, is_key), (Body::Kept("1".into()), true));
     let other = Key::from_source("two").expect("a key");
-    assert!(!engine.look_up_own(id, &scope("k-17"), Some(&other)).await.expect("it is theirs").is_key);
-    assert!(!engine.look_up_own(id, &scope("k-17"), None).await.expect("it is theirs").is_key);
+    assert!(
+        !engine.look_up_own(id, &scope("k-17"), Some(&other)).await.expect("it is the caller's own").is_key
+    );
+    assert!(!engine.look_up_own(id, &scope("k-17"), None).await.expect("it is the caller's own").is_key);
     for stranger in [scope("k-18"), scope("k-17").in_tenant("acme")] {
         let refused = engine.look_up_own(id, &stranger, Some(&key)).await;
         assert!(matches!(refused, Err(OperatorError::NotFound)), "{refused:?}");
@@ -31,8 +33,8 @@ async fn an_operation_is_shown_only_to_its_caller_until_it_expires() {
     let named = engine.look_up(id).await.expect("a record").record.operation().clone();
     let by = |operation: &str| (*operation == *named).then(|| scope("k-17"));
     assert!(engine.look_up_own_by(id, Some(&key), by).await.expect("by its own operation's rule").is_key);
-    let nobody = engine.look_up_own_by(id, Some(&key), |_| None).await;
-    assert!(matches!(nobody, Err(OperatorError::NotFound)), "{nobody:?}");
+    let unidentified = engine.look_up_own_by(id, Some(&key), |_| None).await;
+    assert!(matches!(unidentified, Err(OperatorError::NotFound)), "{unidentified:?}");
     world.skip(Duration::from_hours(24) + secs(1)).await;
     assert_eq!(engine.look_up_own(id, &scope("k-17"), None).await.expect("a tombstone").outcome, None);
 }

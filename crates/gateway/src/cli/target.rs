@@ -4,7 +4,9 @@
 
 use super::config::{render_mistakes, text};
 use super::stop::Stop;
-use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
+use super::user;
+use crate::admin_client::{AdminClient, Configured, Local, Remote, Reply, Url};
+use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::{self, Overrides};
 use crate::{logging, stores};
 use http::Method;
@@ -32,7 +34,7 @@ pub(super) struct Gateway {
 
 /// A running gateway, or the store itself.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Place {
+pub(super) struct Target {
     #[command(flatten)]
     gateway: Gateway,
     /// Open the store itself, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while
@@ -44,9 +46,25 @@ pub(super) struct Place {
     config: Option<PathBuf>,
 }
 
+/// The flags of [`Target`], for a command that does not use them: hidden from its help, and refused by
+/// [`Target::check_unused`]. Every command below `semel records` accepts them otherwise.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct UnusedTarget {
+    #[arg(long, hide = true)]
+    admin: Option<Url>,
+    #[arg(long, hide = true)]
+    token_file: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    ca: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    store: Option<stores::Url>,
+    #[arg(long, hide = true)]
+    config: Option<PathBuf>,
+}
+
 impl Gateway {
     /// The gateway, ready for requests.
-    pub(super) fn desk(&self) -> Result<Desk, Stop> {
+    pub(super) fn client(&self) -> Result<AdminClient, Stop> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
             (Some(url), _) => url.clone(),
@@ -62,13 +80,13 @@ impl Gateway {
         if token.is_some() && url.is_in_clear() {
             eprintln!("warning: the token is sent to {url} without TLS and can be read on the network");
         }
-        let authorities = self.ca.as_deref().map(read).transpose()?;
+        let authorities = self.ca.as_deref().map(|file| read(file, FileKind::Certificates)).transpose()?;
         let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
-        Ok(Desk::Remote(remote.map_err(Stop::usage)?))
+        Ok(AdminClient::Remote(remote.map_err(Stop::usage)?))
     }
 }
 
-impl Place {
+impl Target {
     /// Refuses flags that a command with its own store flags does not read.
     pub(super) fn check_unused(&self) -> Result<(), Stop> {
         let Self { gateway: Gateway { admin, token_file, ca }, store, config } = self;
@@ -98,7 +116,7 @@ impl Place {
     }
 
     /// The admin API, ready for requests.
-    pub(super) async fn desk(&self, with_bodies: bool) -> Result<Desk, Stop> {
+    pub(super) async fn client(&self, with_bodies: bool) -> Result<AdminClient, Stop> {
         let Some(url) = &self.store else {
             if self.config.is_some() {
                 return Err(Stop::usage(
@@ -106,41 +124,41 @@ impl Place {
                     configuration",
                 ));
             }
-            return self.gateway.desk();
+            return self.gateway.client();
         };
         // This process logs what it does itself; otherwise the gateway logs it.
         logging::begin(logging::Form::Text, logging::Level::Info, None);
-        let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
-        let local = Local::open(url, keys, &who(), with_bodies).await?;
-        Ok(Desk::Local(Box::new(local)))
+        let configured = self.config.as_deref().map(configured).transpose()?.unwrap_or_default();
+        let local = Local::open(url, configured, &user::name(), with_bodies).await?;
+        Ok(AdminClient::Local(Box::new(local)))
     }
 }
 
 /// Sends a request, and turns refusals into errors.
 pub(super) async fn ask(
-    desk: &Desk,
+    client: &AdminClient,
     method: Method,
     path: &str,
     body: Option<&Value>,
     is_json: bool,
 ) -> Result<Value, Stop> {
-    let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
+    let Reply { status, retry_after, document } = client.ask(method, path, body).await?;
     if (200..300).contains(&status) {
         // The API always answers with an object.
         return if document.is_object() { Ok(document) } else { Err(foreign()) };
     }
     if is_json {
-        crate::serve::say(&document.to_string());
+        super::say_document(&document);
     }
-    let word = |name: &str| document[name].as_str().map(super::table::clean);
+    let member = |name: &str| document[name].as_str().map(crate::printable::printable);
     let why =
-        word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("the response was {status}"));
-    let code = word("code").map(|code| format!(" ({code})")).unwrap_or_default();
+        member("detail").or_else(|| member("title")).unwrap_or_else(|| format!("the response was {status}"));
+    let code = member("code").map(|code| format!(" ({code})")).unwrap_or_default();
     let later = retry_after.map(|seconds| format!(" Ask again in {seconds} s.")).unwrap_or_default();
     let why = format!("{why}{later}{code}");
     Err(match status {
         400 | 413 => Stop::usage(why),
-        404 if word("code").as_deref() == Some("OPERATION_NOT_FOUND") => Stop::not_found(why),
+        404 if member("code").as_deref() == Some("OPERATION_NOT_FOUND") => Stop::not_found(why),
         409 => Stop::refused(why),
         401 => Stop::failed(format!("{why} Put it into {TOKEN_VARIABLE}, or a file for --token-file.")),
         _ => Stop::failed(why),
@@ -149,13 +167,13 @@ pub(super) async fn ask(
 
 /// Requests a record, or an action on one.
 pub(super) async fn ask_record(
-    desk: &Desk,
+    client: &AdminClient,
     method: Method,
     path: &str,
     body: Option<&Value>,
     is_json: bool,
 ) -> Result<Value, Stop> {
-    let record = ask(desk, method, path, body, is_json).await?;
+    let record = ask(client, method, path, body, is_json).await?;
     if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
 }
 
@@ -164,15 +182,17 @@ pub(super) fn foreign() -> Stop {
     Stop::failed("the response is not from the admin API; is this an admin address?")
 }
 
-/// The keys of a configuration file.
-fn keys(file: &Path) -> Result<Keys, Stop> {
+/// What a configuration file says about the records of its gateways.
+fn configured(file: &Path) -> Result<Configured, Stop> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
     let config = read.map_err(|mistakes| render_mistakes(file, &mistakes))?;
-    Ok(Keys { sealing: config.sealing, hashing: config.storage.hashing })
+    let routes = config.routes().map_err(|error| error.to_string())?;
+    let routes = Some((routes, config.upstream.head_bytes_max));
+    Ok(Configured { sealing: config.sealing, hashing: config.storage.hashing, routes })
 }
 
 fn token(file: &Path) -> Result<String, Stop> {
-    let token = String::from_utf8(read(file)?)
+    let token = String::from_utf8(read(file, FileKind::Token)?)
         .map_err(|_| Stop::usage(format!("{} contains no token", file.display())))?;
     if token.trim().is_empty() {
         return Err(Stop::usage(format!("{} is empty; it should contain a token", file.display())));
@@ -180,12 +200,6 @@ fn token(file: &Path) -> Result<String, Stop> {
     Ok(token)
 }
 
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, Stop> {
-    std::fs::read(file).map_err(|error| Stop::failed(format!("{} cannot be read: {error}", file.display())))
-}
-
-/// The name in the history, for actions on a store from here.
-fn who() -> String {
-    let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-    user.filter(|user| !user.is_empty()).map_or_else(|| "cli".to_owned(), |user| format!("cli:{user}"))
+fn read(file: &Path, kind: FileKind) -> Result<Vec<u8>, Stop> {
+    bounded_read::read(file, kind).map_err(|error| Stop::failed(unreadable(file, &error)))
 }

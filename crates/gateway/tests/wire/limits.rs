@@ -1,7 +1,8 @@
 //! More connections and requests than there is room for.
 
 use crate::world::{Client, World, get, options, within};
-use semel_gateway::listen::Options;
+use semel_gateway::listen::{Options, Refusal, RefusalObserver};
+use std::sync::{Arc, Mutex};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpSocket;
 
@@ -11,7 +12,7 @@ async fn connect_from(world: &World, address: &str) -> Client {
     Client { tcp: within(socket.connect(world.address)).await.expect("it listens") }
 }
 
-/// A connection that has been used, and is kept.
+/// A connection that has been used and is kept open.
 async fn kept(world: &World, address: &str) -> Client {
     let mut client = connect_from(world, address).await;
     asks(&mut client, "/").await;
@@ -38,10 +39,10 @@ async fn one_address_cannot_keep_others_out() {
     })
     .await;
     let mut new = kept(&world, "127.0.0.3").await;
-    assert_eq!(first.rest().await, "", "the oldest of whoever has most is closed");
+    assert_eq!(first.rest().await, "", "the oldest connection of the largest holder is closed");
     let mut newer = kept(&world, "127.0.0.3").await;
-    assert_eq!(second.rest().await, "", "the next one");
-    // What runs is not ended, and who has less stays.
+    assert_eq!(second.rest().await, "", "then its next oldest connection");
+    // Running requests are not ended, and clients with fewer connections keep theirs.
     for client in [&mut other, &mut new, &mut newer] {
         asks(client, "/again").await;
     }
@@ -63,7 +64,7 @@ async fn a_tunnel_is_not_closed_for_another_connection() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_of_all_connections_are_refused_until_others_have_ended() {
+async fn requests_beyond_the_common_limit_are_refused() {
     let world = World::with(Options { requests_max: 1, ..options() }).await;
     let mut running = world.connect().await;
     running.send(get("/hang")).await;
@@ -93,8 +94,11 @@ async fn requests_beyond_the_limit_of_all_connections_are_refused_until_others_h
 const UNREAD: &str = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel";
 
 #[tokio::test]
-async fn an_unread_body_of_whoever_has_most_makes_room_for_another_clients_request() {
-    let world = World::with(Options { requests_max: 3, ..options() }).await;
+async fn the_largest_holders_unread_body_makes_room() {
+    let observed = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&observed);
+    let refusals = RefusalObserver::new(move |refusal| seen.lock().expect("not poisoned").push(refusal));
+    let world = World::with(Options { requests_max: 3, refusals, ..options() }).await;
     let mut uploads = Vec::new();
     for _ in 0..3 {
         let mut upload = connect_from(&world, "127.0.0.1").await;
@@ -102,14 +106,14 @@ async fn an_unread_body_of_whoever_has_most_makes_room_for_another_clients_reque
         uploads.push(upload);
     }
     within(async {
-        while world.service.heads.lock().expect("unharmed").len() < 3 {
+        while world.service.heads.lock().expect("not poisoned").len() < 3 {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    let mut own = connect_from(&world, "127.0.0.1").await;
-    own.send(get("/own")).await;
-    assert!(own.until("\"}").await.starts_with("HTTP/1.1 503 "), "it has more than anybody");
+    let mut holder = connect_from(&world, "127.0.0.1").await;
+    holder.send(get("/own")).await;
+    assert!(holder.until("\"}").await.starts_with("HTTP/1.1 503 "), "the largest holder is refused");
     let mut other = connect_from(&world, "127.0.0.2").await;
     asks(&mut other, "/other").await;
     let mut gone = 0;
@@ -118,7 +122,12 @@ async fn an_unread_body_of_whoever_has_most_makes_room_for_another_clients_reque
         let answer = upload.until("\r\n\r\n").await;
         gone += usize::from(answer.starts_with("HTTP/1.1 503 "));
     }
-    assert_eq!(gone, 1, "one went, and the others were read to their end");
+    assert_eq!(gone, 1, "one was ended, and the others were read completely");
+    assert_eq!(
+        *observed.lock().expect("not poisoned"),
+        [Refusal::Busy, Refusal::Busy],
+        "each was reported once"
+    );
 }
 
 #[tokio::test]
@@ -138,14 +147,14 @@ async fn a_request_whose_body_was_read_is_not_ended_for_another() {
     .await;
     let mut other = connect_from(&world, "127.0.0.2").await;
     other.send(get("/other")).await;
-    assert!(other.until("\"}").await.starts_with("HTTP/1.1 503 "), "all of them run already");
+    assert!(other.until("\"}").await.starts_with("HTTP/1.1 503 "), "all of them are already running");
     for client in &mut running {
         world.service.release();
         let answered = async {
             let answer = client.until("\r\n\r\n").await;
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         };
-        // Which of them goes on is not known: all of them are let go of in the end.
+        // It is unknown which of them continues, so all of them are released in the end.
         let releasing = async {
             loop {
                 world.service.release();
@@ -157,8 +166,8 @@ async fn a_request_whose_body_was_read_is_not_ended_for_another() {
 }
 
 #[tokio::test]
-async fn heads_that_are_long_share_an_amount_and_others_are_served_all_the_same() {
-    // 32 MiB for what each has beyond 8 KiB: 585 of these.
+async fn long_heads_share_a_limit_and_block_no_others() {
+    // 32 MiB for the bytes beyond 8 KiB each: 585 of these heads.
     const LONG: usize = 62 * 1024;
     let world = World::with(Options { head_timeout: std::time::Duration::from_mins(1), ..options() }).await;
     let mut heads = Vec::new();

@@ -1,6 +1,4 @@
-//! What a caller heard, whichever way it called.
-//!
-//! What lives here: the engine's answer in one shape for the audit and the trace. What must never: a judgement.
+//! The answer to a caller in one form, for the audit and the trace.
 
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
@@ -9,7 +7,7 @@ use semel::{Answer, Error, Ran, Replayed, RequestOutcome, Stored};
 use std::fmt;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Heard {
+pub(crate) enum Response {
     Ran { ending: Ending, stored: Option<Stored> },
     Replayed(Replayed),
     InProgress,
@@ -27,13 +25,13 @@ pub(crate) enum Heard {
     Refused(String),
 }
 
-impl From<Result<Answer, Error>> for Heard {
+impl From<Result<Answer, Error>> for Response {
     fn from(result: Result<Answer, Error>) -> Self {
         match result {
-            Ok(Answer { outcome: told, .. }) => told.into(),
+            Ok(Answer { outcome, .. }) => outcome.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
             Err(Error::Store(error) | Error::LostSight(error)) => Self::Store(error.kind()),
-            // The store could not be asked for too long to know which secret is in use.
+            // The store did not answer for so long that the current secret is not known.
             Err(Error::Secrets(error)) if error.is_retryable() => Self::Store(Kind::Unavailable),
             Err(Error::Closing) => Self::Closing,
             Err(Error::Quota(_)) => Self::Quota,
@@ -42,9 +40,9 @@ impl From<Result<Answer, Error>> for Heard {
     }
 }
 
-impl From<RequestOutcome> for Heard {
-    fn from(told: RequestOutcome) -> Self {
-        match told {
+impl From<RequestOutcome> for Response {
+    fn from(outcome: RequestOutcome) -> Self {
+        match outcome {
             RequestOutcome::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
             RequestOutcome::Replayed(replayed) => Self::Replayed(replayed),
             RequestOutcome::InProgress { .. } => Self::InProgress,
@@ -58,7 +56,7 @@ impl From<RequestOutcome> for Heard {
     }
 }
 
-impl Heard {
+impl Response {
     /// Whether a patient client tries again.
     pub(crate) fn is_worth_a_retry(&self) -> bool {
         matches!(
@@ -75,7 +73,7 @@ impl Heard {
         )
     }
 
-    /// Whether the call is over and has run nothing that could have had an effect.
+    /// Whether the call is over and ran nothing that could have had an effect.
     pub(crate) fn denies_any_effect(&self) -> bool {
         matches!(
             self,
@@ -100,7 +98,7 @@ pub(crate) fn outcome_of(ending: &Ending) -> Option<&Outcome> {
     }
 }
 
-/// An outcome in a few words.
+/// A short description of an outcome.
 pub(crate) struct Brief<'a>(pub(crate) &'a Outcome);
 
 impl fmt::Display for Brief<'_> {
@@ -113,7 +111,7 @@ impl fmt::Display for Brief<'_> {
     }
 }
 
-impl fmt::Display for Heard {
+impl fmt::Display for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ran { ending, stored } => {
@@ -136,7 +134,7 @@ impl fmt::Display for Heard {
             Self::Exhausted => f.write_str("attempts used up"),
             Self::Unreadable => f.write_str("unreadable"),
             Self::GivenUp(why) => write!(f, "given up: {why}"),
-            Self::CommitInDoubt => f.write_str("nobody knows whether it committed"),
+            Self::CommitInDoubt => f.write_str("it is unknown whether it committed"),
             Self::Store(kind) => write!(f, "store: {kind}"),
             Self::Closing => f.write_str("shutting down"),
             Self::Quota => f.write_str("too many new keys"),

@@ -1,4 +1,4 @@
-//! By what callers and tenants are told apart, in words.
+//! By what callers and tenants are distinguished, in words.
 
 use crate::identity::{Identity, Source, Tenant};
 

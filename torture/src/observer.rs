@@ -1,24 +1,22 @@
-//! Somebody who only looks.
-//!
-//! What lives here: a process that finds a store as a killed one left it, reads outcomes, tells them, and writes nothing.
-//! What must never: a write; its sync would make durable what was only read.
+//! A process that reads outcomes from a store as a killed process left it. It writes nothing, because a sync
+//! would make durable what it only read.
 
 use crate::client;
 use crate::clock;
 use crate::journal::{Journal, Kind, Line, Tail};
-use crate::place::{self, Failure};
-use crate::worker::Orders;
+use crate::worker::WorkerOptions;
+use crate::workspace::{self, Failure};
 use semel::core::record::State;
 use std::collections::BTreeMap;
 
-/// How many of the newest keys are looked at.
+/// How many of the newest keys are read.
 const NEWEST: usize = 200;
 
-/// Writes down every outcome that it finds, prints a line, and waits to be killed.
-pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
-    let Orders { place, run, life, .. } = &orders;
+/// Records every outcome that it finds, prints a line, and waits to be killed.
+pub(crate) async fn run(options: WorkerOptions) -> Result<(), Failure> {
+    let WorkerOptions { workspace, run, life, .. } = &options;
     let mut begun = BTreeMap::new();
-    for (index, line) in Tail::from_the_start().lines(&place.ledger())?.into_iter().enumerate() {
+    for (index, line) in Tail::from_the_start().lines(&workspace.ledger())?.into_iter().enumerate() {
         if line.kind == Kind::Begin {
             begun.insert(line.key, (index, line.operation_id));
         }
@@ -26,8 +24,8 @@ pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
     let mut newest: Vec<_> = begun.into_iter().map(|(key, (index, id))| (index, key, id)).collect();
     newest.sort_unstable_by(|one, other| other.cmp(one));
     newest.truncate(NEWEST);
-    let answers = Journal::append_to(&place.answers())?;
-    let store = place::open(&place.address).await?;
+    let answers = Journal::append_to(&workspace.answers())?;
+    let store = workspace::open(&workspace.address).await?;
     for (_, key, operation_id) in newest {
         let asked = clock::now();
         let (now, item) = store.find(operation_id.parse()?).await?;
@@ -44,6 +42,6 @@ pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
     }
     println!("ready");
     tokio::time::sleep(*life).await;
-    // It is not closed: that would sync.
+    // It is not closed, because that would sync.
     std::process::exit(0)
 }

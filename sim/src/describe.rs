@@ -1,13 +1,13 @@
-//! Traces and figures in words that a person can follow.
+//! Traces and numbers as readable text.
 
 use crate::explore::Trace;
 use crate::step::Step;
 use crate::world::Cell;
-use semel_core::machine::Begin;
+use semel_core::machine::{Begin, Erasure};
 use semel_core::record::{Doubt, Record, State};
 use std::fmt;
 
-/// One numbered line for each step, with the record wherever it changed.
+/// One numbered line per step, with the record if it changed.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut before = [String::from("nothing"), String::from("nothing")];
@@ -52,10 +52,10 @@ fn state(record: &Record) -> String {
             format!("{name} until {}", expires_at.as_millis())
         }
         State::FailedNotReplayable { proof, bound, .. } => {
-            format!("{name} (said by: {proof:?}){}", if *bound { "" } else { ", released" })
+            format!("{name} (proof: {proof:?}){}", if *bound { "" } else { ", released" })
         }
-        State::Unknown { doubt: Doubt::Lapsed, .. } => format!("{name} (the lease died)"),
-        State::Unknown { doubt: Doubt::Owner, .. } => format!("{name} (the owner cannot tell)"),
+        State::Unknown { doubt: Doubt::Lapsed, .. } => format!("{name} (the lease expired)"),
+        State::Unknown { doubt: Doubt::Owner, .. } => format!("{name} (the owner does not know)"),
         State::Expired { until } => format!("{name}, tombstone until {}", until.as_millis()),
     }
 }
@@ -67,13 +67,13 @@ fn sentence(step: Step) -> String {
         Step::ClockJumpsFarAhead => "a long time passes".into(),
         Step::ClockIsSetBack => "the store's clock is set back".into(),
         Step::ClockIsReplaced { ahead } => {
-            format!("somebody confirms a clock that is {}", if ahead { "ahead" } else { "behind" })
+            format!("an operator confirms a clock that is {}", if ahead { "ahead" } else { "behind" })
         }
         Step::NodesStartWithAnotherClock { ahead } => {
-            format!("all nodes start again, with a clock that is {}", if ahead { "ahead" } else { "behind" })
+            format!("all nodes restart with a clock that is {}", if ahead { "ahead" } else { "behind" })
         }
         Step::ClockComesBack => "the clock is right again".into(),
-        Step::NothingIsDatedAhead => "the sweeper has found every date that had not come yet".into(),
+        Step::NothingIsDatedAhead => "the sweeper has found every date in the future".into(),
         Step::TrustGrows => "the clock has been steady for a while".into(),
         Step::Request { worker: index, payload, begin } => {
             let payload = char::from(b'A' + payload);
@@ -81,22 +81,22 @@ fn sentence(step: Step) -> String {
             format!("{} gets a request with payload {payload}{begin}", worker(index))
         }
         Step::LocalRequestIsRefused { worker: index, .. } => {
-            format!("{} refuses a request for good, which is all that its transaction holds", worker(index))
+            format!("{} refuses a request for good, and its transaction contains only that", worker(index))
         }
         Step::StoreAcknowledges(index) => format!("the store answers {}", worker(index)),
         Step::StoreAppliesButAcknowledgementIsLost(index) => {
             format!("the store applies {}'s write, but its answer is lost", worker(index))
         }
         Step::WriteIsDropped(index) => format!("{}'s write is lost", worker(index)),
-        Step::WriteIsDelayed(index) => format!("{}'s write is held up on its way", worker(index)),
-        Step::DelayedWriteLands(_) => "a write that was held up arrives".into(),
-        Step::RereadAfterDoubt(index) => format!("{} reads again to see what stands there", worker(index)),
-        Step::Start(index) => format!("{} is about to begin and writes so", worker(index)),
+        Step::WriteIsDelayed(index) => format!("{}'s write is delayed", worker(index)),
+        Step::DelayedWriteLands(_) => "a delayed write arrives".into(),
+        Step::RereadAfterDoubt(index) => format!("{} reads the entry again", worker(index)),
+        Step::Start(index) => format!("{} writes that the effect is about to start", worker(index)),
         Step::Renew(index) => format!("{} renews its lease", worker(index)),
-        Step::RenewalUnseen(index) => format!("{}'s renewal is held up on its way", worker(index)),
+        Step::RenewalUnseen(index) => format!("{}'s renewal is delayed", worker(index)),
         Step::Send(index) => format!("{} sends the effect", worker(index)),
         Step::LeaseLapsedSoNothingIsSent(index) => {
-            format!("{} finds its lease lapsed and sends nothing", worker(index))
+            format!("{} finds its lease expired and sends nothing", worker(index))
         }
         Step::NothingCouldBeSent(index) => format!("{} cannot reach the provider", worker(index)),
         Step::EffectHappens(token) => format!("the effect of attempt #{token} arrives and is answered"),
@@ -112,7 +112,7 @@ fn sentence(step: Step) -> String {
         Step::NoEffectAndAnswerIs500(token) => {
             format!("attempt #{token} is answered with a 500 and has no effect")
         }
-        Step::EffectIsLost(token) => format!("the effect of attempt #{token} is lost on its way"),
+        Step::EffectIsLost(token) => format!("the effect of attempt #{token} is lost"),
         Step::ProviderDeclines(token) => format!("the provider declines attempt #{token} for good"),
         Step::ProviderSaysNothingDone(token) => {
             format!("the provider says that it did nothing for attempt #{token}")
@@ -120,7 +120,7 @@ fn sentence(step: Step) -> String {
         Step::ProviderBegins(token) => format!("the provider begins to work on attempt #{token}"),
         Step::ProviderCompletes => "the provider completes its work".into(),
         Step::NoAnswerInTime(index) => format!("{} gets no answer in time", worker(index)),
-        Step::StoreOutcome(index) => format!("{} writes how it went", worker(index)),
+        Step::StoreOutcome(index) => format!("{} writes its outcome", worker(index)),
         Step::AnswerClientEarly(index) => {
             format!("{} answers its client before the outcome is stored", worker(index))
         }
@@ -128,7 +128,7 @@ fn sentence(step: Step) -> String {
         Step::SweeperLooks(_) => "the sweeper looks and decides what to do".into(),
         Step::SweeperWrites => "the sweeper writes".into(),
         Step::ReconcilerAsks(_) => "the reconciler asks the provider".into(),
-        Step::ReconcilerIsLiedTo(_) => "the reconciler asks the provider and is told the opposite".into(),
+        Step::ReconcilerIsLiedTo(_) => "the reconciler asks the provider and gets the opposite answer".into(),
         Step::ReconcilerHasItRefusedForGood(_) => {
             "the reconciler has the provider refuse the operation for good".into()
         }
@@ -136,6 +136,8 @@ fn sentence(step: Step) -> String {
         Step::OperatorResolves { applied: true, .. } => "an operator says that it happened".into(),
         Step::OperatorResolves { applied: false, .. } => "an operator says that it did not happen".into(),
         Step::OperatorReleases(_) => "an operator releases the key".into(),
+        Step::OperatorErases { erasure: Erasure::Response, .. } => "an operator erases the response".into(),
+        Step::OperatorErases { erasure: Erasure::Record, .. } => "an operator erases the record".into(),
         Step::RecordBecomesUnreadable(_) => "the record becomes unreadable".into(),
         Step::RecordBecomesReadable(_) => "the record becomes readable again".into(),
         Step::ReplicaFallsBehind => "the replica falls behind from here".into(),
@@ -148,17 +150,17 @@ fn sentence(step: Step) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
-    let mut told = String::new();
+    let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            told.push(',');
+            text.push(',');
         }
-        told.push(digit);
+        text.push(digit);
     }
-    told
+    text
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ const CONTROL: [&str; 7] = [
     "idempotency-stored",
 ];
 
-/// A handler that tells the headers that it got.
-async fn tells(_: u32, request: Request) -> Response {
+/// A handler that returns the headers it received.
+async fn returns_headers(_: u32, request: Request) -> Response {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         format!("{name}={}", value.to_str().expect("ASCII"))
     };
@@ -33,8 +33,8 @@ fn forged(mut builder: http::request::Builder) -> http::request::Builder {
 }
 
 #[tokio::test]
-async fn forged_control_headers_are_taken_off_every_request_protected_or_not() {
-    let server = Server::new(Terms::default(), tells).await;
+async fn forged_control_headers_are_removed_from_every_request() {
+    let server = Server::new(Terms::default(), returns_headers).await;
     for builder in
         [request("GET", "/x"), request("POST", "/x"), request("PUT", "/x").header("idempotency-key", KEY)]
     {
@@ -52,10 +52,11 @@ async fn forged_control_headers_are_taken_off_every_request_protected_or_not() {
 }
 
 #[tokio::test]
-async fn the_key_is_handed_on_as_received_and_bare_to_a_system_that_deduplicates() {
+async fn the_key_is_forwarded_as_received_and_bare_downstream() {
     let quoted = format!("\"{KEY}\"");
     for (class, sent) in [(Class::External, quoted.as_str()), (Class::Downstream, KEY)] {
-        let server = Server::new(Terms { policy: Policy::new(class), ..Terms::default() }, tells).await;
+        let server =
+            Server::new(Terms { policy: Policy::new(class), ..Terms::default() }, returns_headers).await;
         let reply = server.send(request("POST", "/x").header("idempotency-key", &quoted).json("{}")).await;
         assert!(
             reply.text().lines().any(|line| line == format!("idempotency-key={sent}")),
@@ -78,7 +79,7 @@ async fn the_attempt_is_an_extension_of_the_request() {
 }
 
 #[tokio::test]
-async fn a_handlers_own_control_headers_never_reach_a_client_from_a_protected_route() {
+async fn control_headers_of_a_handler_never_reach_the_client() {
     let server =
         Server::new(Terms::default(), |_, _| async { CONTROL.map(|name| (name, "forged")).into_response() })
             .await;
@@ -90,11 +91,11 @@ async fn a_handlers_own_control_headers_never_reach_a_client_from_a_protected_ro
     }
     let elsewhere = server.send(request("GET", "/x").empty()).await;
     assert_eq!(elsewhere.header("idempotency-outcome"), None);
-    assert_eq!(elsewhere.header("operation-id"), Some("forged"), "elsewhere it is the handler's own affair");
+    assert_eq!(elsewhere.header("operation-id"), Some("forged"), "elsewhere it belongs to the handler");
 }
 
 #[tokio::test]
-async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_201_replayed_as_200() {
+async fn peer_bug_a_replay_changes_the_status_or_the_headers() {
     let server = Server::new(Terms::default(), |_, _| async {
         let mut response = (StatusCode::CREATED, "charged").into_response();
         for (name, value) in [
@@ -127,7 +128,7 @@ async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_2
     assert_eq!(links, ["</a>; rel=a", "</b>; rel=b"]);
     for name in ["set-cookie", "www-authenticate", "ratelimit-remaining", "x-ratelimit-limit", "traceparent"]
     {
-        assert!(first.header(name).is_some(), "the first caller gets all: {name}");
+        assert!(first.header(name).is_some(), "the first caller gets all headers: {name}");
         assert_eq!(retry.header(name), None, "{name}");
     }
     assert_ne!(retry.header("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
@@ -136,9 +137,10 @@ async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_2
 type Answer = Box<dyn Fn(u32) -> Response + Send + Sync>;
 
 #[tokio::test]
-async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
-    let by_header =
-        |word: &'static str, status| move |_| (status, [("idempotency-outcome", word)], "x").into_response();
+async fn handlers_report_by_header_or_extension_unseen_by_clients() {
+    let by_header = |report: &'static str, status| {
+        move |_| (status, [("idempotency-outcome", report)], "x").into_response()
+    };
     let by_extension = |steer: Steer, status| {
         move |_| {
             let mut response = (status, "x").into_response();
@@ -146,7 +148,7 @@ async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
             response
         }
     };
-    // What the handler says, and what the retry gets.
+    // The handler's report, and what the retry gets.
     let cases: [(Answer, Retry); 7] = [
         (Box::new(by_header("applied", StatusCode::INTERNAL_SERVER_ERROR)), Retry::Replay),
         (Box::new(by_header("not-applied", StatusCode::INTERNAL_SERVER_ERROR)), Retry::Attempt),
@@ -167,7 +169,7 @@ async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
         assert_eq!((first.text(), first.header("idempotency-outcome")), ("x", None), "case {number}");
         let retry = server.charge(5).await;
         assert_eq!(retry.header("idempotency-outcome"), None);
-        let got = match (retry.is_replay(), server.calls.count()) {
+        let received = match (retry.is_replay(), server.calls.count()) {
             (true, 1) => Retry::Replay,
             (false, 2) => Retry::Attempt,
             _ => {
@@ -175,7 +177,7 @@ async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
                 Retry::Unknown
             }
         };
-        assert_eq!(got, expected, "case {number}");
+        assert_eq!(received, expected, "case {number}");
     }
 }
 
@@ -200,7 +202,7 @@ async fn peer_bug_every_5xx_forgotten_or_every_5xx_stored() {
     let busy = server.send(post("/busy").json("{}")).await;
     assert_eq!((busy.status, busy.header("idempotency-expires")), (503, None));
     let retry = server.send(post("/busy").json("{}")).await;
-    assert_eq!((retry.status, retry.text()), (201, "charge 2"), "a passing 503 passes");
+    assert_eq!((retry.status, retry.text()), (201, "charge 2"), "a temporary 503 is not stored");
     assert_eq!(server.send(post("/broken").json("{}")).await.status, 502);
     let unsure = server.send(post("/broken").json("{}")).await;
     unsure.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
@@ -214,9 +216,9 @@ async fn peer_bug_every_5xx_forgotten_or_every_5xx_stored() {
 async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
     let server = Server::new(Terms::default(), |call, request: Request| async move {
         let header = |name: &str| request.headers()[name].to_str().expect("ASCII").to_owned();
-        let said = format!("{} {}", header("idempotency-attempt"), header("idempotency-fence"));
+        let text = format!("{} {}", header("idempotency-attempt"), header("idempotency-fence"));
         let status = if call < 3 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
-        (status, said).into_response()
+        (status, text).into_response()
     })
     .await;
     let mut last = 0;
@@ -234,7 +236,7 @@ async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
 async fn bodiless_answers_are_replayed_as_they_were() {
     let terms = Terms { methods: vec![http::Method::POST, http::Method::HEAD], ..Terms::default() };
     let calls = Calls::default();
-    let layer = Layer::new(engine().await, terms).expect("fit for use");
+    let layer = Layer::new(engine().await, terms).expect("valid");
     let answer = |_, request: Request| async move {
         match request.uri().path() {
             "/204" => StatusCode::NO_CONTENT.into_response(),
@@ -255,8 +257,8 @@ async fn bodiless_answers_are_replayed_as_they_were() {
 }
 
 #[tokio::test]
-async fn a_control_header_spelled_with_underscores_is_taken_off_too() {
-    let server = Server::new(Terms::default(), tells).await;
+async fn a_control_header_with_underscores_is_removed_too() {
+    let server = Server::new(Terms::default(), returns_headers).await;
     for builder in [request("GET", "/x"), post("/x")] {
         let builder = builder.header("operation_id", "forged").header("idempotency_attempt-", "own");
         let reply = server.send(builder.header("Idempotency_Fence", "forged").json("{}")).await;
@@ -265,7 +267,7 @@ async fn a_control_header_spelled_with_underscores_is_taken_off_too() {
 }
 
 #[tokio::test]
-async fn words_about_the_effect_that_were_joined_on_one_line_count() {
+async fn effect_reports_joined_on_one_line_count() {
     let server = Server::new(Terms::default(), |_, _| async {
         (StatusCode::OK, [("idempotency-outcome", "not-applied, unknown")]).into_response()
     })
@@ -275,12 +277,12 @@ async fn words_about_the_effect_that_were_joined_on_one_line_count() {
 }
 
 #[tokio::test]
-async fn answers_of_the_layers_own_to_head_have_no_body() {
+async fn the_layers_own_answers_to_head_have_no_body() {
     use http_body_util::BodyExt;
     use tower::{Layer as _, ServiceExt};
     let terms =
         Terms { methods: vec![http::Method::HEAD], key: semel_http::KeyRule::Required, ..Terms::default() };
-    let layer = Layer::new(engine().await, terms).expect("fit for use").publishing("");
+    let layer = Layer::new(engine().await, terms).expect("valid").publishing("");
     let id = "30313233-3435-3637-3839-616263646566";
     for path in ["/x", "/.well-known/idempotency", &format!("/operations/{id}")] {
         let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {

@@ -1,4 +1,4 @@
-//! What is kept, for how long, how much of it, and who can read it.
+//! What is stored, for how long, how much of it, and who can read it.
 
 use super::world::{SWEEP, World, charge, intent, intent_under, never, secs};
 use semel::archive::FileArchive;
@@ -32,7 +32,7 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     world.skip(secs(24 * 3600 - 10)).await;
     assert!(engine.run(intent("k", "5"), never).await.expect("still kept").replayed);
     world.pass(secs(10) + 2 * SWEEP).await;
-    assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");
+    assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has run");
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
         Err(RunError { reason: RunErrorReason::Expired, .. })
@@ -46,7 +46,7 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
 }
 
 #[tokio::test]
-async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
+async fn a_sweep_processes_everything_due_in_chunks() {
     let world = World::new();
     let engine = world
         .engine_with(|builder| {
@@ -63,11 +63,11 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
     world.skip(DAY).await;
     let swept = engine.sweep().await.expect("swept");
     assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
-    assert_eq!(world.times_seen("SweptChunk"), 3 + 15, "a long round tells on its way that it goes on");
+    assert_eq!(world.times_seen("SweptChunk"), 3 + 15, "a long round reports its progress");
     assert_eq!(engine.sweep().await.expect("swept").seen, 0);
 }
 
-/// What the rounds of one engine came to.
+/// The totals of one engine's rounds.
 #[derive(Clone, Default)]
 struct Rounds(Arc<Mutex<(u64, u64)>>);
 
@@ -87,7 +87,7 @@ impl Observer for Rounds {
     }
 }
 
-/// Two engines that know each other, and forty outcomes that expire a second from now.
+/// Two engines that know of each other, and forty outcomes that expire in a second.
 async fn two_sweepers(second_sweeps: bool) -> (World, [Engine; 2], [Rounds; 2]) {
     let (world, rounds) = (World::new(), [Rounds::default(), Rounds::default()]);
     let one = world.engine_with(|builder| builder.observer(rounds[0].clone())).await;
@@ -98,7 +98,7 @@ async fn two_sweepers(second_sweeps: bool) -> (World, [Engine; 2], [Rounds; 2]) 
         builder.settings(settings).observer(rounds[1].clone())
     });
     let other = other.await;
-    let short = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("fit for use");
+    let short = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("valid");
     for n in 0..40 {
         let intent = intent_under(short.clone(), &format!("key-{n}"), "5");
         one.run(intent, charge).await.expect("a value");
@@ -109,17 +109,17 @@ async fn two_sweepers(second_sweeps: bool) -> (World, [Engine; 2], [Rounds; 2]) 
 }
 
 #[tokio::test]
-async fn nodes_divide_what_expires_among_themselves() {
+async fn nodes_share_the_sweep_of_expired_records() {
     let (world, _engines, rounds) = two_sweepers(true).await;
     world.pass(secs(1) + 2 * SWEEP).await;
     let [(seen_one, one), (seen_other, other)] = rounds.map(|rounds| rounds.seen_and_expired());
     assert_eq!(one + other, 40);
     assert!(one > 5 && other > 5, "{one} and {other}");
-    assert_eq!((seen_one, seen_other), (one, other), "each left the other's alone");
+    assert_eq!((seen_one, seen_other), (one, other), "each left the other's share alone");
 }
 
 #[tokio::test]
-async fn what_a_node_leaves_undone_is_taken_up_by_the_others() {
+async fn other_nodes_sweep_what_one_leaves_behind() {
     let (world, _engines, rounds) = two_sweepers(false).await;
     world.pass(secs(1) + SWEEP).await;
     let (_, at_first) = rounds[0].seen_and_expired();
@@ -129,7 +129,7 @@ async fn what_a_node_leaves_undone_is_taken_up_by_the_others() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_archived_first() {
+async fn a_record_is_archived_before_deletion() {
     let folder = ScratchDir::new("archive");
     let path = folder.join("archive.jsonl");
     let world = World::new();
@@ -139,7 +139,7 @@ async fn what_is_deleted_is_archived_first() {
     engine.shutdown(secs(1)).await;
     world.clock.advance(DAY + secs(1));
     engine.sweep().await.expect("swept");
-    let lines = std::fs::read_to_string(&path).expect("it is there");
+    let lines = std::fs::read_to_string(&path).expect("it is stored");
     let line: serde_json::Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
     assert_eq!(line["state"], "SUCCEEDED");
     assert_eq!(line["outcome"]["body"], "1");
@@ -167,33 +167,33 @@ async fn a_quota_refuses_new_keys_and_never_a_retry() {
 }
 
 #[tokio::test]
-async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_are_served() {
+async fn an_operations_rate_refuses_new_keys_but_no_retry() {
     let world = World::new();
     let rate = |count| Rate { count: NonZeroU32::new(count).expect("not zero"), per: secs(60) };
     let quotas = Quotas { new_per_caller: Some(rate(4)), ..Quotas::default() };
     let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
     let limits = Rates { new_per_caller: Some(rate(2)), ..Rates::default() };
-    let exports = RateKeeper::new(limits).expect("it makes sense");
+    let exports = RateKeeper::new(limits).expect("valid");
     let export = |key: &str| intent(key, "5").limited_by(exports.clone());
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
     drop(engine.run(export("first"), busy).await);
     engine.run(export("second"), charge).await.expect("the second key");
     for _ in 0..10 {
         let third = engine.run(export("third"), never).await;
-        let Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(told)), .. }) = &third else {
+        let Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(result)), .. }) = &third else {
             panic!("{third:?}")
         };
-        assert!(told.is_of_operation && told.retry_after == secs(30), "{told:?}");
+        assert!(result.is_of_operation && result.retry_after == secs(30), "{result:?}");
         assert!(engine.run(export("second"), never).await.expect("a replay").replayed);
     }
     assert_eq!(engine.run(export("first"), charge).await.expect("a retry").value, 2);
     assert!(world.saw("QuotaExceeded"));
     for key in ["another", "one more"] {
-        engine.run(intent(key, "5"), charge).await.expect("what was refused has used up nothing");
+        engine.run(intent(key, "5"), charge).await.expect("a refusal uses up nothing");
     }
     let over = engine.run(intent("too many", "5"), never).await;
     assert!(
-        matches!(over, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(told)), .. }) if !told.is_of_operation),
+        matches!(over, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(result)), .. }) if !result.is_of_operation),
         "{over:?}"
     );
     world.pass(secs(31)).await;
@@ -206,7 +206,7 @@ async fn a_key_whose_first_claim_was_lost_is_charged_once() {
     let two = Some(Rate { count: NonZeroU32::new(2).expect("two"), per: secs(60) });
     let quotas = Quotas { new_per_caller: two, ..Quotas::default() };
     let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
-    let exports = RateKeeper::new(Rates { new_per_caller: two, ..Rates::default() }).expect("it makes sense");
+    let exports = RateKeeper::new(Rates { new_per_caller: two, ..Rates::default() }).expect("valid");
     let export = |key: &str| intent(key, "5").limited_by(exports.clone());
     let is_lost = AtomicBool::new(true);
     world.fate(move |call| match call.question {
@@ -214,7 +214,7 @@ async fn a_key_whose_first_claim_was_lost_is_charged_once() {
         _ => Fault::Pass,
     });
     engine.run(export("first"), charge).await.expect("the second insert");
-    assert_eq!(world.store.under_way(), 1, "the first was lost");
+    assert_eq!(world.store.in_flight(), 1, "the first was lost");
     engine.run(export("second"), charge).await.expect("one token is left of both limits");
     let third = engine.run(export("third"), never).await;
     assert!(
@@ -223,17 +223,17 @@ async fn a_key_whose_first_claim_was_lost_is_charged_once() {
     );
 }
 
-/// What the card's number is written as.
+/// The card number.
 const CARD: &str = "4111 1111 1111 1111";
 
-/// Whether the only record can be read by anyone who reads the store.
+/// Whether anyone with access to the store can read the only record.
 async fn is_readable(world: &World) -> bool {
     let stored = semel::core::codec::encode_record(&world.record().await);
     stored.windows(CARD.len()).any(|bytes| bytes == CARD.as_bytes())
 }
 
 #[tokio::test]
-async fn an_outcome_is_sealed_wherever_there_is_a_key_unless_its_intent_says_otherwise() {
+async fn an_outcome_is_sealed_unless_its_intent_declines() {
     let ring = || KeyRing::new(SealingKey::new("a", &[1; 32]).expect("a key"));
     let secret = |_| async { Ok::<_, Failed>(CARD.to_owned()) };
     let again = |_| async { Err::<String, _>(Failed::InDoubt("it ran again".into())) };
@@ -242,7 +242,7 @@ async fn an_outcome_is_sealed_wherever_there_is_a_key_unless_its_intent_says_oth
         let engine = world.engine_with(|builder| builder.sealing(ring())).await;
         engine.run(intent("k", "5").sealed(seal), secret).await.expect("a value");
         assert_eq!(is_readable(&world).await, readable, "{seal:?}");
-        // It is replayed whatever is said by then.
+        // It is replayed whatever the later intent says.
         for seal in [Seal::WithKeys, Seal::Required, Seal::Off] {
             let fresh = world.engine_with(|builder| builder.sealing(ring())).await;
             let done = fresh.run(intent("k", "5").sealed(seal), again).await.expect("a replay");
@@ -252,12 +252,12 @@ async fn an_outcome_is_sealed_wherever_there_is_a_key_unless_its_intent_says_oth
 }
 
 #[tokio::test]
-async fn what_must_be_sealed_is_refused_where_there_is_no_key_and_nothing_is_stored() {
+async fn required_sealing_without_a_key_is_refused_and_stores_nothing() {
     let world = World::new();
     let engine = world.engine().await;
-    let told = engine.run(intent("k", "5").sealed(Seal::Required), never).await;
-    let Err(RunError { reason: RunErrorReason::NotRun(error @ Error::NoSealingKey), .. }) = &told else {
-        panic!("{told:?}")
+    let result = engine.run(intent("k", "5").sealed(Seal::Required), never).await;
+    let Err(RunError { reason: RunErrorReason::NotRun(error @ Error::NoSealingKey), .. }) = &result else {
+        panic!("{result:?}")
     };
     assert!(!error.is_retryable() && error.to_string().contains("Builder::sealing"), "{error}");
     let claimed = engine.claim(&intent("k", "5").sealed(Seal::Required)).await;
@@ -267,10 +267,10 @@ async fn what_must_be_sealed_is_refused_where_there_is_no_key_and_nothing_is_sto
 }
 
 #[tokio::test]
-async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_was_not() {
+async fn outcomes_by_token_or_by_operators_are_sealed() {
     let ring = || KeyRing::new(SealingKey::new("a", &[1; 32]).expect("a key"));
     let plain = || intent("k", "5").sealed(Seal::Off);
-    // A worker that has nothing but its token.
+    // A worker with only its token.
     let world = World::new();
     let engine = world.engine_with(|builder| builder.sealing(ring())).await;
     let Ok(Claimed::Leased(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
@@ -288,7 +288,7 @@ async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_wa
     let id = world.record().await.operation_id();
     engine.resolve(id, verdict, "alice", "the bank says so").await.expect("resolved");
     assert!(!is_readable(&world).await);
-    // Anyone who holds the lease that it claimed itself goes by what it said.
+    // The holder of the lease that it claimed itself uses its own setting.
     let world = World::new();
     let engine = world.engine_with(|builder| builder.sealing(ring())).await;
     let Ok(Claimed::Leased(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
@@ -297,7 +297,7 @@ async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_wa
 }
 
 #[tokio::test]
-async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_without() {
+async fn a_sealed_outcome_without_its_key_counts_as_not_retained() {
     let world = World::new();
     let key = |name: &str, byte| SealingKey::new(name, &[byte; 32]).expect("a key");
     let secret = |_| async { Ok::<_, Failed>("4111 1111 1111 1111".to_owned()) };
@@ -305,7 +305,7 @@ async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_wi
     let sealing = world.engine_with(|builder| builder.sealing(KeyRing::new(key("a", 1)))).await;
     sealing.run(intent("k", "5"), secret).await.expect("a value");
     let stored = semel::core::codec::encode_record(&world.record().await);
-    assert!(!stored.windows(9).any(|bytes| bytes == b"4111 1111"), "the card's number is readable");
+    assert!(!stored.windows(9).any(|bytes| bytes == b"4111 1111"), "the card number is readable");
     let rotated = KeyRing::new(key("b", 2)).and(key("a", 1)).expect("two names");
     let rotated = world.engine_with(|builder| builder.sealing(rotated)).await;
     let done = rotated.run(intent("k", "5"), again).await.expect("opened with the older key");
@@ -313,14 +313,14 @@ async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_wi
     for other in
         [world.engine().await, world.engine_with(|builder| builder.sealing(KeyRing::new(key("b", 2)))).await]
     {
-        let told = other.run(intent("k", "5"), again).await;
-        assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRetained, .. })), "{told:?}");
+        let result = other.run(intent("k", "5"), again).await;
+        assert!(matches!(result, Err(RunError { reason: RunErrorReason::NotRetained, .. })), "{result:?}");
     }
     assert!(world.saw("Unopened"));
 }
 
 #[tokio::test]
-async fn every_node_on_a_store_goes_by_the_same_secret_and_another_is_refused() {
+async fn a_node_with_another_secret_is_refused() {
     let world = World::new();
     let (one, other) = (world.engine().await, world.engine().await);
     one.run(intent("k", "5"), charge).await.expect("a value");

@@ -12,8 +12,8 @@ fn is_installed(tool: &str) -> bool {
 fn output_that_cannot_be_written_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let ended = command(&["key", "new"]).stdout(full).output().expect("it runs");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!((ended.status.code(), said.contains("could not be written")), (Some(1), true), "{said}");
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), errors.contains("could not be written")), (Some(1), true), "{errors}");
 }
 
 #[test]
@@ -21,7 +21,10 @@ fn a_limit_of_zero_is_refused_as_in_the_file() {
     for [flag, value] in
         [["--response-timeout", "0s"], ["--connect-timeout", "0s"], ["--connections-max", "0"]]
     {
-        let refused = semel(&["serve", "--upstream", "http://127.0.0.1:1", flag, value]).exits(2);
+        // If the limit were accepted, the command would exit with 1, because the folder does not exist.
+        let elsewhere = ["--listen", "127.0.0.1:0", "--store", "sqlite:/no/such/folder/semel.db"];
+        let upstream = ["serve", "--upstream", "http://127.0.0.1:1", flag, value];
+        let refused = semel(&[&upstream[..], &elsewhere].concat()).exits(2);
         assert!(refused.err.contains(flag), "{refused:?}");
     }
 }
@@ -31,13 +34,13 @@ fn bash_completes_commands_and_flags() {
     let scratch = Scratch::new();
     let script = scratch.write("semel.bash", semel(&["completions", "bash"]).exits(0).out);
     let complete = |words: &str, last: usize| {
-        let asked = format!(
+        let bash_script = format!(
             "source '{script}' && COMP_WORDS=({words}) && COMP_CWORD={last} && \
              _semel semel \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last}-1]}}\" && printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
-        let told = Command::new("bash").args(["--norc", "-c", &asked]).output().expect("bash");
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        String::from_utf8(told.stdout).expect("text")
+        let output = Command::new("bash").args(["--norc", "-c", &bash_script]).output().expect("bash");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
     };
     let syntax = Command::new("bash").args(["-n", &script]).status().expect("bash");
     assert!(syntax.success());
@@ -55,7 +58,7 @@ fn every_shell_has_its_completions() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_each_command_and_it_can_be_typeset() {
+fn every_command_has_a_manual_page_that_can_be_typeset() {
     let scratch = Scratch::new();
     let pages = scratch.path("man1");
     semel(&["man", pages.to_str().expect("text")]).exits(0);
@@ -117,7 +120,7 @@ fn a_new_key_has_the_form_that_was_asked_for() {
 }
 
 #[test]
-fn a_fingerprint_is_that_of_the_gateway_in_any_spelling_of_the_request() {
+fn a_fingerprint_equals_the_gateways_in_any_spelling() {
     let hash = |method: &str, path: &str| {
         let arguments = ["--content-type", "text/plain", "--method", method, "--path", path];
         semel(&[&["fingerprint", "Cargo.toml"][..], &arguments].concat()).exits(0).out

@@ -1,4 +1,4 @@
-//! A node that may be behind claims nothing.
+//! A node whose view may be outdated claims nothing.
 
 use crate::world::{TERMS, World, names_alike, run};
 use semel::core::store::Setting;
@@ -8,7 +8,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_view_is_good_for_its_time_and_not_a_moment_longer() {
+fn a_view_expires_exactly_on_time() {
     run(async {
         let world = World::new();
         let node = world.node("first").await;
@@ -27,7 +27,7 @@ fn a_view_is_good_for_its_time_and_not_a_moment_longer() {
 }
 
 #[test]
-fn a_silent_node_is_struck_off_by_the_others_and_not_before_its_time() {
+fn a_silent_node_is_removed_but_not_early() {
     run(async {
         let world = World::new();
         let (alive, silent) = (world.node("alive").await, world.node("silent").await);
@@ -45,9 +45,9 @@ fn a_silent_node_is_struck_off_by_the_others_and_not_before_its_time() {
 }
 
 #[test]
-fn a_wall_clock_that_jumps_strikes_nobody_off() {
+fn a_wall_clock_jump_removes_no_node() {
     run(async {
-        // The store's own time has no part in it: a registration holds none.
+        // The store's own time does not matter: a registration does not contain it.
         let world = World::new();
         world.node("first").await;
         let registrations = world.store.settings().await.expect("read");
@@ -58,7 +58,7 @@ fn a_wall_clock_that_jumps_strikes_nobody_off() {
 }
 
 #[test]
-fn a_node_that_leaves_is_gone_at_once_and_claims_nothing() {
+fn a_node_that_leaves_is_removed_at_once() {
     run(async {
         let world = World::new();
         let node = world.node("first").await;
@@ -87,14 +87,14 @@ fn a_store_that_went_back_is_not_followed() {
             world.store.set("secrets", Some(earlier.as_bytes()), None).await.expect("set"),
             Setting::Done
         );
-        assert!(matches!(before.refresh().await, Err(Error::WentBack)), "nor is another secret made up");
+        assert!(matches!(before.refresh().await, Err(Error::WentBack)), "no other secret is generated");
         assert_eq!(world.setting("secrets").await, None);
     });
 }
 
-/// The store was emptied, and a node that started after that gave it a secret of its own.
+/// The store was emptied, and a node that started afterwards gave it another secret.
 #[test]
-fn another_secret_that_came_without_a_rotation_is_not_taken_up() {
+fn a_secret_without_a_rotation_is_not_adopted() {
     run(async {
         let world = World::new();
         let before = world.node("first").await;
@@ -102,9 +102,9 @@ fn another_secret_that_came_without_a_rotation_is_not_taken_up() {
             assert_eq!(world.store.set(&name, Some(&value), None).await.expect("set"), Setting::Done);
         }
         let after = world.node("second").await;
-        assert!(!names_alike(&before, &after), "the store has forgotten the first one's");
+        assert!(!names_alike(&before, &after), "the store no longer has the first secret");
         assert!(matches!(before.refresh().await, Err(Error::WentBack)));
         assert!(before.view().is_err(), "at once");
-        after.refresh().await.expect("it goes on");
+        after.refresh().await.expect("it continues");
     });
 }

@@ -1,6 +1,6 @@
-//! What anyone who watches is told of each request.
+//! What observers learn about each request.
 
-use super::world::{Bodies, Server, Watching, charged, engine, post, request};
+use super::world::{Bodies, Observed, Server, charged, engine, post, request};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use semel::core::key::{Rules, Treatment, Weakness};
@@ -8,16 +8,15 @@ use semel::core::record::StateName;
 use semel_http::{Code, EventKind, Layer, Routes, Terms};
 
 #[tokio::test]
-async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
+async fn every_request_is_observed_once_under_a_bounded_label() {
     let named = Terms { name: Some("charge".into()), ..Terms::default() };
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", named));
-    let routes =
-        routes.and_then(|routes| routes.with("/accounts/{id}", Terms::default())).expect("fit for use");
-    let layer = Layer::routed(engine().await, routes).expect("fit for use");
-    let (layer, mut watching) = Watching::over(layer.publishing(""));
+    let routes = routes.and_then(|routes| routes.with("/accounts/{id}", Terms::default())).expect("valid");
+    let layer = Layer::routed(engine().await, routes).expect("valid");
+    let (layer, mut observed) = Observed::over(layer.publishing(""));
     let server = Server::under(layer, charged).await;
     let ran = EventKind::Ran(Some(StateName::Succeeded));
-    let told = [
+    let cases = [
         (post("/charges").json("{}"), "charge", ran),
         (post("/charges").json("{}"), "charge", EventKind::Replayed),
         (post("/accounts/7").json("{}"), "/accounts/{id}", ran),
@@ -36,20 +35,19 @@ async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
             EventKind::Refused { code: Code::Unfingerprintable, caller: None },
         ),
     ];
-    for (request, label, what) in told {
+    for (request, label, what) in cases {
         server.send(request).await;
-        assert_eq!(watching.next_of().await, (label.to_owned(), what));
+        assert_eq!(observed.next_of().await, (label.to_owned(), what));
     }
-    // What no terms are about is nobody's business.
+    // Requests without settings are not reported.
     server.send(request("GET", "/charges").empty()).await;
     server.send(request("POST", "/charges").json("{}")).await;
-    assert_eq!(watching.next().await, EventKind::Unprotected);
+    assert_eq!(observed.next().await, EventKind::Unprotected);
 }
 
 #[tokio::test]
-async fn a_mismatch_tells_whose_key_it_was_by_a_hash() {
-    let (layer, mut watching) =
-        Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"));
+async fn a_mismatch_is_observed_with_a_caller_hash() {
+    let (layer, mut observed) = Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"));
     let server = Server::under(layer, charged).await;
     let mut hashes = Vec::new();
     for caller in ["alice", "bob", "alice"] {
@@ -57,7 +55,7 @@ async fn a_mismatch_tells_whose_key_it_was_by_a_hash() {
             server
                 .send(post("/charges").header("authorization", format!("Bearer {caller}")).json(body))
                 .await;
-            if let EventKind::Refused { code: Code::Mismatch, caller: Some(hash) } = watching.next().await {
+            if let EventKind::Refused { code: Code::Mismatch, caller: Some(hash) } = observed.next().await {
                 hashes.push(hash);
             }
         }
@@ -67,32 +65,31 @@ async fn a_mismatch_tells_whose_key_it_was_by_a_hash() {
 }
 
 #[tokio::test]
-async fn a_success_that_took_no_effect_is_honoured_and_told_as_odd() {
-    let (layer, mut watching) =
-        Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"));
+async fn a_success_without_effect_is_accepted_and_reported() {
+    let (layer, mut observed) = Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"));
     let server = Server::under(layer, |_, _| async {
         (StatusCode::OK, [("idempotency-outcome", "not-applied")], "x").into_response()
     })
     .await;
     for _ in 0..2 {
         assert_eq!(server.charge(5).await.status, 200);
-        assert_eq!(watching.next().await, EventKind::OddWord);
-        assert_eq!(watching.next().await, EventKind::Ran(Some(StateName::FailedNotReplayable)));
+        assert_eq!(observed.next().await, EventKind::OddWord);
+        assert_eq!(observed.next().await, EventKind::Ran(Some(StateName::FailedNotReplayable)));
     }
     assert_eq!(server.calls.count(), 2);
 }
 
 #[tokio::test]
-async fn a_weak_key_that_is_taken_is_told() {
+async fn an_accepted_weak_key_is_reported() {
     let rules = Rules::default().with_weak(Treatment::Warn);
-    let (layer, mut watching) = Watching::over(
-        Layer::new(engine().await, Terms { key_rules: rules, ..Terms::default() }).expect("fit for use"),
+    let (layer, mut observed) = Observed::over(
+        Layer::new(engine().await, Terms { key_rules: rules, ..Terms::default() }).expect("valid"),
     );
     let server = Server::under(layer, charged).await;
     let weak = request("POST", "/charges").header("idempotency-key", "aaaaaaaaaaaaaaaaaaaa").json("{}");
     assert_eq!(server.send(weak).await.status, 201);
-    assert!(matches!(watching.next().await, EventKind::WeakKey(Weakness::Repeated)));
-    assert!(matches!(watching.next().await, EventKind::Ran(_)));
+    assert!(matches!(observed.next().await, EventKind::WeakKey(Weakness::Repeated)));
+    assert!(matches!(observed.next().await, EventKind::Ran(_)));
 }
 
 #[tokio::test]
@@ -101,7 +98,7 @@ async fn a_handler_runs_in_the_span_of_its_request() {
     use tracing::Instrument;
     let _guard =
         tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
-    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
         let name = tracing::Span::current().metadata().map_or("none", tracing::Metadata::name);
         Ok::<_, std::convert::Infallible>(http::Response::new(semel_http::Body::from(bytes::Bytes::from(

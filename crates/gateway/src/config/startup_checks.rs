@@ -1,0 +1,86 @@
+//! What a start would open, checked without opening it: the store and the archive.
+
+use super::table::Table;
+use super::{Config, Mistake, Overrides, Position};
+use std::io;
+use std::path::Path;
+
+/// Where the configuration names what is opened at start.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StartPositions {
+    pub(super) store: Option<Position>,
+    /// The flag or the variable that overrides the file.
+    pub(super) store_given_by: Option<String>,
+    pub(super) archive: Option<Position>,
+}
+
+impl StartPositions {
+    /// The position of the store. That of the archive is found later.
+    pub(super) fn of(store: &Table<'_, '_>, over: &Overrides) -> Self {
+        Self {
+            store: position(store, "url").filter(|_| over.store.is_none()),
+            store_given_by: over.store.is_some().then(|| over.given_by("store")),
+            archive: None,
+        }
+    }
+}
+
+/// The position of a key, if it is set.
+pub(super) fn position(table: &Table<'_, '_>, key: &str) -> Option<Position> {
+    table.span_of(key).map(|span| table.document.position(&span))
+}
+
+impl Config {
+    /// Mistakes that only this machine shows, and that `semel serve` would find when it opens the store and the archive: what
+    /// they name does not exist or cannot be used. Opens and creates nothing.
+    pub fn check_startup(&self) -> Vec<Mistake> {
+        let StartPositions { store, store_given_by, archive } = &self.start_positions;
+        let store = self.store.check_files().err().map(|what| Mistake {
+            at: *store,
+            given_by: store_given_by.clone(),
+            what: format!("the store cannot be opened: {what}"),
+            fix: "name what exists, or create it first".to_owned(),
+        });
+        let archived = self.storage.archive.as_deref().and_then(|path| check_archive(path).err());
+        let archive = archived.map(|what| Mistake {
+            at: *archive,
+            what,
+            fix: "write the path of a file in a directory that exists".to_owned(),
+            ..Mistake::default()
+        });
+        store.into_iter().chain(archive).collect()
+    }
+}
+
+/// Refuses what cannot be opened at start as an archive: no file, or one in a directory that does not exist. Creates nothing.
+fn check_archive(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(format!("the archive {shown} is a directory")),
+        Ok(found) if is_stream(&found) => {
+            Err(format!("the archive {shown} is a named pipe or a socket, not a file"))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("the archive {shown} cannot be opened: {error}"))
+        }
+        // It is created at start.
+        Err(_) => match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) if !parent.is_dir() => {
+                Err(format!("the archive {shown} cannot be created: {} is not a directory", parent.display()))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+#[cfg(unix)]
+fn is_stream(found: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    found.file_type().is_fifo() || found.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+fn is_stream(_: &std::fs::Metadata) -> bool {
+    false
+}

@@ -1,0 +1,31 @@
+//! URLs without what may be a secret, for screens and logs.
+
+/// A URL, or the path of one, without credentials and without the values of its query. Other text is unchanged.
+pub(crate) fn url(text: &str) -> String {
+    let (before, query) = text.split_once('?').map_or((text, None), |(before, query)| (before, Some(query)));
+    let Some((scheme, rest)) = before.split_once("://") else {
+        // The URL of a probe may be a path.
+        let is_path = before.trim_start_matches('"').starts_with('/');
+        return if is_path {
+            format!("{before}{}", query.map(masked_query).unwrap_or_default())
+        } else {
+            text.to_owned()
+        };
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '#']).unwrap_or(rest.len()));
+    let host = authority
+        .rsplit_once('@')
+        .map_or_else(|| authority.to_owned(), |(_, host)| format!("(masked)@{host}"));
+    format!("{scheme}://{host}{path}{}", query.map(masked_query).unwrap_or_default())
+}
+
+/// The query with its `?`: names are shown, and values that are placeholders.
+fn masked_query(query: &str) -> String {
+    let end = if query.ends_with('"') { "\"" } else { "" };
+    let pairs = query.trim_end_matches('"').split('&').map(|pair| match pair.split_once('=') {
+        Some((_, value)) if value.starts_with('{') && value.ends_with('}') => pair.to_owned(),
+        Some((name, _)) => format!("{name}=(masked)"),
+        None => "(masked)".to_owned(),
+    });
+    format!("?{}{end}", pairs.collect::<Vec<_>>().join("&"))
+}

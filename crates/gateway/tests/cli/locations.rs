@@ -1,0 +1,137 @@
+//! What URLs, paths and variables name: refused before it is opened, and never printed with a password.
+
+use crate::inputs::ended;
+use crate::world::{Scratch, World, command, key, run, semel};
+use std::process::Command;
+
+/// The commands that open a store.
+fn commands_on(store: &str) -> Vec<Vec<&str>> {
+    let mut commands = vec![
+        vec!["doctor", "--json"],
+        vec!["records", "list"],
+        vec!["schema", "apply"],
+        vec!["inbox", "stats"],
+    ];
+    for command in &mut commands {
+        command.extend(["--store", store]);
+    }
+    commands
+}
+
+fn pipe(scratch: &Scratch) -> String {
+    let pipe = scratch.path("pipe").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    pipe
+}
+
+#[test]
+fn a_store_that_is_no_file_is_refused_at_once() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("folder").display().to_string();
+    std::fs::create_dir(&folder).expect("a folder");
+    for (path, kind) in
+        [(&*pipe(&scratch), "a named pipe"), ("/dev/zero", "a device"), (&folder, "a directory")]
+    {
+        let url = format!("sqlite:{path}");
+        for arguments in commands_on(&url) {
+            let refused = ended(&arguments);
+            assert_eq!(refused.code, 1, "{refused:?}");
+            let said = format!("{}{}", refused.out, refused.err);
+            assert!(said.contains("not a regular file") && said.contains(kind), "{arguments:?}: {refused:?}");
+            assert!(!said.contains("chmod") && !said.contains("backup"), "{arguments:?}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_store_url_with_a_login_or_parameters_is_refused_and_not_repeated() {
+    let scratch = Scratch::new();
+    for url in
+        ["sqlite://u:hunter2@h/d", "sqlite:u:hunter2@h", "sqlite:hunter2.db?mode=ro", "sqlite::memory:"]
+    {
+        for arguments in commands_on(url) {
+            let mut refused = command(&arguments);
+            refused.current_dir(scratch.path(""));
+            let refused = run(refused).exits(2);
+            assert!(!refused.err.contains("hunter2") && refused.err.contains("sqlite:"), "{refused:?}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(scratch.path("")).expect("a folder").count(), 0, "a file was created");
+}
+
+#[test]
+fn the_check_finds_what_a_start_would() {
+    let scratch = Scratch::new();
+    let pipe = pipe(&scratch);
+    let folder = scratch.path("folder").display().to_string();
+    std::fs::create_dir(&folder).expect("a folder");
+    let here = "[upstream]\nurl = \"http://127.0.0.1:3000\"\n";
+    for (text, at, why) in [
+        ("[store]\nurl = \"sqlite::memory:\"\n".to_owned(), "4:7", "outlive its process"),
+        (format!("[store]\nurl = 'sqlite:{pipe}'\n"), "4:1", "not a regular file"),
+        (
+            "[store]\nurl = 'postgres://u@h/d?password=file:/no/such/file'\n".to_owned(),
+            "4:1",
+            "/no/such/file",
+        ),
+        ("[store]\nurl = 'postgres://u@h/d?password=env:NO_SUCH'\n".to_owned(), "4:1", "NO_SUCH"),
+        ("[store]\nurl = 'redis://h?password=file:/no/such/file'\n".to_owned(), "4:1", "/no/such/file"),
+        (format!("[sweep]\narchive = '{folder}'\n"), "4:1", "is a directory"),
+        (format!("[sweep]\narchive = '{pipe}'\n"), "4:1", "is a named pipe"),
+        (format!("[sweep]\narchive = '{folder}/none/a.jsonl'\n"), "4:1", "none is not a directory"),
+    ] {
+        let file = scratch.write("semel.toml", format!("{here}{text}"));
+        for command in ["check", "show"] {
+            let refused = ended(&["config", command, &file]);
+            assert_eq!(refused.code, 1, "{text}: {refused:?}");
+            assert!(
+                refused.err.contains(&format!("{file}:{at}: ")) && refused.err.contains(why),
+                "{text}: {refused:?}"
+            );
+        }
+    }
+    let good =
+        format!("{here}[store]\nurl = 'sqlite:{folder}/a.db'\n[sweep]\narchive = '{folder}/a.jsonl'\n");
+    semel(&["config", "check", &scratch.write("semel.toml", good)]).exits(0);
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "a file was created");
+}
+
+#[test]
+fn a_mistake_in_a_variable_names_the_variable() {
+    let scratch = Scratch::new();
+    let file = scratch.write("semel.toml", "[upstream]\nurl = \"http://127.0.0.1:3000\"\n");
+    for (variable, value, why) in [
+        ("SEMEL_TTL", "1s", "lease"),
+        ("SEMEL_LISTEN", "127.0.0.1:9090", "the admin address"),
+        ("SEMEL_STORE", "postgres://u@h/d?password=file:/no/such/file", "/no/such/file"),
+    ] {
+        let mut shown = command(&["config", "show", &file]);
+        shown.env(variable, value);
+        let refused = run(shown).exits(1);
+        assert!(refused.err.contains(&format!("{variable} has a mistake")), "{refused:?}");
+        assert!(!refused.err.contains(&file) && !refused.err.contains("--"), "{refused:?}");
+        assert!(refused.err.contains(why), "{refused:?}");
+    }
+    let mut served = command(&["serve", "--config", &file, "--store", "memory:"]);
+    served.env("SEMEL_TTL", "1s");
+    let refused = run(served).exits(1);
+    assert!(refused.err.contains("SEMEL_TTL has a mistake"), "{refused:?}");
+    let flagged = semel(&["serve", "--config", &file, "--store", "memory:", "--ttl", "1s"]).exits(1);
+    assert!(flagged.err.contains("--ttl has a mistake"), "{flagged:?}");
+}
+
+#[test]
+fn a_list_is_found_in_any_spelling_and_never_restarts_by_mistake() {
+    let world = World::new();
+    world.post("/charges", Some(&key(1)), "{}");
+    for [flag, target] in world.targets() {
+        let list = |more: &[&str]| semel(&[&["records", "list", "--json", &flag, &target], more].concat());
+        for operation in ["POST /charges", "post //%63harges", "POST /./charges"] {
+            let listed = list(&["--operation", operation]).exits(0).json();
+            assert_eq!(listed["records"].as_array().map(Vec::len), Some(1), "{operation}: {listed}");
+        }
+        let listed = list(&["--operation", "POST /other"]).exits(0).json();
+        assert_eq!(listed["records"].as_array().map(Vec::len), Some(0), "{listed}");
+        list(&["--after", ""]).exits(2);
+    }
+}
