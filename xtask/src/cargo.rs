@@ -24,9 +24,19 @@ pub(crate) fn target() -> PathBuf {
     root().join(named.unwrap_or_else(|| OsString::from("target")))
 }
 
-/// The cargo that runs this program.
+/// The cargo that runs this program, without the variables that it set for this program's package. Build scripts of
+/// dependencies read some of them: with other values than in a plain `cargo test`, everything above would be built again.
 pub(crate) fn cargo() -> Command {
-    child(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+    let mut command = child(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether cargo sets a variable of this name for the package that it runs.
+fn is_of_a_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// The nightly toolchain's cargo, through rustup; the cargo that runs this program does not understand

@@ -169,7 +169,7 @@ impl Config {
                 "`{method}` is not a registered HTTP method; make sure that clients send it spelt like this"
             )
         };
-        methods.into_iter().map(warning).collect()
+        methods.into_iter().map(warning).chain(self.missing_directories()).collect()
     }
 
     /// The routes without their questions, for checks of what is stored.

@@ -3,7 +3,7 @@
 use super::table::Table;
 use super::{Config, Mistake, Overrides, Position};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the configuration names what is opened at start.
 #[derive(Debug, Clone, Default)]
@@ -45,14 +45,29 @@ impl Config {
         let archive = archived.map(|what| Mistake {
             at: *archive,
             what,
-            fix: "write the path of a file in a directory that exists".to_owned(),
+            fix: "write the path of a file".to_owned(),
             ..Mistake::default()
         });
         store.into_iter().chain(archive).collect()
     }
+
+    /// Directories that do not exist on this machine, although `semel serve` needs them. The file may have been written for
+    /// another machine, so these are no mistakes.
+    pub(super) fn missing_directories(&self) -> Vec<String> {
+        let store = self.store.files().into_iter().next().map(|file| ("store", file));
+        let archive = self.storage.archive.clone().map(|file| ("archive", file));
+        let missing = |(what, file): (&str, PathBuf)| {
+            let folder = missing_directory(&file)?.display();
+            Some(format!(
+                "the directory of the {what}, {folder}, does not exist on this machine; create it before you start \
+                 `semel serve`"
+            ))
+        };
+        store.into_iter().chain(archive).filter_map(missing).collect()
+    }
 }
 
-/// Refuses what cannot be opened at start as an archive: no file, or one in a directory that does not exist. Creates nothing.
+/// Refuses what cannot be opened at start as an archive. Creates nothing.
 fn check_archive(path: &Path) -> Result<(), String> {
     let shown = path.display();
     match path.metadata() {
@@ -60,18 +75,17 @@ fn check_archive(path: &Path) -> Result<(), String> {
         Ok(found) if is_stream(&found) => {
             Err(format!("the archive {shown} is a named pipe or a socket, not a file"))
         }
-        Ok(_) => Ok(()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("the archive {shown} cannot be opened: {error}"))
         }
-        // It is created at start.
-        Err(_) => match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) if !parent.is_dir() => {
-                Err(format!("the archive {shown} cannot be created: {} is not a directory", parent.display()))
-            }
-            _ => Ok(()),
-        },
+        // It is created at start if it does not exist.
+        Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// The directory of this file, if it does not exist.
+fn missing_directory(file: &Path) -> Option<&Path> {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
 }
 
 #[cfg(unix)]

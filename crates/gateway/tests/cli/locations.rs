@@ -78,7 +78,6 @@ fn the_check_finds_what_a_start_would() {
         ("[store]\nurl = 'redis://h?password=file:/no/such/file'\n".to_owned(), "4:1", "/no/such/file"),
         (format!("[sweep]\narchive = '{folder}'\n"), "4:1", "is a directory"),
         (format!("[sweep]\narchive = '{pipe}'\n"), "4:1", "is a named pipe"),
-        (format!("[sweep]\narchive = '{folder}/none/a.jsonl'\n"), "4:1", "none is not a directory"),
     ] {
         let file = scratch.write("semel.toml", format!("{here}{text}"));
         for command in ["check", "show"] {
@@ -94,6 +93,30 @@ fn the_check_finds_what_a_start_would() {
         format!("{here}[store]\nurl = 'sqlite:{folder}/a.db'\n[sweep]\narchive = '{folder}/a.jsonl'\n");
     semel(&["config", "check", &scratch.write("semel.toml", good)]).exits(0);
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "a file was created");
+}
+
+/// A file is often checked on another machine than the one it is for.
+#[test]
+fn a_directory_that_only_another_machine_has_is_a_warning_of_the_check_and_refused_at_start() {
+    let scratch = Scratch::new();
+    let none = scratch.path("none").display().to_string();
+    let here = "[upstream]\nurl = \"http://127.0.0.1:3000\"\n";
+    let start = scratch.path("a.db").display().to_string();
+    for (what, text) in [
+        ("store", format!("[store]\nurl = 'sqlite:{none}/a.db'\n")),
+        ("archive", format!("[store]\nurl = 'sqlite:{start}'\n[sweep]\narchive = '{none}/a.jsonl'\n")),
+    ] {
+        let file = scratch.write("semel.toml", format!("{here}{text}"));
+        let checked = semel(&["config", "check", &file]).exits(0);
+        let warning = format!("warning: the directory of the {what}, {none}, does not exist");
+        assert_eq!(checked.out.matches("warning").count(), 1, "{checked:?}");
+        assert!(checked.out.contains(&warning), "{checked:?}");
+        let warnings = &semel(&["config", "check", "--json", &file]).exits(0).json()["warnings"];
+        assert!(warnings[0].as_str().is_some_and(|text| text.contains(&none)), "{warnings}");
+        let refused = semel(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]).exits(1);
+        assert!(refused.err.contains(&none), "{refused:?}");
+        assert!(!scratch.path("none").exists(), "it was created");
+    }
 }
 
 #[test]
