@@ -18,7 +18,7 @@ use semel_core::id::CommandId;
 use semel_core::labels::Labels;
 use semel_core::machine::{self, Found};
 use semel_core::outcome::Outcome;
-use semel_core::record::Record;
+use semel_core::record::{Record, Token};
 use semel_core::store::Reading;
 use std::any::Any;
 use std::borrow::Cow;
@@ -237,7 +237,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
-    report_fenced(node, (ownership.id, &record), found, ending);
+    report_fenced(node, (ownership.id, &record), found, record.token(), ending);
     if machine::outlived(&record, found) {
         node.observe(&Event::RecordLost { operation_id, operation });
     }
@@ -245,11 +245,12 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     reply::request_outcome(node, &subject, found, machine::overtaken(&record, found))
 }
 
-/// Reports a refused ending of the command to the observer. Returns whether the entry contradicts it.
+/// Reports a refused ending of the attempt with this token to the observer. Returns whether the entry contradicts it.
 pub(crate) fn report_fenced(
     node: &Node,
     (id, record): (CommandId, &Record),
     found: Found<'_>,
+    token: Token,
     ending: &Ending,
 ) -> bool {
     let (operation_id, operation) = (record.operation_id(), record.operation());
@@ -258,7 +259,7 @@ pub(crate) fn report_fenced(
         let labels = Labels::default();
         Outcome { labels, ..node.opened(id, operation_id, outcome) }
     };
-    let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
+    let differs = machine::contradicts(found, token, ending, open);
     node.observe(&Event::Fenced { operation_id, operation, differs });
     differs
 }

@@ -89,12 +89,13 @@ impl Engine {
         (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
     }
 
-    /// A worker reported `ending` for an attempt that is no longer the record's current one. The observer is notified
+    /// A worker reported `ending` for the attempt with this token, which is no longer the record's current one. The
+    /// observer is notified
     /// as it is of a refused [`Lease::finish`]. Returns whether the record contradicts the report: then the effect
     /// may have happened twice, and an operator has to look at it.
-    pub fn report_superseded(&self, looked: &FoundRecord, ending: &Ending) -> bool {
+    pub fn report_superseded(&self, looked: &FoundRecord, token: Token, ending: &Ending) -> bool {
         let FoundRecord { id, record, .. } = looked;
-        report_fenced(&self.node, (*id, record), Found::Record(record), ending)
+        report_fenced(&self.node, (*id, record), Found::Record(record), token, ending)
     }
 
     /// A lease on a record that was in the store at `now`, not before the uptime `asked`.

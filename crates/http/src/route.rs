@@ -4,6 +4,7 @@
 
 use crate::method::{check_method, folded, is_registered_method};
 use crate::pattern::RoutePattern;
+use crate::rebuild::Retain;
 use crate::target::Target;
 use crate::terms::{Terms, TermsError};
 use http::Method;
@@ -145,6 +146,12 @@ impl Routes {
     /// The longest body that is stored of responses of a record's operation, by the current terms.
     pub fn response_bytes_max(&self, operation: &str) -> usize {
         self.of_record(operation).unwrap_or(&self.default).terms.response_bytes_max
+    }
+
+    /// Whether only the minimal form is stored of responses of a record's operation, by the current terms.
+    pub fn stores_minimal(&self, operation: &str) -> bool {
+        let terms = &self.of_record(operation).unwrap_or(&self.default).terms;
+        matches!(terms.retain, Retain::Minimal(_))
     }
 
     /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches

@@ -4,7 +4,7 @@ use super::dates::{first_date, is_dated_ahead, is_repeat_open, skew};
 use super::judge::Reply;
 use super::{Found, Refusal, Stamp, Write, erase, rules, written};
 use crate::classify::{Ending, denies};
-use crate::outcome::Outcome;
+use crate::outcome::{Body, Outcome, Status};
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State, Token};
 use crate::time::{Now, Time};
@@ -233,21 +233,37 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     }
 }
 
-/// Whether the record contradicts the owner of a refused finish: the stored outcome differs from the owner's. An
-/// operator has to look at it. `same` compares outcomes, which may be sealed.
+/// Whether the record contradicts the report of the attempt with this token, whose finish was refused: the stored outcome
+/// differs from the reported one. An operator has to look at it. `open` returns an outcome unsealed and without labels.
+///
+/// A response of the same attempt that was not stored, or was erased, differs from no other: an operator's "applied"
+/// agrees with the owner's success.
 #[must_use = "a contradiction should raise an alarm"]
-pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
-    let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
-    let stored = match found {
-        Found::Record(Record { state: State::Succeeded { outcome, .. }, .. }) => {
-            matches!(ending, Ending::Succeeded(_)).then_some(outcome)
-        }
-        Found::Record(Record { state: State::FailedReplayable { outcome, .. }, .. }) => {
-            matches!(ending, Ending::FailedReplayable(_)).then_some(outcome)
-        }
-        _ => None,
+pub fn contradicts(
+    found: Found<'_>,
+    token: Token,
+    ending: &Ending,
+    open: impl Fn(&Outcome) -> Outcome,
+) -> bool {
+    let (Ending::Succeeded(reported) | Ending::FailedReplayable(reported)) = ending else { return false };
+    let Found::Record(record) = found else { return true };
+    let (State::Succeeded { outcome: stored, .. } | State::FailedReplayable { outcome: stored, .. }) =
+        &record.state
+    else {
+        return true;
     };
-    !stored.is_some_and(|stored| same(stored, known))
+    let is_same_state =
+        matches!(record.state, State::Succeeded { .. }) == matches!(ending, Ending::Succeeded(_));
+    let (stored, reported) = (open(stored), open(reported));
+    let agrees = stored == reported || (record.token == token && is_part_of(&stored, &reported));
+    !(is_same_state && agrees)
+}
+
+/// Whether `stored` has no body, and everything else that it has is also in `whole`.
+fn is_part_of(stored: &Outcome, whole: &Outcome) -> bool {
+    let has_status = stored.status == Status::Value || stored.status == whole.status;
+    let has_headers = stored.headers.iter().all(|header| whole.headers.iter().any(|other| other == header));
+    stored.body == Body::NotRetained && has_status && has_headers
 }
 
 /// `Ok` if the attempt has this token and the clock is good enough to date a write. An outcome dated far in the past

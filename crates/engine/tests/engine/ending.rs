@@ -234,6 +234,20 @@ async fn a_replaced_worker_gets_its_successors_outcome() {
 }
 
 #[tokio::test]
+async fn an_operator_who_knows_no_response_does_not_contradict_the_worker() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("no other owner")
+    };
+    world.pass(secs(40)).await;
+    let id = world.record().await.operation_id();
+    engine.resolve(id, Verdict::Applied(None), "operator", "seen").await.expect("resolved");
+    lease.finish(Ending::Succeeded(Outcome::value("paid"))).await.expect_err("settled");
+    assert!(world.saw("Fenced") && world.saw("differs: false") && !world.saw("differs: true"));
+}
+
+#[tokio::test]
 async fn a_shutdown_waits_for_running_work_and_takes_none() {
     let world = World::new();
     let engine = world.engine().await;

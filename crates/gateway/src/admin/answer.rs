@@ -4,7 +4,7 @@
 use super::input::whole_number;
 use super::problem::Problem;
 use super::response_limits::{Giver, ResponseLimits};
-use http::header::SET_COOKIE;
+use http::header::{ETAG, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::archive::base64;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
@@ -132,9 +132,25 @@ impl GivenResponse {
         if giver == Giver::Operator {
             check_is_replayed(self.status, &headers, &body)?;
         }
+        if limits.is_minimal {
+            return minimal(self.status, &headers, &body);
+        }
         let kept = Kept::default().of(&headers, body.len(), false);
         Ok(Outcome::http(self.status, kept, body))
     }
+}
+
+/// The outcome of a response whose operation stores only its minimal form. Anything else is refused: it would be dropped
+/// although an operator entered it on purpose.
+fn minimal(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, Problem> {
+    if !body.is_empty() || headers.keys().any(|name| ![LOCATION, ETAG].contains(name)) {
+        return Err(Problem::invalid(
+            "Only the status, Location and ETag are stored of this operation's responses (`kept = \"minimal\"`). Leave out the \
+             body and all other headers. Nothing was changed.",
+        ));
+    }
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    Ok(Outcome { headers, ..Outcome::not_retained(Status::Http(status)) })
 }
 
 /// Refuses what would be dropped although an operator entered it on purpose.
@@ -244,7 +260,12 @@ mod tests {
 
     #[test]
     fn what_no_client_could_read_is_refused_with_the_limit() {
-        let limits = ResponseLimits { head_bytes_max: 20, headers_max: 2, body_bytes_max: 5 };
+        let limits = ResponseLimits {
+            head_bytes_max: 20,
+            headers_max: 2,
+            body_bytes_max: 5,
+            ..ResponseLimits::default()
+        };
         let pair = r#"["a", "12345"]"#;
         let response = |headers: &[&str], body: &str| {
             format!(r#"{{"status": 200, "headers": [{}], "body": "{body}"}}"#, headers.join(", "))
@@ -275,6 +296,19 @@ mod tests {
             assert!(refusal.contains(&format!("{status} has no body")), "{refusal}");
             assert!(entered(&format!(r#"{{"status": {status}, "body": ""}}"#)).is_ok());
         }
+    }
+
+    #[test]
+    fn a_minimal_response_has_no_body_and_two_headers() {
+        let minimal =
+            |text: &str| entered(text, ResponseLimits { is_minimal: true, ..ResponseLimits::default() });
+        for more in [r#""body": "x""#, r#""headers": [["location", "/a"], ["x-name", "Ada"]]"#] {
+            let refusal = minimal(&format!(r#"{{"status": 201, {more}}}"#)).expect_err("more than minimal");
+            assert!(refusal.contains("Only the status"), "{refusal}");
+        }
+        let stored = minimal(r#"{"status": 201, "headers": [["Location", "/a"], ["ETag", "\"1\""]]}"#);
+        let headers = [("location", "/a"), ("etag", "\"1\"")].into_iter().collect();
+        assert_eq!(stored, Ok(Outcome { headers, ..Outcome::not_retained(Status::Http(201)) }));
     }
 
     #[test]

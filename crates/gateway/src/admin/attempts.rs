@@ -212,7 +212,7 @@ pub(super) async fn outcome(
     let ending = ending(request.outcome, request.response)?;
     let found_record = look_up(&shared, id).await?;
     let Some(lease) = lease_on(&shared, &who, &found_record, token)? else {
-        return Err(superseded(&shared, &found_record, &ending));
+        return Err(superseded(&shared, &found_record, token, &ending));
     };
     if has_recorded(&shared, &found_record, token, &ending) {
         return Ok(json(StatusCode::OK, &AttemptStatus::of(&found_record.record)));
@@ -243,8 +243,8 @@ pub(super) async fn outcome(
 }
 
 /// The report of a worker whose attempt another one followed.
-fn superseded(shared: &Shared, found_record: &FoundRecord, ending: &Ending) -> Problem {
-    shared.engine.report_superseded(found_record, ending);
+fn superseded(shared: &Shared, found_record: &FoundRecord, token: Token, ending: &Ending) -> Problem {
+    shared.engine.report_superseded(found_record, token, ending);
     not_stored(&found_record.record, ending)
 }
 

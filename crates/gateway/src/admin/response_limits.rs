@@ -24,6 +24,8 @@ pub struct ResponseLimits {
     pub headers_max: usize,
     /// The body.
     pub body_bytes_max: usize,
+    /// Only status, `Location` and `ETag` are stored.
+    pub is_minimal: bool,
 }
 
 impl Default for ResponseLimits {
@@ -32,6 +34,7 @@ impl Default for ResponseLimits {
             head_bytes_max: upstream::Options::default().head_bytes_max as usize,
             headers_max: upstream::HEAD_LINES_MAX,
             body_bytes_max: Terms::default().response_bytes_max,
+            is_minimal: false,
         }
     }
 }
@@ -42,6 +45,7 @@ impl ResponseLimits {
         Self {
             head_bytes_max: head_bytes_max as usize,
             body_bytes_max: routes.response_bytes_max(operation),
+            is_minimal: routes.stores_minimal(operation),
             ..Self::default()
         }
     }

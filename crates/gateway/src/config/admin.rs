@@ -2,6 +2,7 @@
 //!
 //! The file contains hashes of tokens. A value that is not a hash may be a token, so it is not repeated in messages.
 
+use super::Overrides;
 use super::service::tls;
 use super::table::Table;
 use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
@@ -10,24 +11,27 @@ use crate::serve::Admin;
 /// The prefix of a hash.
 pub(crate) const KIND: &str = "sha256:";
 
-/// The settings of the admin address, unless it is off. `over` comes from a flag.
-pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin> {
+/// The settings of the admin address, unless it is off. A flag or a variable overrides the file.
+pub(super) fn read(table: &Table<'_, '_>, over: &Overrides) -> Option<Admin> {
     let written = table.parsed("address", str::parse::<Address>);
     let mut options = Options { tokens: tokens(table), ..Options::default() };
     options.failures = table.rate("wrong_tokens_max").unwrap_or(options.failures);
     options.writes = table.rate("writes_max").unwrap_or(options.writes);
     options.body_bytes_max = table.size("body_max").unwrap_or(options.body_bytes_max);
     let tls = tls(table);
-    let Address::At(address) = over.or(written).unwrap_or_default() else { return None };
+    let Address::At(address) = over.admin.or(written).unwrap_or_default() else { return None };
     options.address = address;
     // Mistakes in a token are already reported with their position.
     if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
-        let at = table.span_of("address").filter(|_| over.is_none());
         let fix =
             "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
         let problem = error.to_string();
         let problem = problem.split("; ").next().unwrap_or_default();
-        table.document.mistake(at.as_ref(), problem, fix);
+        if over.admin.is_some() {
+            table.document.mistake_in(&over.given_by("admin"), problem, fix);
+        } else {
+            table.document.mistake(table.span_of("address").as_ref(), problem, fix);
+        }
     }
     Some(Admin { options, tls })
 }

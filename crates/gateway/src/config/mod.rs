@@ -286,20 +286,20 @@ fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     set_upstream(&mut upstream, &over);
 
     let admin_table = top.table("admin", "[admin]");
-    let admin = admin::read(&admin_table, over.admin);
+    let admin = admin::read(&admin_table, &over);
     let written = addresses::AddressSpans::of(&over, upstream_at, &admin_table);
     let admin_address = admin.as_ref().map(|admin| admin.options.address);
     addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &written);
     admin_table.end();
     let mut storage = StorageSettings::default();
     let store_table = top.table("store", "[store]");
-    let store = storage::store(&store_table, &mut storage);
+    let store = storage::store(&store_table, &mut storage, over.store.as_ref());
     let cache_is_chosen = store_table.span_of("cache_max").is_some();
     let mut start_positions = startup_checks::StartPositions::of(&store_table, &over);
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     storage::sweep(&sweep_table, &mut storage);
-    start_positions.archive = startup_checks::position(&sweep_table, "archive");
+    start_positions.check_archive(&sweep_table, storage.archive.as_deref(), &store);
     let clock_table = top.table("clock", "[clock]");
     storage::clock(&clock_table, &sweep_table, &mut storage);
     clock_table.end();
@@ -360,7 +360,7 @@ fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         upstream,
         host,
         admin,
-        store: over.store.unwrap_or(store),
+        store,
         log: over.log.unwrap_or(log),
         log_level: over.log_level.unwrap_or(log_level),
         log_requests: over.log_requests.unwrap_or(log_requests),

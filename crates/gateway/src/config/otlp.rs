@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn each_mistake_is_reported_with_its_fix() {
         for (text, expected) in [
-            ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" cannot be the upstream"),
+            ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" cannot be used"),
             ("endpoint = \"h2c://collector:4317\"", "is for gRPC"),
             ("sample = 2", "f:2:10: `sample` is out of range"),
             ("sample = -0.5", "`sample` is out of range"),

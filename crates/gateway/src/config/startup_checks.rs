@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use super::{Config, Mistake, Overrides, Position};
+use crate::stores::Url;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,10 +24,20 @@ impl StartPositions {
             archive: None,
         }
     }
+
+    /// Keeps the position of the archive. Reports one that is a file of the store: lines that are appended to it would damage
+    /// the store.
+    pub(super) fn check_archive(&mut self, sweep: &Table<'_, '_>, archive: Option<&Path>, store: &Url) {
+        self.archive = position(sweep, "archive");
+        let Some(archive) = archive.filter(|archive| is_file_of(store, archive)) else { return };
+        let problem = format!("the archive {} is a file of the store", archive.display());
+        let fix = "write the path of another file";
+        sweep.document.mistake(sweep.span_of("archive").as_ref(), problem, fix);
+    }
 }
 
 /// The position of a key, if it is set.
-pub(super) fn position(table: &Table<'_, '_>, key: &str) -> Option<Position> {
+fn position(table: &Table<'_, '_>, key: &str) -> Option<Position> {
     table.span_of(key).map(|span| table.document.position(&span))
 }
 
@@ -81,6 +92,26 @@ fn check_archive(path: &Path) -> Result<(), String> {
         // It is created at start if it does not exist.
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Whether `path` is one of the store's files, under this name or another.
+fn is_file_of(store: &Url, path: &Path) -> bool {
+    let Some(main) = store.files().into_iter().next() else { return false };
+    // Other files are named after what a link leads to.
+    let actual = Url::embedded(&resolved(&main)).files();
+    let path = resolved(path);
+    actual.iter().any(|file| resolved(file) == path)
+}
+
+/// The path without links and `..`, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    whole.canonicalize().unwrap_or_else(|_| match (whole.parent(), whole.file_name()) {
+        (Some(folder), Some(name)) => {
+            folder.canonicalize().map_or_else(|_| whole.clone(), |folder| folder.join(name))
+        }
+        _ => whole.clone(),
+    })
 }
 
 /// The directory of this file, if it does not exist.

@@ -350,7 +350,7 @@ fn class_local_is_a_mistake_in_a_gateway() {
     one_mistake(
         "[upstream]\nurl = \"localhost:3000\"\n",
         "2:7",
-        &["cannot be the upstream", "http://127.0.0.1:3000"],
+        &["cannot be used", "http://127.0.0.1:3000"],
     );
 }
 

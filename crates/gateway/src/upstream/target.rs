@@ -151,7 +151,7 @@ pub(crate) fn leads_out(base: &str, path: &str) -> bool {
     }
 }
 
-/// Why a URL cannot be the upstream's.
+/// Why a URL cannot be used as that of a service.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetError {
     url: String,
@@ -183,7 +183,7 @@ impl fmt::Display for TargetError {
             Some((rest, _)) => format!("{rest}…"),
             None => shown,
         };
-        write!(f, "{shown:?} cannot be the upstream: {}", self.why)
+        write!(f, "{shown:?} cannot be used: {}", self.why)
     }
 }
 

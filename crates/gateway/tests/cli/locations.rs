@@ -78,6 +78,11 @@ fn the_check_finds_what_a_start_would() {
         ("[store]\nurl = 'redis://h?password=file:/no/such/file'\n".to_owned(), "4:1", "/no/such/file"),
         (format!("[sweep]\narchive = '{folder}'\n"), "4:1", "is a directory"),
         (format!("[sweep]\narchive = '{pipe}'\n"), "4:1", "is a named pipe"),
+        (
+            format!("[sweep]\narchive = '{folder}/../s.db-wal'\n[store]\nurl = 'sqlite:{folder}/../s.db'\n"),
+            "4:1",
+            "is a file of the store",
+        ),
     ] {
         let file = scratch.write("semel.toml", format!("{here}{text}"));
         for command in ["check", "show"] {
@@ -93,6 +98,28 @@ fn the_check_finds_what_a_start_would() {
         format!("{here}[store]\nurl = 'sqlite:{folder}/a.db'\n[sweep]\narchive = '{folder}/a.jsonl'\n");
     semel(&["config", "check", &scratch.write("semel.toml", good)]).exits(0);
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "a file was created");
+}
+
+#[test]
+fn an_archive_is_never_a_file_of_the_store() {
+    let scratch = Scratch::new();
+    let (store, link) = (scratch.path("s.db").display().to_string(), scratch.path("link.db"));
+    scratch.write("s.db", "");
+    std::os::unix::fs::symlink(&store, &link).expect("a link");
+    let link = link.display().to_string();
+    for (named, archive) in [
+        (&store, store.clone()),
+        (&store, format!("{store}-wal")),
+        (&store, link.clone()),
+        (&link, format!("{store}-wal")),
+        (&link, store.clone()),
+    ] {
+        let text = format!("[upstream]\nurl = \"http://127.0.0.1:3000\"\n[sweep]\narchive = '{archive}'\n");
+        let file = scratch.write("semel.toml", text);
+        let refused = semel(&["serve", "--config", &file, "--store", &format!("sqlite:{named}")]).exits(1);
+        assert!(refused.err.contains("is a file of the store"), "{named} {archive}: {refused:?}");
+    }
+    assert_eq!(std::fs::metadata(&store).expect("a file").len(), 0, "it was changed");
 }
 
 /// A file is often checked on another machine than the one it is for.
@@ -139,8 +166,14 @@ fn a_mistake_in_a_variable_names_the_variable() {
     served.env("SEMEL_TTL", "1s");
     let refused = run(served).exits(1);
     assert!(refused.err.contains("SEMEL_TTL has a mistake"), "{refused:?}");
-    let flagged = semel(&["serve", "--config", &file, "--store", "memory:", "--ttl", "1s"]).exits(1);
+    let served = |more: &[&str]| semel(&[&["serve", "--config", &file, "--store", "memory:"], more].concat());
+    let flagged = served(&["--ttl", "1s"]).exits(1);
     assert!(flagged.err.contains("--ttl has a mistake"), "{flagged:?}");
+    let flagged = served(&["--admin", "0.0.0.0:9090"]).exits(1);
+    assert!(
+        flagged.err.contains("--admin has a mistake") && flagged.err.contains("semel key token"),
+        "{flagged:?}"
+    );
 }
 
 #[test]

@@ -129,3 +129,29 @@ async fn a_resolved_doubt_is_rebuilt_too() {
     let id = first.header("operation-id").expect("an id");
     assert!(rebuild_requests(&world).contains(&format!("GET /by/{id} HTTP/1.1")));
 }
+
+#[tokio::test]
+async fn an_operators_response_is_stored_in_its_minimal_form_or_refused() {
+    let script = |seen: &Seen| match seen.line.split(' ').nth(1) {
+        Some("/charges") => says("500 Oops")(seen),
+        _ => creates_charge_at(String::new())(seen),
+    };
+    let mut world = World::configured(&format!("{MINIMAL}[defaults.rebuild]\n"), script).await;
+    let admin = world.gateway.admin();
+    let first = world.send(alice()).await;
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let resolved = async |response: &str| {
+        let body = format!(r#"{{"outcome": "applied", "reason": "seen", "response": {response}}}"#);
+        let request = TestRequest::post(&format!("/v1/records/{id}/resolve")).json(&body);
+        request.send(admin).await.expect("an answer")
+    };
+    let refused = resolved(r#"{"status": 201, "body": "personal"}"#).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("Location and ETag"), "{}", refused.text());
+    assert_eq!(world.send(alice()).await.status, 409, "nothing was changed");
+    let stored = resolved(r#"{"status": 201, "headers": [["Location", "/charges/7"]]}"#).await;
+    assert_eq!(stored.status, 200, "{}", stored.text());
+    let again = world.send(alice()).await;
+    assert_eq!((again.status, again.text(), is_rebuilt(&again)), (201, "as it is now", true));
+    assert_eq!(again.header("location"), Some("/charges/7"));
+}

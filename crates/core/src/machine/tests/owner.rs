@@ -276,7 +276,7 @@ fn an_owner_whose_finish_is_refused_returns_the_stored_answer() {
 #[test]
 fn a_record_that_contradicts_its_owner_is_a_conflict() {
     let (done, other) = (succeeded(), Outcome::http(201, [("location", "/charges/8")], "paid"));
-    let differs = |found, ending: Ending| contradicts(found, &ending, |stands, known| stands == known);
+    let differs = |found, ending: Ending| contradicts(found, OWNER, &ending, Clone::clone);
     assert!(!differs(Found::Record(&done), Ending::Succeeded(paid())));
     assert!(differs(Found::Record(&done), Ending::Succeeded(other)));
     assert!(
@@ -292,6 +292,39 @@ fn a_record_that_contradicts_its_owner_is_a_conflict() {
         // An owner without an outcome is contradicted by none.
         assert!(!differs(found, Ending::InDoubt) && !differs(found, Ending::NotApplied(Some(busy()))));
     }
+}
+
+#[test]
+fn a_response_that_is_not_stored_contradicts_no_report_of_its_own_attempt() {
+    let differs = |record: &Record, token, ending: &Ending| {
+        contradicts(Found::Record(record), token, ending, Clone::clone)
+    };
+    let success = Ending::Succeeded(paid());
+    let verdict =
+        resolve(&processing(Class::External), Verdict::Applied(None), at(1000 + LEASE)).unwrap().next;
+    let erased = erase(&succeeded(), Erasure::Response, at(6000)).unwrap().next;
+    for record in [&verdict, &erased] {
+        assert!(!differs(record, OWNER, &success), "{record:?}");
+        assert!(differs(record, OTHER, &success), "an effect of two attempts: {record:?}");
+        assert!(differs(record, OWNER, &Ending::FailedReplayable(paid())), "{record:?}");
+    }
+    let other_status = Ending::Succeeded(Outcome::http(202, [("location", "/charges/7")], "paid"));
+    assert!(differs(&erased, OWNER, &other_status));
+    let minimal = |location| {
+        let headers = [("location", location)].into_iter().collect();
+        Outcome { headers, ..Outcome::not_retained(paid().status) }
+    };
+    for (location, is_other) in [("/charges/7", false), ("/charges/8", true)] {
+        let mut record = succeeded();
+        record.state = State::Succeeded { outcome: minimal(location), expires_at: Time::from_millis(9000) };
+        assert_eq!(differs(&record, OWNER, &success), is_other, "{location}");
+    }
+    assert!(!differs(&erase_all(&succeeded()), OWNER, &Ending::InDoubt));
+    assert!(differs(&erase_all(&succeeded()), OWNER, &success), "nothing is left to compare it with");
+}
+
+fn erase_all(record: &Record) -> Record {
+    erase(record, Erasure::Record, at(6000)).unwrap().next
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn an_address_that_cannot_be_asked_is_reported() {
         "2:7",
         &["the probe would be the same for every operation", "write {operation_id}"],
     );
-    one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["cannot be the upstream"]);
+    one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["cannot be used"]);
     one_mistake("[defaults.probe]\ntimeout = \"1s\"\n", "1:11", &["a probe has no url"]);
     one_mistake(
         &format!(
