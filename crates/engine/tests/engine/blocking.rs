@@ -63,6 +63,8 @@ async fn a_lease_is_renewed_while_its_work_keeps_its_thread() {
     let run =
         tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
     started.await.expect("the work starts");
+    // The work can start while the renewer still computes how long to sleep, on the other thread.
+    settle().await;
     for _ in 0..5 {
         world.clock.advance(secs(10));
         renewed.recv_timeout(TOO_LONG).expect("a renewal, although the work has not yielded");
@@ -84,6 +86,8 @@ async fn blocking_work_past_its_deadline_is_not_renewed() {
     let run =
         tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
     started.await.expect("the work starts");
+    // The work can start while the renewer still computes how long to sleep, on the other thread.
+    settle().await;
     for _ in 0..6 {
         world.clock.advance(secs(10));
         renewed.recv_timeout(TOO_LONG).expect("a renewal");
