@@ -5,8 +5,10 @@
 
 use super::fault::Fault;
 use super::schema;
+use crate::clock;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use semel_core::store::{Error, Kind};
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -18,16 +20,16 @@ const VERSION_MIN: i32 = 3_051_003;
 pub(super) const FULL: i64 = 2;
 const OPENING: &str = "opening the SQLite store";
 
-/// How long to wait for another process's lock before the answer is "unavailable", and how often to try.
+/// How long to wait for another process's lock before the answer is "unavailable".
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// The same for a write after the store is open: requests wait for it, and give up soon after. A write that
 /// is given up here was certainly not written; one that a request gives up may still arrive.
 const WRITE_WAIT: Duration = Duration::from_millis(700);
-const WRITE_TRIES: u128 = WRITE_WAIT.as_millis() / BUSY_STEP.as_millis();
-const BUSY_STEP: Duration = Duration::from_millis(1);
-const BUSY_TRIES: u128 = BUSY_WAIT.as_millis() / BUSY_STEP.as_millis();
 /// How long writing pauses for readers that prevent a restart of the log.
-const RESTART_TRIES: i32 = 50;
+const RESTART_WAIT: Duration = Duration::from_millis(50);
+/// The pause between two tries. It can take much longer on a machine that is slow to wake, so waits are measured and tries
+/// are not counted.
+const BUSY_STEP: Duration = Duration::from_millis(1);
 
 /// SQLite's name for a database without a file.
 pub(super) const IN_MEMORY: &str = ":memory:";
@@ -196,11 +198,11 @@ impl File {
     /// Switches to the write-ahead log, which is a property of the file. SQLite does not wait if two
     /// processes switch at the same time.
     fn use_wal(&self, connection: &Connection) -> Result<(), Error> {
-        let mut tries = 0;
+        let since = clock::uptime();
         let mode: String = loop {
             match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)) {
                 Ok(mode) => break mode,
-                Err(error) if is_busy(&error) && wait_for_others(tries) => tries += 1,
+                Err(error) if is_busy(&error) && pause_within(BUSY_WAIT, since) => {}
                 Err(error) => return Err(self.failed(&error).into()),
             }
         };
@@ -308,16 +310,29 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 /// Another process has the lock: waits a little, and returns whether to try again. The pauses are equal: with
 /// SQLite's own handler, a process that has waited long would try least often.
 fn wait_for_others(tries: i32) -> bool {
-    wait_up_to(BUSY_TRIES, tries)
+    wait_up_to(BUSY_WAIT, tries)
 }
 
 /// The same for writes that requests wait for.
 fn wait_to_write(tries: i32) -> bool {
-    wait_up_to(WRITE_TRIES, tries)
+    wait_up_to(WRITE_WAIT, tries)
 }
 
-fn wait_up_to(tries_max: u128, tries: i32) -> bool {
-    let again = u128::from(tries.unsigned_abs()) < tries_max;
+/// Pauses, and returns true, until a wait has lasted for `limit`. SQLite counts the tries of each wait from 0.
+fn wait_up_to(limit: Duration, tries: i32) -> bool {
+    thread_local! {
+        /// When this thread's wait began. It waits for one lock at a time.
+        static SINCE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+    if tries == 0 {
+        SINCE.set(clock::uptime());
+    }
+    pause_within(limit, SINCE.get())
+}
+
+/// Pauses, and returns true, unless `limit` has passed since the uptime `since`.
+fn pause_within(limit: Duration, since: Duration) -> bool {
+    let again = clock::uptime().saturating_sub(since) < limit;
     if again {
         std::thread::sleep(BUSY_STEP);
     }
@@ -335,10 +350,25 @@ pub(super) fn with_short_waits<T>(
     work: impl FnOnce() -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     fn wait(tries: i32) -> bool {
-        tries < RESTART_TRIES && wait_for_others(tries)
+        wait_up_to(RESTART_WAIT, tries)
     }
     connection.busy_handler(Some(wait))?;
     let result = work();
     limit_write_waits(connection)?;
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pause of a millisecond can take a hundred on a machine that is slow to wake.
+    #[test]
+    fn a_wait_ends_by_time_and_not_by_tries() {
+        let long = Duration::MAX;
+        assert!(wait_up_to(long, 0) && wait_up_to(long, i32::MAX));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!wait_up_to(Duration::from_millis(5), 1), "the wait began with try 0");
+        assert!(wait_up_to(long, 0) && wait_up_to(long, 1), "another wait");
+    }
 }

@@ -148,7 +148,7 @@ async fn the_lease_is_renewed_only_outside_the_transaction() {
     let admin = world.admin.clone();
     let short = intent_with("charge-1", "5", |policy| {
         policy.class = Class::External;
-        policy.lease = Duration::from_millis(900);
+        policy.lease = Duration::from_secs(15);
     });
     let versions = move || {
         let (schema, admin) = (schema.clone(), admin.clone());
@@ -163,11 +163,18 @@ async fn the_lease_is_renewed_only_outside_the_transaction() {
         let transaction = paid(&pool, &schema, &attempt).await;
         let finish = finish_in(&node, &pool, transaction, &attempt, charged()).await.expect("written");
         let before = versions().await;
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        // Longer than a third of the lease.
+        tokio::time::sleep(Duration::from_millis(5_500)).await;
         let during = versions().await;
         drop(finish);
-        tokio::time::sleep(Duration::from_millis(600)).await;
-        let after = versions().await;
+        let mut after = during;
+        for _ in 0..200 {
+            after = versions().await;
+            if after != during {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         attempt.check().expect("still owned");
         let transaction = paid(&pool, &schema, &attempt).await;
         let finish = finish_in(&node, &pool, transaction, &attempt, charged()).await.expect("written");

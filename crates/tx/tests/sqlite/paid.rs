@@ -136,7 +136,7 @@ async fn a_dropped_finish_leaves_nothing_and_resumes_lease_renewal() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     node.engine.store_id().await.expect("the store has an id");
-    let short = Policy::new(Class::External).with(|policy| policy.lease = Duration::from_secs(6));
+    let short = Policy::new(Class::External).with(|policy| policy.lease = Duration::from_secs(18));
     let scope = Scope::new(Identity::api_key("k-17"), Operation::named("charge"));
     let key = Key::from_source("charge-1").expect("a key");
     let intent = Intent::new(scope, key, short.expect("a policy"), payload::Raw::from("5"));
@@ -152,11 +152,11 @@ async fn a_dropped_finish_leaves_nothing_and_resumes_lease_renewal() {
         let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
         sqlx::query(PAID).bind(&id).execute(&mut *transaction).await.expect("written");
         // Longer than a third of the lease, so that a renewal waits for the file. It gives up, and the finish continues.
-        tokio::time::sleep(Duration::from_millis(2_300)).await;
+        tokio::time::sleep(Duration::from_millis(6_300)).await;
         let finish = own::finish_in(&inside.engine, transaction, &attempt, charged()).await;
         let (before, finish) = (entry(), finish.expect("written"));
         drop(finish);
-        for _ in 0..100 {
+        for _ in 0..200 {
             if entry() != before {
                 break;
             }
