@@ -69,6 +69,10 @@ fn ask(intent: usize) -> TestRequest {
     ask.json(&format!("{{\"i\":{intent},\"p\":\"{padding}\"}}"))
 }
 
+fn is_store_unavailable(reply: &Reply) -> bool {
+    reply.code().as_deref() == Some("IDEMPOTENCY_STORE_UNAVAILABLE")
+}
+
 /// What all clients know.
 struct Crowd {
     address: watch::Sender<SocketAddr>,
@@ -133,12 +137,18 @@ impl Crowd {
         self.acknowledged.lock().expect("not poisoned").get(&intent).cloned()
     }
 
-    /// Sends until a gateway answers; after a kill, at the address of the next gateway.
+    /// Sends until a gateway answers; after a kill, at the address of the next gateway. A disk that stands still for a
+    /// second makes the store unavailable, which clients are told to retry.
     async fn send(&self, ask: TestRequest) -> Reply {
-        let mut address = self.address.subscribe();
+        let (mut address, mut refused) = (self.address.subscribe(), 0);
         loop {
             let to = *address.borrow_and_update();
             match within(ask.clone().send(to)).await {
+                Ok(reply) if refused < 100 && is_store_unavailable(&reply) => {
+                    refused += 1;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
                 Ok(reply) => return reply,
                 Err(_) => self.broken.fetch_add(1, Ordering::SeqCst),
             };

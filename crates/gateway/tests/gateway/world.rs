@@ -359,11 +359,12 @@ impl World {
         self.send(charge(amount)).await
     }
 
-    /// Charges until the response is not "still in progress".
+    /// Charges until the response is neither "still in progress" nor "the store is unavailable", as it may be for a moment.
     pub(crate) async fn charge_settled(&self, amount: u32) -> Reply {
         until(async || {
             let reply = self.charge(amount).await;
-            (reply.code().as_deref() != Some("IDEMPOTENCY_REQUEST_IN_PROGRESS")).then_some(reply)
+            let transient = ["IDEMPOTENCY_REQUEST_IN_PROGRESS", "IDEMPOTENCY_STORE_UNAVAILABLE"];
+            (!reply.code().is_some_and(|code| transient.contains(&&*code))).then_some(reply)
         })
         .await
     }

@@ -111,7 +111,7 @@ async fn a_write_confirmed_by_the_replica_survives_the_master() {
         return;
     }
     let mut pair = Pair::start("promotion-wait");
-    let store = Store::open(&pair.url("&wait=1&timeout=1")).await.expect("the master takes writes");
+    let store = Store::open(&pair.url("&wait=1&timeout=6")).await.expect("the master takes writes");
     let hazards = store.hazards().await.expect("looked at");
     assert!(hazards.iter().all(|hazard| hazard.severity != Severity::Danger), "{hazards:?}");
     for number in 0..30 {
