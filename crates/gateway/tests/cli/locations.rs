@@ -107,6 +107,9 @@ fn an_archive_is_never_a_file_of_the_store() {
     scratch.write("s.db", "");
     std::os::unix::fs::symlink(&store, &link).expect("a link");
     let link = link.display().to_string();
+    // An address that is in use: a gateway that accepts the archive ends all the same.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = taken.local_addr().expect("an address").to_string();
     for (named, archive) in [
         (&store, store.clone()),
         (&store, format!("{store}-wal")),
@@ -116,7 +119,8 @@ fn an_archive_is_never_a_file_of_the_store() {
     ] {
         let text = format!("[upstream]\nurl = \"http://127.0.0.1:3000\"\n[sweep]\narchive = '{archive}'\n");
         let file = scratch.write("semel.toml", text);
-        let refused = semel(&["serve", "--config", &file, "--store", &format!("sqlite:{named}")]).exits(1);
+        let store = format!("sqlite:{named}");
+        let refused = semel(&["serve", "--config", &file, "--listen", &listen, "--store", &store]).exits(1);
         assert!(refused.err.contains("is a file of the store"), "{named} {archive}: {refused:?}");
     }
     assert_eq!(std::fs::metadata(&store).expect("a file").len(), 0, "it was changed");

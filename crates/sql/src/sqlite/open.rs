@@ -362,7 +362,7 @@ pub(super) fn with_short_waits<T>(
 mod tests {
     use super::*;
 
-    /// A pause of a millisecond can take a hundred on a machine that is slow to wake.
+    /// A pause of a millisecond can take much longer on a machine that is slow to wake.
     #[test]
     fn a_wait_ends_by_time_and_not_by_tries() {
         let long = Duration::MAX;
