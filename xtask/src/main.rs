@@ -11,6 +11,7 @@ mod dist;
 mod fuzz;
 mod model;
 mod mutants;
+mod programs;
 mod report;
 mod selection;
 mod services;

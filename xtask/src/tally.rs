@@ -29,6 +29,13 @@ impl Tally {
         }
     }
 
+    /// Adds another count.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+
     /// Tests that really ran.
     pub(crate) fn ran(self) -> usize {
         self.passed + self.failed

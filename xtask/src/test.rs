@@ -1,11 +1,12 @@
 //! `cargo xtask test`: everything that CI runs; with `--fast`, only the quick part. Each step can also be run
 //! alone.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::Command;
 
 use crate::cargo;
 use crate::command::Failure;
+use crate::programs::{self, Results};
 use crate::report::{Report, Verdict};
 use crate::selection::Selection;
 use crate::services::TestServers;
@@ -19,20 +20,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut report = Report::default();
     // A fast run does not build tools.
     tidy::check(&mut report, if selection == Selection::All { Missing::Build } else { Missing::Skip });
-    let mut command = cargo::cargo();
     // A fast run uses servers and tools as it finds them; a full one fails if one of them is missing.
     let mut servers = TestServers::default();
+    let tools = Tools::default();
     if selection == Selection::All {
-        let tools = Tools::default();
         report.step("tools", || tools.step());
         report.step("services", || servers.up());
-        tools.hand_to(&mut command);
-        servers.hand_to(&mut command);
     }
+    let prepare = |command: &mut Command| {
+        if selection == Selection::All {
+            tools.hand_to(command);
+            servers.hand_to(command);
+        }
+    };
     let mut tally = Tally::default();
-    report.step("tests", || match run_tests(command, selection, &mut tally) {
-        Ok(finished) => judge(finished, tally),
-        Err(error) => Verdict::Failed(vec![format!("cargo test: {error}")]),
+    report.step("tests", || match run_tests(selection, prepare) {
+        Ok(results) => {
+            tally = results.tally;
+            judge(results)
+        }
+        Err(error) => Verdict::Failed(vec![error.to_string()]),
     });
     servers.down();
     let last = last_line(tally, report.failed());
@@ -44,27 +51,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if last.failed == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Runs the selected tests, passes their output on and counts them. Returns whether cargo succeeded.
-fn run_tests(mut command: Command, selection: Selection, tally: &mut Tally) -> io::Result<bool> {
-    command.args(selection.cargo_arguments().map_err(io::Error::other)?).stdout(Stdio::piped());
-    let mut child = command.spawn()?;
-    if let Some(output) = child.stdout.take() {
-        let mut output = BufReader::new(output);
-        let mut line = Vec::new();
-        while output.read_until(b'\n', &mut line)? > 0 {
-            io::stdout().write_all(&line)?;
-            tally.read_line(&String::from_utf8_lossy(&line));
-            line.clear();
-        }
+/// Builds and runs the selected tests.
+fn run_tests(selection: Selection, prepare: impl Fn(&mut Command) + Sync) -> io::Result<Results> {
+    let mut command = cargo::cargo();
+    command.args(selection.cargo_arguments().map_err(io::Error::other)?);
+    let programs = programs::build(command, &cargo::root())?;
+    let mut results = programs::run(programs, &prepare);
+    if selection == Selection::All {
+        let mut examples = cargo::cargo();
+        examples.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
+        prepare(&mut examples);
+        results.run("examples in doc comments", examples);
     }
-    Ok(child.wait()?.success())
+    Ok(results)
 }
 
-fn judge(finished: bool, tally: Tally) -> Verdict {
-    if tally.ran() == 0 {
+fn judge(results: Results) -> Verdict {
+    if results.tally.ran() == 0 {
         return Verdict::Failed(vec!["no test ran: a suite that tests nothing proves nothing".to_owned()]);
     }
-    if finished && tally.failed == 0 { Verdict::Passed } else { Verdict::Failed(Vec::new()) }
+    let is_good = results.failed.is_empty() && results.tally.failed == 0;
+    if is_good { Verdict::Passed } else { Verdict::Failed(results.failed) }
 }
 
 /// The tests' counts. Each failed step without a failed test counts as one more failure, so that a failed run
@@ -81,18 +88,22 @@ mod tests {
     const GOOD: Tally = Tally { passed: 9, failed: 0, ignored: 1 };
     const BAD: Tally = Tally { passed: 7, failed: 2, ignored: 0 };
 
-    #[test]
-    fn a_run_without_tests_fails() {
-        assert!(matches!(judge(true, Tally::default()), Verdict::Failed(_)));
-        let only_ignored = Tally { ignored: 3, ..Tally::default() };
-        assert!(matches!(judge(true, only_ignored), Verdict::Failed(_)));
+    fn results(tally: Tally, failed: &[&str]) -> Results {
+        Results { tally, failed: failed.iter().map(|&line| line.to_owned()).collect() }
     }
 
     #[test]
-    fn tests_pass_only_if_cargo_and_the_counts_agree() {
-        assert_eq!(judge(true, GOOD), Verdict::Passed);
-        assert_eq!(judge(false, GOOD), Verdict::Failed(Vec::new()), "a test program that died");
-        assert_eq!(judge(true, BAD), Verdict::Failed(Vec::new()));
+    fn a_run_without_tests_fails() {
+        assert!(matches!(judge(Results::default()), Verdict::Failed(_)));
+        let only_ignored = Tally { ignored: 3, ..Tally::default() };
+        assert!(matches!(judge(results(only_ignored, &[])), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn tests_pass_only_if_all_programs_and_the_counts_agree() {
+        assert_eq!(judge(results(GOOD, &[])), Verdict::Passed);
+        assert_eq!(judge(results(GOOD, &["it died"])), Verdict::Failed(vec!["it died".to_owned()]));
+        assert_eq!(judge(results(BAD, &[])), Verdict::Failed(Vec::new()));
     }
 
     #[test]
