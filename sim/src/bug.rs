@@ -53,10 +53,14 @@ pub enum Bug {
     GapForgotten,
     LeaseHeldByItsDate,
     ReplacedTimeForgotten,
+    ReplacedTombstoneForgotten,
+    TombstoneExtendedBackwards,
+    ErasedByOldDates,
     OldDatesBelieved,
     LocalConflictIgnored,
     DoubtSettledWithoutLock,
     DoubtSettledByContent,
+    DoubtSettledAfterRetention,
     ErasedByRemoval,
     ErasedTombstoneShortened,
     ErasedUnsettled,
@@ -64,7 +68,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 60] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::StateLeftOutOfSwap,
@@ -114,10 +118,14 @@ impl Bug {
         Self::GapForgotten,
         Self::LeaseHeldByItsDate,
         Self::ReplacedTimeForgotten,
+        Self::ReplacedTombstoneForgotten,
+        Self::TombstoneExtendedBackwards,
+        Self::ErasedByOldDates,
         Self::OldDatesBelieved,
         Self::LocalConflictIgnored,
         Self::DoubtSettledWithoutLock,
         Self::DoubtSettledByContent,
+        Self::DoubtSettledAfterRetention,
         Self::ErasedByRemoval,
         Self::ErasedTombstoneShortened,
         Self::ErasedUnsettled,
@@ -185,6 +193,13 @@ impl Bug {
             Self::ReplacedTimeForgotten => {
                 "outcomes from before a change of time expire by the new time at once"
             }
+            Self::ReplacedTombstoneForgotten => {
+                "tombstones from before a change of time end by the new time at once"
+            }
+            Self::TombstoneExtendedBackwards => "a new date for a tombstone moves its end earlier",
+            Self::ErasedByOldDates => {
+                "an outcome from before a change of time that is erased binds its key only until its old date"
+            }
             Self::OldDatesBelieved => "a first attempt dated ahead by an earlier time counts from that date",
             Self::LocalConflictIgnored => {
                 "a local command's transaction commits although its record was refused (DO NOTHING)"
@@ -194,6 +209,9 @@ impl Bug {
             }
             Self::DoubtSettledByContent => {
                 "an uncertain local commit counts as rolled back if its record was erased since"
+            }
+            Self::DoubtSettledAfterRetention => {
+                "an uncertain local commit counts as rolled back although its record may have expired since"
             }
             Self::ErasedByRemoval => "an erased record is removed instead of leaving a tombstone",
             Self::ErasedTombstoneShortened => "the tombstone of an erased record ends at once",

@@ -49,6 +49,8 @@ pub fn quick() -> Vec<Config> {
         owners_clock_goes_back(),
         memory_by_other_clocks(),
         replaced_clock(),
+        replaced_tombstones(),
+        replaced_erasures(),
         memory_by_replaced_clock(),
         wrong_start(),
         slow_effects(),
@@ -58,6 +60,7 @@ pub fn quick() -> Vec<Config> {
         releases(),
         erasures(),
         Config { erasures: 1, write_faults: 1, horizon: 3, ..Config::base("erasures", Local) },
+        replaced_commits(),
         Config { erasures: 1, crashes: 1, horizon: 2, ..Config::base("erasures", Downstream) },
     ]
 }
@@ -200,6 +203,9 @@ fn clocks_and_doubts() -> Vec<Config> {
         Config { sweeper: true, workers: 1, attempts_each: 2, crashes: 1, ..memory_by_other_clocks() },
         Config { workers: 2, attempts_each: 1, horizon: 3, ..replaced_clock() },
         Config { skew: 1, ..replaced_clock() },
+        Config { payloads: 2, horizon: 5, ..replaced_tombstones() },
+        Config { replacements: 2, ..replaced_tombstones() },
+        Config { horizon: 4, ..replaced_erasures() },
         Config { horizon: 3, ..wrong_start() },
         Config { answer_faults: 1, horizon: 6, ..slow_effects() },
         Config { begin: &[Begin::Processing], horizon: 4, ..inherited_doubt() },
@@ -267,6 +273,30 @@ pub(crate) fn replaced_clock() -> Config {
     }
 }
 
+/// A tombstone spans the moment at which the clock is replaced.
+pub(crate) fn replaced_tombstones() -> Config {
+    Config {
+        after_expiry: AfterExpiry::Refuse,
+        ttl: 1,
+        tombstone: 2,
+        horizon: 4,
+        name: "tombstones and a clock that is replaced",
+        ..replaced_clock()
+    }
+}
+
+/// An operator erases before or after the clock is replaced.
+pub(crate) fn replaced_erasures() -> Config {
+    Config {
+        erasures: 1,
+        after_expiry: AfterExpiry::Refuse,
+        ttl: 1,
+        tombstone: 1,
+        name: "erasures and a clock that is replaced",
+        ..replaced_clock()
+    }
+}
+
 /// A provider's window spans the moment at which the clock is replaced.
 pub(crate) fn memory_by_replaced_clock() -> Config {
     Config {
@@ -313,6 +343,18 @@ pub(crate) fn erasures() -> Config {
         ttl: 2,
         tombstone: 1,
         ..Config::base("erasures", Class::External)
+    }
+}
+
+/// A commit without an answer whose outcome expires before anybody asks for it.
+pub(crate) fn replaced_commits() -> Config {
+    Config {
+        rotation: true,
+        write_faults: 1,
+        ttl: 1,
+        tombstone: 0,
+        horizon: 3,
+        ..Config::base("commits that are replaced", Class::Local)
     }
 }
 

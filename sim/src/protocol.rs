@@ -10,8 +10,8 @@ use crate::tamper::{
 };
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
-    self, Command, Decision, Due, Erasure, Expect, Found, LocalEnding, Refusal, Reply, Route, Stage, Stamp,
-    Ticket, Unchanged, Verdict, Write,
+    self, Command, Decision, Due, Erasure, Expect, Found, Landing, LocalEnding, Refusal, Reply, Route, Stage,
+    Stamp, Ticket, Unchanged, Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy, PolicySettings};
@@ -71,6 +71,16 @@ impl Protocol {
         }
     }
 
+    /// The current time as the end of a record's retention is judged by it.
+    fn judging(self, record: &Record, now: Now) -> Now {
+        match (self.bug, record.state()) {
+            (Some(Bug::ReplacedTombstoneForgotten), State::Expired { .. }) => {
+                Now { replaced_at: None, ..now }
+            }
+            _ => now,
+        }
+    }
+
     pub(crate) fn decide<'a>(
         self,
         found: Found<'a>,
@@ -78,6 +88,10 @@ impl Protocol {
         ticket: Ticket,
         stamp: Stamp<'_>,
     ) -> Decision<'a> {
+        let stamp = match found {
+            Found::Record(record) => Stamp { now: self.judging(record, stamp.now), ..stamp },
+            _ => stamp,
+        };
         let real = || machine::decide(found, command, ticket, stamp);
         match (self.bug, found) {
             (Some(Bug::UnreadableAsAbsent), Found::Unreadable) => {
@@ -226,6 +240,16 @@ impl Protocol {
         }
     }
 
+    pub(crate) fn local_landing(self, write: &Write, reread: Found<'_>, now: Now) -> Landing {
+        match (self.bug, machine::local_landing(write, reread, now)) {
+            (Some(Bug::DoubtSettledByContent), Landing::Landed) if !machine::landed(write, reread) => {
+                Landing::Missing
+            }
+            (Some(Bug::DoubtSettledAfterRetention), Landing::Unclear) => Landing::Missing,
+            (_, landing) => landing,
+        }
+    }
+
     pub(crate) fn ending(self, class: Class, status: u16, outcome: Outcome) -> Ending {
         let answer = Answer::new(Status::Http(status));
         match (self.bug, status) {
@@ -254,7 +278,7 @@ impl Protocol {
                 Some(Bug::OutcomeForgottenWithoutTombstone),
                 State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. },
             ) if now.at >= *expires_at => Due::Purge,
-            _ => machine::due(record, now),
+            _ => machine::due(record, self.judging(record, now)),
         }
     }
 
@@ -264,7 +288,7 @@ impl Protocol {
             Some(Bug::LeaseAsTtl | Bug::UnknownPurged | Bug::OutcomeForgottenWithoutTombstone) => {
                 Ok(Unchanged::of(record))
             }
-            _ => machine::purge(record, now),
+            _ => machine::purge(record, self.judging(record, now)),
         }
     }
 
@@ -339,6 +363,10 @@ impl Protocol {
     }
 
     pub(crate) fn erase(self, record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let stamp = match self.bug {
+            Some(Bug::ErasedByOldDates) => Stamp { now: Now { replaced_at: None, ..stamp.now }, ..stamp },
+            _ => stamp,
+        };
         let result = self.sound(machine::erase(record, erasure, stamp));
         match (self.bug, result) {
             (Some(Bug::ErasedTombstoneShortened), Ok(mut write)) if erasure == Erasure::Record => {
@@ -366,6 +394,14 @@ impl Protocol {
 
     pub(crate) fn expire(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
         self.sound(machine::expire(record, stamp))
+    }
+
+    pub(crate) fn extend(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let mut write = self.sound(machine::extend(record, stamp))?;
+        if self.has(Bug::TombstoneExtendedBackwards) {
+            write.next.set_state(State::Expired { until: stamp.now.at });
+        }
+        Ok(write)
     }
 
     /// No legal transition breaks a rule of every write.

@@ -150,6 +150,10 @@ pub fn of(bug: Bug) -> (Config, Violation) {
             (catalogue::replaced_clock(), Violation::SentAfterGivenUp)
         }
         Bug::ReplacedTimeForgotten => (catalogue::replaced_clock(), Violation::FinalOutcomeChanged),
+        Bug::ReplacedTombstoneForgotten | Bug::TombstoneExtendedBackwards => {
+            (catalogue::replaced_tombstones(), Violation::FinalOutcomeChanged)
+        }
+        Bug::ErasedByOldDates => (catalogue::replaced_erasures(), Violation::FinalOutcomeChanged),
         Bug::OldDatesBelieved => (catalogue::memory_by_replaced_clock(), Violation::SecondEffectDownstream),
         Bug::LocalConflictIgnored => (Config::base("transactions", Class::Local), Violation::NotExactlyOnce),
         Bug::DoubtSettledWithoutLock => (
@@ -160,6 +164,7 @@ pub fn of(bug: Bug) -> (Config, Violation) {
             Config { erasures: 1, write_faults: 1, ..Config::base("transactions", Class::Local) },
             Violation::RolledBackCommitted,
         ),
+        Bug::DoubtSettledAfterRetention => (catalogue::replaced_commits(), Violation::RolledBackCommitted),
         Bug::ErasedByRemoval => (catalogue::erasures(), Violation::SecondEffect),
         Bug::ErasedTombstoneShortened => (catalogue::erasures(), Violation::FinalOutcomeChanged),
         Bug::ErasedUnsettled => (catalogue::erasures(), Violation::ForbiddenMoveAccepted),

@@ -9,6 +9,7 @@ import sys
 
 import fingerprint
 import ids
+import inbox
 import keys
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -55,6 +56,10 @@ def main():
         fingerprint.check_request(case, tally)
     for case in load("fingerprint/equality.json"):
         fingerprint.check_equality(case, tally)
+    for case in load("inbox/messages.json"):
+        inbox.check_message(case, tally)
+    for case in load("inbox/ids.json"):
+        inbox.check_id(case, tally)
     for line in tally.wrong:
         print(line)
     for coding, count in sorted(tally.unsupported.items()):

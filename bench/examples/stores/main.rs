@@ -13,6 +13,7 @@ mod bare_redis;
 mod by_hand;
 mod client;
 mod database;
+mod full;
 mod options;
 mod report;
 mod server;
@@ -36,6 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("{}\n{}", options.command_line(), meter::machine());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if let Some(seconds) = options.full {
+        return full::run(&runtime, &options, seconds);
+    }
     if options.measures("sqlite") {
         sqlite(&runtime, &options)?;
     }

@@ -5,6 +5,8 @@ pub(crate) const HELP: &str = "cargo xtask bench stores [options]
   --rounds N      how many turns each subject has             5
   --only NAME     only this store: sqlite, postgres, redis
   --parameters P  what the store's URL ends with, such as connections=16
+  --full N        instead: a Redis store at full load for N seconds, while the sweeper runs
+  --sweep-rate N  with --full: records_per_second_max                        5000
 Growth: --only postgres --records 0,3000000 --clients 64";
 
 pub(crate) struct Options {
@@ -13,6 +15,9 @@ pub(crate) struct Options {
     pub(crate) seconds: f64,
     pub(crate) rounds: u64,
     pub(crate) parameters: Option<String>,
+    /// For how many seconds a store is kept at full load, instead of comparing.
+    pub(crate) full: Option<u64>,
+    pub(crate) sweep_rate: u32,
     only: Option<String>,
 }
 
@@ -25,6 +30,8 @@ impl Options {
             seconds: 3.0,
             rounds: 5,
             parameters: None,
+            full: None,
+            sweep_rate: 5_000,
             only: None,
         };
         while let Some(name) = arguments.next() {
@@ -34,6 +41,10 @@ impl Options {
                 "--records" => options.records = numbers(&value()?)?,
                 "--clients" => options.clients = numbers(&value()?)?,
                 "--parameters" => options.parameters = Some(value()?),
+                "--full" => options.full = Some(number(&value()?)?),
+                "--sweep-rate" => {
+                    options.sweep_rate = number(&value()?)?.try_into().map_err(|_| "too many")?;
+                }
                 "--rounds" => options.rounds = number(&value()?)?.max(1),
                 "--only" => match value()? {
                     store if ["sqlite", "postgres", "redis"].contains(&store.as_str()) => {

@@ -2,7 +2,7 @@
 //! connection for all clients, because a file has one writer.
 
 use crate::{Failed, ITEMS, compare, created, intent, next, outcome};
-use semel::{Engine, RequestOutcome};
+use semel::Engine;
 use semel_sql::sqlite::{Options, Store};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::sqlite::rusqlite::params;
@@ -101,11 +101,7 @@ async fn by_hand(engine: Engine, pool: SqlitePool) -> Result<(), Failed> {
         Begun::Mine(mut mine) => {
             order(mine.connection(), id).await?;
             let answer = mine.succeed(outcome(id)).await?.commit().await?;
-            if matches!(answer.outcome, RequestOutcome::Ran(_)) {
-                Ok(())
-            } else {
-                Err("a new key was not run".into())
-            }
+            if answer.replayed { Err("a new key was not run".into()) } else { Ok(()) }
         }
         Begun::Answered(answer) => Err(format!("a new key was answered: {answer:?}").into()),
     }

@@ -196,7 +196,8 @@ fn stacked_codings_are_refused_before_decoding() {
             "Content-Encoding: more than one content coding; use only one of gzip, deflate, br and zstd"
         );
     }
-    assert_eq!(decoded("identity, gzip, identity", &bomb, 1 << 30).unwrap_err().kind(), ErrorKind::TooLarge);
+    let stopped = decoded("identity, gzip, identity", &bomb, 1 << 20).map(|body| body.len());
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::TooLarge);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"a sentence").unwrap();
     assert_eq!(decoded("identity, gzip, identity", &gzip.finish().unwrap(), 100).unwrap(), b"a sentence");

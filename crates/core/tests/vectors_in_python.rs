@@ -41,7 +41,7 @@ fn a_second_implementation_agrees_with_every_vector() {
 #[test]
 fn a_vector_that_is_wrong_is_found() {
     let copy = std::env::temp_dir().join(format!("semel-vectors-{}", std::process::id()));
-    for folder in ["check", "fingerprint", "ids", "keys"] {
+    for folder in ["check", "fingerprint", "ids", "inbox", "keys"] {
         std::fs::create_dir_all(copy.join(folder)).unwrap();
         for file in std::fs::read_dir(vectors().join(folder)).unwrap() {
             let file = file.unwrap();

@@ -14,6 +14,10 @@ use std::fmt;
 use std::time::Duration;
 
 /// The answer to one call. `L` is what the work returned besides its ending, for the call that ran it.
+///
+/// It is not always a success: a mismatch and a running duplicate are answers too. [`into_outcome`](Self::into_outcome)
+/// makes everything but a success an error.
+#[must_use = "it may be a mismatch, a running duplicate or an unknown outcome"]
 #[derive(Debug, Clone)]
 pub struct Answer<L = ()> {
     /// The public name of the command.

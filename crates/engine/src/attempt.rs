@@ -63,7 +63,23 @@ impl Attempt {
     /// the engine itself checks before the work begins. Always fails after the attempt is over, also for clones. On
     /// an error, send nothing and end the attempt as not applied.
     pub fn check(&self) -> Result<(), LeaseError> {
-        if self.ownership.may_send() { Ok(()) } else { Err(LeaseError::Lost) }
+        if self.ownership.check() { Ok(()) } else { Err(LeaseError::Lost) }
+    }
+
+    /// Promises that this work sends nothing before a [`check`](Self::check) has succeeded, begins to send nothing
+    /// after one has failed, and stops sending when it [is overdue](Self::is_overdue). Call it first.
+    ///
+    /// This avoids doubts. If the deadline, a shutdown or a panic ends the work before a check has succeeded, nothing
+    /// was sent, and the attempt is given back. If it ends by its deadline later, the work gets two more seconds, in
+    /// which every check fails: a process that was suspended can still read the answer that has already arrived.
+    pub fn promise_checks(&self) {
+        self.ownership.promise_checks();
+    }
+
+    /// Whether the work's deadline is over.
+    pub fn is_overdue(&self) -> bool {
+        let ownership = &self.ownership;
+        ownership.node.clock.uptime() >= ownership.deadline()
     }
 }
 

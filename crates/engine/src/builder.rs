@@ -7,6 +7,7 @@ use crate::cache::Cache;
 use crate::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::Engine;
+use crate::loss::LossWatch;
 use crate::node::Node;
 use crate::observe::{Event, Observer, Unobserved};
 use crate::quota::{Keepers, Quotas, QuotasError};
@@ -21,9 +22,10 @@ use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::time::{self, Heartbeat, TrustedTime};
 use crate::writable::WriteWatch;
+use crate::write_probe;
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
-use semel_core::store::{self, Counting, Store};
+use semel_core::store::{self, Counting, Kind, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -203,6 +205,7 @@ impl Builder {
             time,
             heartbeat,
             writes: WriteWatch::default(),
+            loss: LossWatch::default(),
             store_id: OnceCell::new(),
             look_for_future_dates: AtomicBool::new(true),
             running: Arc::new(Running::default()),
@@ -217,14 +220,25 @@ impl Builder {
             archive: self.archive,
         });
         let alarmed = Arc::downgrade(&node);
-        node.spawn.spawn(secrets.tend(move |error| {
+        node.spawn.spawn(secrets.tend(move |refreshed| {
             if let Some(node) = alarmed.upgrade() {
-                node.observe(&Event::SecretsBehind { error });
+                match refreshed {
+                    Ok(()) => node.observe(&Event::SecretsCurrent),
+                    Err(secrets::Error::Store(lost)) if lost.kind() == Kind::DataLost => node.note_loss(lost),
+                    Err(error @ secrets::Error::WentBack) => {
+                        let context = "reading the state of the hashing secret";
+                        node.note_loss(
+                            &store::Error::new(Kind::DataLost, context).because(error.to_string()),
+                        );
+                    }
+                    Err(error) => node.observe(&Event::SecretsBehind { error }),
+                }
             }
         }));
         if let Some(change) = change {
             node.clock_changed(change);
         }
+        write_probe::begin(&node);
         time::begin(&node).await;
         sweep::begin(&node);
         reconcile::begin(&node);
@@ -243,7 +257,7 @@ async fn bounded<T>(
         answer = answer => Ok(answer),
         () = clock.sleep(patience) => {
             let context = "waiting for the store's first answers";
-            Err(BuildError::Store(store::Error::new(store::Kind::Unavailable, context)))
+            Err(BuildError::Store(store::Error::new(Kind::Unavailable, context)))
         }
     }
 }

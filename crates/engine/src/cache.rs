@@ -46,7 +46,12 @@ impl Cache {
         Self { bytes_max, entries: Mutex::default() }
     }
 
-    /// Stores a record that was read or written at the uptime `since`, if it cannot change before it expires and is
+    /// Whether a record that was read or written at the uptime `since` may be answered from memory at the uptime `now`.
+    pub(crate) fn may_keep(&self, since: Duration, now: Duration) -> bool {
+        self.bytes_max > 0 && now < since + AGE_MAX
+    }
+
+    /// Stores a record that was read or written at the uptime `since` or later, if it cannot change before it expires and is
     /// small enough.
     pub(crate) fn keep(&self, id: CommandId, record: &Record, since: Duration) {
         if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
@@ -76,7 +81,8 @@ impl Cache {
     /// The record, unless it was stored too long before the uptime `now`.
     pub(crate) fn get(&self, id: CommandId, now: Duration) -> Option<Arc<Record>> {
         let mut entries = self.entries();
-        if entries.records.get(&id)?.since + AGE_MAX <= now {
+        let since = entries.records.get(&id)?.since;
+        if !self.may_keep(since, now) {
             entries.drop_one(id);
             return None;
         }

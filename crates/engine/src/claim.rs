@@ -317,8 +317,11 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     }
 }
 
-/// A claim that has arrived, with its permit. `None` if it can never arrive, or had not arrived when the store first
-/// answered after `give_up_at`.
+/// A claim that has arrived, with its permit. `None` if it can never arrive, or had not arrived in a read that began
+/// after the store had answered after `give_up_at`.
+///
+/// One answer at the end of an outage is not enough. On PostgreSQL, claims and reads that wait for a lost standby are
+/// released together: the reads show the entries from before, and the claims become visible a moment later.
 ///
 /// An outage affects many claims: each one pauses for a random time before every read, also the first, and only a
 /// limited number read concurrently.
@@ -330,6 +333,7 @@ async fn look_for<'a>(
 ) -> Option<(Record, SemaphorePermit<'a>)> {
     let mut in_time = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
     let mut late = Backoff::new(LATE_PAUSE.0, LATE_PAUSE.1);
+    let mut has_answered_late = false;
     loop {
         let is_late = node.clock.uptime() >= give_up_at;
         if is_late && node.tasks.is(Closing::Draining) {
@@ -343,9 +347,10 @@ async fn look_for<'a>(
             return Some((Record::clone(record), permit));
         }
         // Its condition no longer holds: it can never arrive.
-        if !write.expect.met_by(reading.found()) || node.clock.uptime() >= give_up_at {
+        if !write.expect.met_by(reading.found()) || has_answered_late {
             return None;
         }
+        has_answered_late = node.clock.uptime() >= give_up_at;
     }
 }
 

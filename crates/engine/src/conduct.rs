@@ -27,6 +27,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -81,6 +82,10 @@ impl From<Ending> for Ended {
 /// Work that has not begun.
 pub(crate) type Work<L> = Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output = Ended<L>> + Send>> + Send>;
 
+/// How long work that can send nothing more may still read an answer after its deadline. A suspended process has to
+/// read what arrived meanwhile.
+const LATE_ANSWER_MAX: Duration = Duration::from_secs(2);
+
 /// The channel to the caller, who may have gone away.
 pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
 
@@ -129,7 +134,7 @@ pub(crate) async fn conduct<L: Send>(
         FirstEvent::Ended(ended) => {
             settle(&ownership, running_entry, reply, ended).await;
         }
-        event if reply::has_not_begun(&ownership.record()) => {
+        event if reply::has_not_begun(&ownership.record()) || ownership.has_sent_nothing() => {
             let why = match event {
                 FirstEvent::Panicked => GivenUp::Panicked,
                 FirstEvent::Overran => GivenUp::Overran,
@@ -156,7 +161,7 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
     let left = || ownership.deadline().saturating_sub(node.clock.uptime());
     let mut work = pin!(AssertUnwindSafe(async move { work(attempt).await }).catch_unwind());
     // Checked before every step of the work: a suspended machine must not continue where it stopped.
-    let work = std::future::poll_fn(|context| {
+    let in_time = std::future::poll_fn(|context| {
         if left().is_zero() { Poll::Ready(None) } else { work.as_mut().poll(context).map(Some) }
     });
     let deadline = async {
@@ -164,15 +169,22 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
             node.clock.sleep(left()).await;
         }
     };
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
-        ended = work => match ended {
-            Some(Ok(ended)) => FirstEvent::Ended(ended),
-            Some(Err(_)) => FirstEvent::Panicked,
-            None => FirstEvent::Overran,
-        },
-        () = node.tasks.closed(Closing::Now) => FirstEvent::Closing,
-        () = deadline => FirstEvent::Overran,
+        ended = in_time => ended,
+        () = node.tasks.closed(Closing::Now) => return FirstEvent::Closing,
+        () = deadline => None,
+    };
+    // Nothing may be sent from here on, so the work may continue if it only waits for an answer.
+    ownership.close();
+    let ended = match ended {
+        None if ownership.may_await_answer() => node.within(LATE_ANSWER_MAX, work).await,
+        ended => ended,
+    };
+    match ended {
+        Some(Ok(ended)) => FirstEvent::Ended(ended),
+        Some(Err(_)) => FirstEvent::Panicked,
+        None => FirstEvent::Overran,
     }
 }
 
@@ -222,10 +234,12 @@ fn concluded<L>(
     match finished {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record, node.clock.uptime());
-            let stored = reply::stored(node, &record);
-            running_entry.show(Progress::Ended(StoredRecord { id: ownership.id, record }));
-            ran(stored).unwrap_or_else(|| unknown(ownership))
+            let since = ownership.held_since();
+            node.cache.keep(ownership.id, &record, since);
+            let answered = reply::stored(node, &record);
+            let stored = StoredRecord { id: ownership.id, record };
+            running_entry.show(Progress::Ended { stored, since });
+            ran(answered).unwrap_or_else(|| unknown(ownership))
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
         Finished::Never => unknown(ownership),

@@ -14,11 +14,12 @@ use crate::observe::Call;
 use crate::recognise::Recognised;
 use crate::reply::{self, Subject};
 use crate::running::RunningEntry;
+use crate::settings::ClockSettings;
 use crate::spans::span;
 use crate::sweep::{self, SweepReport};
 use crate::tasks::Closing;
-use crate::time::{self, ClockStatus};
-use crate::wait::{self, Waited};
+use crate::time::{self, ClockComparison, ClockStatus};
+use crate::wait::{self, Waited, Waiter};
 use crate::writable::WriteRefusal;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
@@ -74,6 +75,7 @@ impl Engine {
     /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
     /// is durable before this returns (unless [`Ran::stored`](crate::Ran::stored) is `None`: it could not be stored
     /// in time). Every other call gets the same outcome, or the reason why there is none.
+    /// [`Answer::into_outcome`] makes everything but a success an error.
     ///
     /// [`run`](Self::run) is the same for work that returns a value.
     pub async fn execute<W, F, L>(&self, intent: Intent, work: W) -> Result<Answer<L>, Error>
@@ -91,20 +93,21 @@ impl Engine {
         if let Some(answer) = self.known_outcome(&recognised) {
             return Ok(answer);
         }
-        let wait_until = node.clock.uptime() + recognised.intent.wait.unwrap_or(node.settings.wait);
+        let asked = node.clock.uptime();
+        let waiter = Waiter { asked, until: asked + recognised.intent.wait.unwrap_or(node.settings.wait) };
         let running_entry = loop {
             let progress = match node.running.enter(recognised.id()) {
                 Ok(running_entry) => break running_entry,
                 Err(progress) => progress,
             };
-            let waited = wait::for_local(node, &command, progress, wait_until);
+            let waited = wait::for_local(node, &command, progress, waiter);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(answer),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
-                    let waited = wait::for_remote(node, &command, shown, None, wait_until);
+                    let waited = wait::for_remote(node, &command, shown, None, waiter);
                     return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
                 }
             }
@@ -113,7 +116,7 @@ impl Engine {
         match self.claim_and_conduct(recognised.clone(), running_entry, work).await? {
             Conducted::Answered(answer) => Ok(answer),
             Conducted::InProgress(shown, running_entry) => {
-                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), wait_until);
+                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), waiter);
                 waited.instrument(span!("wait")).await.map_err(Error::LostSight)
             }
         }
@@ -148,15 +151,40 @@ impl Engine {
         sweep::sweep(&self.node, sweep::SweepScope::All).await
     }
 
-    /// How long the store has refused writes, and why; `None` while it accepts them. Derived from regular writes, of
-    /// which the heartbeat makes enough, so this call is cheap.
+    /// How long the store has refused writes, and why; `None` while it accepts them. After a [loss of
+    /// data](semel_core::store::Kind::DataLost), the undamaged parts of a store may still accept some. Derived from the
+    /// writes of requests and of the heartbeat, and after a failure from entries that the engine inserts and removes, so
+    /// this call is cheap.
     pub fn refuses_writes(&self) -> Option<WriteRefusal> {
-        self.node.writes.refusing(self.node.clock.uptime())
+        let uptime = self.node.clock.uptime();
+        self.node.loss.refusing(uptime).or_else(|| self.node.writes.refusing(uptime))
     }
 
     /// The status of the store's clock.
     pub fn clock_status(&self) -> ClockStatus {
         self.node.time.status()
+    }
+
+    /// Whether this node trusts the store's clock, or has trusted it since its start. If not, it has refused all new
+    /// keys so far, and should get no requests.
+    pub fn has_trusted_clock(&self) -> bool {
+        self.node.time.has_been_trusted()
+    }
+
+    /// Whether this node knows the current state of the hashing secret. If not, it claims nothing.
+    pub fn has_current_secret(&self) -> bool {
+        self.node.secrets.view().is_ok()
+    }
+
+    /// The store's clock as this node reads it, beside what the nodes of the store last wrote about theirs.
+    pub async fn compare_clocks(&self) -> Result<ClockComparison, store::Error> {
+        let comparing = time::compare_clocks(&*self.node.store, &*self.node.clock);
+        self.node.bounded(Call::Beat, comparing).await
+    }
+
+    /// The settings by which the clock is trusted.
+    pub fn clock_settings(&self) -> &ClockSettings {
+        &self.node.settings.clock
     }
 
     /// Confirms that the store's clock is right: all nodes of the store use it from now on. `who` and `why` are
@@ -257,6 +285,7 @@ impl Engine {
     ) -> Vec<claim::LostClaim> {
         let node = &self.node;
         let command = recognised.command();
+        let since = node.clock.uptime();
         match claim::claim(node, recognised).instrument(span!("claim")).await {
             Ok(Claim::Owned(ownership)) => {
                 conduct::conduct(Arc::clone(node), ownership, running_entry, work, reply).await;
@@ -268,8 +297,10 @@ impl Engine {
                     drop(aside.send(((id, reading), running_entry)));
                     return Vec::new();
                 }
-                wait::show_end(Some(&running_entry), id, &reading, judged);
-                self.keep(id, &reading);
+                wait::show_end(Some(&running_entry), (id, since), &reading, judged);
+                if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
+                    node.cache.keep(id, record, since);
+                }
                 let subject = Subject::under(id, &command);
                 drop(reply.send(Ok(reply::answer(node, &subject, reading.found(), judged))));
             }
@@ -289,12 +320,6 @@ impl Engine {
             }
         }
         Vec::new()
-    }
-
-    fn keep(&self, id: CommandId, reading: &Reading) {
-        if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
-            self.node.cache.keep(id, record, self.node.clock.uptime());
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
 use crate::reply::{self, Subject};
 use crate::sealing::Seal;
-use crate::wait;
+use crate::wait::{self, Waiter};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{self, Found, Reply};
@@ -67,10 +67,11 @@ impl Engine {
     /// an attempt.
     pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
         let node = &self.node;
-        let until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
+        let asked = node.clock.uptime();
+        let waiter = Waiter { asked, until: asked + intent.wait.unwrap_or(node.settings.wait) };
         let recognised = Recognised::new(node, intent.clone())?;
         let shown = claim::look(node, &recognised).await?;
-        Ok(wait::for_remote(node, &recognised.command(), shown, None, until).await?)
+        Ok(wait::for_remote(node, &recognised.command(), shown, None, waiter).await?)
     }
 
     /// An earlier lease, by its command and token: for a worker that returns in another request. `None` if the record
@@ -228,7 +229,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Request
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-            node.cache.keep(ownership.id, &record, node.clock.uptime());
+            node.cache.keep(ownership.id, &record, ownership.held_since());
             Ok(reply::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),

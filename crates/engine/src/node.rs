@@ -4,6 +4,7 @@ use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::{Clock, within};
 use crate::intent::Intent;
+use crate::loss::LossWatch;
 use crate::observe::{Call, Event, Observer};
 use crate::ownership::Ownership;
 use crate::quota::{Denied, Keepers, Permit};
@@ -12,13 +13,13 @@ use crate::reconcile::Reconcilers;
 use crate::renewer::Renewer;
 use crate::running::Running;
 use crate::sealing::{KeyRing, Seal};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, View};
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::store_id::StoreId;
 use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
-use crate::writable::{StatusChange, WriteWatch};
+use crate::writable::{StatusChange, WriteSubject, WriteWatch};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Stamp, Verdict};
@@ -30,6 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
+
+/// How many IDs are tried for an answer of the store, in parts of it that may be lost.
+const PARTS_TRIED_MAX: u8 = 8;
 
 /// The shared state of one engine.
 pub(crate) struct Node {
@@ -45,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) heartbeat: Heartbeat,
     /// Whether the store accepts writes.
     pub(crate) writes: WriteWatch,
+    /// Whether the store has lost data.
+    pub(crate) loss: LossWatch,
     /// The store's ID, after the first query.
     pub(crate) store_id: OnceCell<StoreId>,
     /// Whether to look for records with dates in the future.
@@ -100,6 +106,17 @@ impl Node {
 
     pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {
         Stamp::new(self.at(now), &self.name, why)
+    }
+
+    /// The view of the hashing secret for one request. If the store has lost data, that is why there is none.
+    pub(crate) fn view(&self) -> Result<View, crate::Error> {
+        self.secrets.view().map_err(|error| match self.loss.refusing(self.clock.uptime()) {
+            Some(refusal) => crate::Error::Store(store::Error::new(
+                refusal.kind,
+                "reading the state of the hashing secret",
+            )),
+            None => crate::Error::Secrets(error),
+        })
     }
 
     pub(crate) fn fresh_token(&self) -> Token {
@@ -190,15 +207,22 @@ impl Node {
 
     /// The store's clock, trusted or not, and the uptime of the answer.
     pub(crate) async fn clock_time(&self) -> Result<(Time, Duration), store::Error> {
-        let nothing = CommandId::from_bytes([0; 32]);
-        let mut shown = None;
-        let noting = Box::pin(async {
-            let reading = self.store.get(nothing).await?;
-            shown = Some(reading.now);
-            Ok(reading)
-        });
-        let reading = self.ask(Call::Get, noting, |reading| &mut reading.now).await?;
-        Ok((shown.unwrap_or(reading.now), self.clock.uptime()))
+        let mut part = 0;
+        loop {
+            let nothing = CommandId::from_bytes([part; 32]);
+            let mut shown = None;
+            let noting = Box::pin(async {
+                let reading = self.store.get(nothing).await?;
+                shown = Some(reading.now);
+                Ok(reading)
+            });
+            match self.ask(Call::Get, noting, |reading| &mut reading.now).await {
+                Ok(reading) => return Ok((shown.unwrap_or(reading.now), self.clock.uptime())),
+                // The part of the store with that ID is lost; others may continue.
+                Err(error) if error.kind() == Kind::DataLost && part < PARTS_TRIED_MAX => part += 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Applies a change, or a write of the machine, to the store.
@@ -216,19 +240,44 @@ impl Node {
         let asked = self.clock.uptime();
         let written = self.ask(call, self.store.write(id, change), written_now).await;
         match &written {
-            Ok(Written::Done { .. }) => self.wrote(asked, Ok(())),
+            // A full store still accepts removals.
+            Ok(Written::Done { .. }) if call == Call::Remove => {}
+            Ok(Written::Done { .. }) => self.wrote(WriteSubject::Record, asked, Ok(())),
             // A refusal by condition says nothing about whether the store accepts writes.
             Ok(Written::Refused(_)) => {}
-            Err(error) => self.wrote(asked, Err(error)),
+            Err(error) => self.wrote(WriteSubject::Record, asked, Err(error)),
         }
         written
     }
 
+    /// Checks that no part of the store is lost.
+    pub(crate) async fn check_store(&self) {
+        let asked = self.clock.uptime();
+        match self.within(self.settings.store_timeout, self.store.check()).await {
+            // Without a view, the settings may be what is lost.
+            Some(Ok(())) if self.secrets.view().is_ok() && self.loss.intact(asked) => {
+                self.observe(&Event::StoreIntact);
+            }
+            Some(Err(error)) => self.note_loss(&error),
+            Some(Ok(())) | None => {}
+        }
+    }
+
+    /// Reports a loss of data, if `error` is one and it is news.
+    pub(crate) fn note_loss(&self, error: &store::Error) {
+        if error.kind() == Kind::DataLost && self.loss.lost(self.clock.uptime()) {
+            self.observe(&Event::StoreLost { error });
+        }
+    }
+
     /// Records the result of a write that began at the uptime `asked`.
-    pub(crate) fn wrote(&self, asked: Duration, result: Result<(), &store::Error>) {
-        match (self.writes.note(asked, result), result) {
+    pub(crate) fn wrote(&self, subject: WriteSubject, asked: Duration, result: Result<(), &store::Error>) {
+        match (self.writes.note(subject, asked, result), result) {
             (Some(StatusChange::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
-            (Some(StatusChange::Writes), _) => self.observe(&Event::StoreWrites),
+            (Some(StatusChange::Writes), _) => {
+                self.observe(&Event::StoreWrites);
+                self.secrets.refresh_soon();
+            }
             _ => {}
         }
     }
@@ -278,6 +327,9 @@ impl Node {
         });
         let took = self.clock.uptime().saturating_sub(asked);
         self.observe(&Event::Asked { call, took, error: result.as_ref().err() });
+        if let Err(error) = &result {
+            self.note_loss(error);
+        }
         result
     }
 

@@ -195,8 +195,8 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
-    /// A transaction of a local command was dropped without an ending, or ended by its own work, or a handler never
-    /// joined it. Alarm: if the work ended the transaction, an effect may have committed without a record.
+    /// A transaction of a local command was dropped without an ending, or ended by its own work, or a handler reported
+    /// success and never joined it. Alarm: if the work ended the transaction, an effect may have committed without a record.
     Unfinished {
         /// The operation ID.
         operation_id: OperationId,
@@ -242,11 +242,20 @@ pub enum Event<'a> {
     },
     /// The store accepts writes again.
     StoreWrites,
+    /// The store has lost acknowledged records. It refuses whatever would need them. Alarm.
+    StoreLost {
+        /// The first error that reported it.
+        error: &'a store::Error,
+    },
+    /// No part of the store is lost any more: the data is back, or an operator accepted its loss.
+    StoreIntact,
     /// This node could not refresh its view of the hashing secret; it claims nothing when the view is too old. Alarm.
     SecretsBehind {
         /// Why.
         error: &'a crate::secrets::Error,
     },
+    /// This node could refresh its view of the hashing secret again, after it could not.
+    SecretsCurrent,
     /// Records could not be archived; none of them is deleted.
     ArchiveFailed {
         /// Why.

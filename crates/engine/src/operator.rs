@@ -7,7 +7,7 @@ use crate::observe::{Event, Resolver};
 use crate::secrets;
 use semel_core::id::{CommandId, KeyHash, OperationId};
 use semel_core::key::Key;
-use semel_core::machine::{self, Erasure, Refusal, Stamp, Verdict, Write};
+use semel_core::machine::{self, Erasure, Landing, Refusal, Stamp, Verdict, Write};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::store::{self, Kind, Remnants, Written};
@@ -43,7 +43,7 @@ pub struct Erased {
     pub remnants: Remnants,
 }
 
-/// Why an operator's action changed nothing.
+/// Why an operator's action is not known to be stored.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OperatorError {
@@ -53,7 +53,8 @@ pub enum OperatorError {
     Unreadable,
     /// The machine refuses it, with the reason.
     Refused(Refusal),
-    /// The store did not answer.
+    /// The store did not answer. An [ambiguous](store::Error::is_ambiguous) error means that the action may have been
+    /// stored: look the record up.
     Store(store::Error),
 }
 
@@ -232,7 +233,8 @@ impl Engine {
         why: &str,
         transition: impl Fn(&Record, Stamp<'_>) -> Result<Write, Refusal>,
     ) -> Result<Record, OperatorError> {
-        let mut tried: Vec<Write> = Vec::new();
+        // Writes without an answer, and the first such error.
+        let (mut tried, mut lost): (Vec<Write>, Option<store::Error>) = (Vec::new(), None);
         for _ in 0..ROUNDS_MAX {
             let stamp = Stamp::new(looked.now, who, why);
             // Correct dates in the future first, so that the end of the quiet period is known.
@@ -248,18 +250,27 @@ impl Engine {
                 Err(error) if error.is_ambiguous() => {
                     if is_done {
                         tried.push(write);
+                        lost.get_or_insert(error);
                     }
                     self.node.get(looked.id).await?
                 }
                 Err(error) => return Err(error.into()),
             };
-            let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
+            let landing = |write: &Write| machine::landing(write, reading.found());
+            let has_landed = tried.iter().any(|write| landing(write) == Landing::Landed);
+            if let Some(error) =
+                lost.take_if(|_| tried.iter().any(|write| landing(write) == Landing::Unclear))
+                && !has_landed
+            {
+                // It may have been stored and replaced since: what is there now may be another attempt.
+                return Err(error.into());
+            }
             looked.now = self.node.at(reading.now);
             looked.record = match reading.entry {
                 None => return Err(OperatorError::NotFound),
                 Some(_) => reading.record().cloned().ok_or(OperatorError::Unreadable)?,
             };
-            if landed {
+            if has_landed {
                 return Ok(looked.record);
             }
         }

@@ -16,7 +16,7 @@ use semel_core::record::{Record, Token};
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -41,6 +41,8 @@ pub(crate) struct Ownership {
     ended: Mutex<Option<(Ending, Arc<Record>)>>,
     /// The lease is lost, or the attempt is over: nothing may be sent any more.
     closed: AtomicBool,
+    /// Whether a check has allowed the work to send, if the work promised to send nothing without one.
+    checked: Mutex<Option<bool>>,
     /// The uptime at which the work must have ended.
     deadline: Mutex<Duration>,
     /// The work was given more time.
@@ -83,7 +85,7 @@ impl Ownership {
         let token = record.token();
         let (known, held_since) = (Mutex::new(Arc::new(record)), Mutex::new(held_since));
         let (writing, ended) = (Arc::default(), Mutex::default());
-        let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
+        let (closed, checked, deadline) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
         let (deadline_moved, renewed_enough) = (Notify::new(), Notify::new());
         Self {
             node,
@@ -95,6 +97,7 @@ impl Ownership {
             writing,
             ended,
             closed,
+            checked,
             deadline,
             deadline_moved,
             renewed_enough,
@@ -128,11 +131,16 @@ impl Ownership {
         *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = dated;
     }
 
+    /// The last stored write was made at this uptime or later.
+    pub(crate) fn held_since(&self) -> Duration {
+        *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Whether the effect may be sent right now.
     pub(crate) fn may_send(&self) -> bool {
         let closed = self.closed.load(Ordering::Acquire);
         // Read this before the record: a renewal in between can only extend the lease.
-        let held_since = *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let held_since = self.held_since();
         let uptime = self.node.clock.uptime();
         let held_for = uptime.saturating_sub(held_since);
         // If this node's time may be outdated, others may judge the lease differently.
@@ -146,7 +154,38 @@ impl Ownership {
     /// A clone that passed the check before has already stored its start, so the record that is read *after* this
     /// call shows it.
     pub(crate) fn close(&self) {
+        // A check that runs right now ends first, so that `has_sent_nothing` shows its result.
+        let _checked = self.checked();
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the effect may be sent right now. If so, it counts as sent.
+    pub(crate) fn check(&self) -> bool {
+        let mut checked = self.checked();
+        let may_send = self.may_send();
+        if let Some(checked) = checked.as_mut() {
+            *checked |= may_send;
+        }
+        may_send
+    }
+
+    /// The work promises to send nothing unless a check succeeds.
+    pub(crate) fn promise_checks(&self) {
+        self.checked().get_or_insert(false);
+    }
+
+    /// Whether the work promised to check before it sends, and no check has succeeded. Ask after [`close`](Self::close).
+    pub(crate) fn has_sent_nothing(&self) -> bool {
+        *self.checked() == Some(false)
+    }
+
+    /// Whether the work promised to check before it sends, and may have sent.
+    pub(crate) fn may_await_answer(&self) -> bool {
+        *self.checked() == Some(true)
+    }
+
+    fn checked(&self) -> MutexGuard<'_, Option<bool>> {
+        self.checked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The work's full deadline starts now.

@@ -15,6 +15,7 @@ use semel_core::machine::Command;
 use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A recognised intent; cheap to clone. Its payload is read again only if a record was claimed under another
 /// selection.
@@ -77,7 +78,7 @@ impl Recognised {
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
         }
-        let view = node.secrets.view().map_err(Error::Secrets)?;
+        let view = node.view()?;
         let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
         let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
         let read = Read { policy, fingerprint, payload };
@@ -86,7 +87,7 @@ impl Recognised {
 
     /// The same intent under the current secrets.
     pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
-        Self::under(node.secrets.view().map_err(Error::Secrets)?, Arc::clone(&self.intent))
+        Self::under(node.view()?, Arc::clone(&self.intent))
     }
 
     fn under(view: View, intent: Arc<Intent>) -> Result<Self, Error> {
@@ -96,6 +97,11 @@ impl Recognised {
         let current = Ids::of(&commands.current);
         let old = commands.old.as_ref().map(Ids::of);
         Ok(Self { intent, view, current, old })
+    }
+
+    /// How long a transaction may wait for this process: as long as its work may take, and its commit after that.
+    pub(crate) fn transaction_idle_max(&self, store_timeout: Duration) -> Duration {
+        self.intent.policy.work_deadline.saturating_add(store_timeout)
     }
 
     /// The command's ID in this process, wherever its record is stored.

@@ -7,6 +7,7 @@ use semel_core::id::CommandId;
 use semel_core::record::Record;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The progress of an attempt in this process.
@@ -21,8 +22,8 @@ pub(crate) enum Progress {
     /// It runs on another node, or its ending is on its way to the store; contains the last known record. Only the
     /// store knows whether that is current.
     Unsure(StoredRecord),
-    /// It has ended; contains the stored record.
-    Ended(StoredRecord),
+    /// It has ended; contains the stored record. It was read or written at the uptime `since` or later.
+    Ended { stored: StoredRecord, since: Duration },
     /// It is no longer ours, or could not be claimed: ask the store.
     Left,
 }
@@ -103,7 +104,7 @@ impl Drop for RunningEntry {
     fn drop(&mut self) {
         lock(&self.running.slots).remove(&self.id);
         let mut slot = lock(&self.slot);
-        if !matches!(slot.progress, Progress::Ended(_)) {
+        if !matches!(slot.progress, Progress::Ended { .. }) {
             slot.show(Progress::Left);
         }
     }

@@ -41,11 +41,14 @@ pub struct Settings {
 /// The sweeper's pace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
-    /// How often the sweeper runs. 1 s; zero turns it off.
+    /// How often the sweeper runs. 1 s; zero turns it off. Then another node has to sweep the store: nothing else
+    /// removes records, and a store that keeps them in memory runs out of it.
     pub every: Duration,
     /// How many records it reads at a time. 256.
     pub chunk: usize,
-    /// The most records per second. 5,000.
+    /// The most records per second. 5,000. On a store that [keeps records in
+    /// memory](semel_core::store::Capabilities::kept_in_memory), the rate grows with the lag if the longest overdue
+    /// record is overdue by more than five rounds, and five seconds: up to eight times as much.
     pub records_per_second_max: u32,
 }
 

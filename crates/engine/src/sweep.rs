@@ -9,13 +9,14 @@ use crate::archive::Archived;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::operator::REDATED;
+use crate::sweep_pace::Pace;
 use crate::tasks::Closing;
 use crate::time;
 use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{self, Change, Cursor, Filter, Item, Page, Written};
+use semel_core::store::{self, Change, Cursor, Filter, Item, Kind, Page, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +29,9 @@ const SET_ASIDE: Duration = Duration::from_hours(1);
 
 /// For how many rounds a due record is left to the node whose share it is in.
 const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
+
+/// The history's reason for a tombstone with a later end.
+const EXTENDED: &str = "the clock was confirmed since; it is kept for its full length from then";
 
 /// Which records a round handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct SweepReport {
     pub lapsed: u64,
     /// Unknown outcomes with a date in the future, corrected.
     pub redated: u64,
+    /// Tombstones from before a change of time, given a later end.
+    pub extended: u64,
     /// Outcomes that became tombstones, or were removed if no tombstones are kept.
     pub expired: u64,
     /// Records removed.
@@ -106,14 +112,19 @@ pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepRe
         swept.stopped = true;
         return Ok(swept);
     }
-    if node.look_for_future_dates.swap(false, Ordering::AcqRel) {
+    let may_look = node.time.may_look_for_future_dates(node.clock.uptime());
+    if may_look && node.look_for_future_dates.swap(false, Ordering::AcqRel) {
         let replaced_up_to = node.time.replaced_up_to();
         let all_settled = sweep_unsettled(node, &mut swept).await;
         if !matches!(all_settled, Ok(true)) {
             node.look_for_future_dates.store(true, Ordering::Release);
         }
-        if all_settled? {
-            node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime());
+        match all_settled {
+            Ok(true) => node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime()),
+            Ok(false) => {}
+            // What is due in the other parts of the store does not wait for a part that is lost.
+            Err(error) if error.kind() == Kind::DataLost => {}
+            Err(error) => return Err(error),
         }
     }
     sweep_due(node, scope, &mut swept).await?;
@@ -122,6 +133,7 @@ pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepRe
 
 /// Handles what the store reports as due, the longest overdue first.
 async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
+    let pace = Pace::of(node);
     let mut after: Option<Cursor> = None;
     loop {
         let started_at = node.clock.uptime();
@@ -131,23 +143,31 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
         // A clock that is not trusted reports too much as due.
         let is_ahead = last.is_some_and(|due_at| due_at > page.now);
         if scope == SweepScope::Share {
-            page.items.retain(|item| is_within_share(node, item, page.now));
+            keep_share(node, &mut page);
         }
-        chunk(node, &page, swept).await;
+        let lag = chunk(node, &page, swept).await;
         let Some(next) = page.next.filter(|_| !is_ahead) else { return Ok(()) };
         after = Some(next);
-        throttle(node, listed, started_at).await;
+        throttle(node, pace, (listed, lag), started_at).await;
     }
 }
 
-/// Whether this node handles the record, or leaves it to another for now.
-fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
-    let Some(record) = item.record() else { return true };
-    if !matches!(machine::due(record, node.at(now)), Due::Expire | Due::Purge) {
-        return true;
-    }
-    let overdue = record.due_at().map_or(Duration::MAX, |due_at| now.since(due_at));
-    overdue >= node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE || node.secrets.share().has(item.id)
+/// Removes what this node leaves to others for now. If all nodes are behind, a record that is overdue by no more than
+/// this node's own is left to its node: otherwise, all of them would work on the same records.
+fn keep_share(node: &Node, page: &mut Page) {
+    let now = page.now;
+    let overdue = |item: &Item| {
+        let is_shared = |record: &&Record| {
+            matches!(machine::due(record, node.at(now)), Due::Expire | Due::Purge | Due::Extend)
+        };
+        let record = item.record().filter(is_shared)?;
+        Some(record.due_at().map_or(Duration::MAX, |due_at| now.since(due_at)))
+    };
+    let share = node.secrets.share();
+    let own = page.items.iter().filter(|item| share.has(item.id)).filter_map(overdue).max();
+    let left_until =
+        own.unwrap_or_default().saturating_add(node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE);
+    page.items.retain(|item| share.has(item.id) || overdue(item).is_none_or(|overdue| overdue >= left_until));
 }
 
 /// Handles every unresolved record: one that a wrong clock dated in the future is due long before the store reports
@@ -166,7 +186,7 @@ async fn sweep_state(
     swept: &mut SweepReport,
 ) -> Result<bool, store::Error> {
     let filter = Filter { state: Some(state), ..Filter::default() };
-    let mut all_settled = true;
+    let (pace, mut all_settled) = (Pace::of(node), true);
     let mut after: Option<Cursor> = None;
     loop {
         let started_at = node.clock.uptime();
@@ -179,7 +199,7 @@ async fn sweep_state(
         chunk(node, &Page { now: page.now, items, next: None }, swept).await;
         let Some(next) = next else { return Ok(all_settled) };
         after = Some(next);
-        throttle(node, handled, started_at).await;
+        throttle(node, pace, (handled, Duration::ZERO), started_at).await;
     }
 }
 
@@ -205,8 +225,9 @@ async fn archived(node: &Node, page: &Page) -> bool {
     }
 }
 
-/// Handles the records of one chunk concurrently, so that a store with group commits writes them together.
-async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
+/// Handles the records of one chunk concurrently, so that a store with group commits writes them together. Returns by
+/// how much the longest overdue one was overdue.
+async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) -> Duration {
     let now = page.now;
     swept.at = Some(now);
     let may_go = archived(node, page).await;
@@ -215,6 +236,7 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
         match done {
             Done::Lapsed => swept.lapsed += 1,
             Done::Redated => swept.redated += 1,
+            Done::Extended => swept.extended += 1,
             Done::Expired => swept.expired += 1,
             Done::Purged => swept.purged += 1,
             Done::ToProbe => swept.to_probe += 1,
@@ -228,17 +250,19 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
         Due::Nothing => false,
         // Without a reconciler, only an operator can resolve it: the sweeper is not behind.
         Due::Probe => node.reconcilers.knows(record.operation()),
-        Due::Lapsed | Due::Redate | Due::Expire | Due::Purge => true,
+        Due::Lapsed | Due::Redate | Due::Extend | Due::Expire | Due::Purge => true,
     };
     let overdue = records.filter(is_late).filter_map(Record::due_at);
     let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
     swept.lag = swept.lag.max(lag);
     node.observe(&Event::SweptChunk { at: now });
+    lag
 }
 
 enum Done {
     Lapsed,
     Redated,
+    Extended,
     Expired,
     Purged,
     ToProbe,
@@ -271,6 +295,11 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
             let stamp = node.stamp(now, REDATED);
             let Ok(write) = machine::redate(record, stamp) else { return Done::SomebodyElse };
             swap(node, item.id, &write, Done::Redated).await
+        }
+        Due::Extend => {
+            let stamp = node.stamp(now, EXTENDED);
+            let Ok(write) = machine::extend(record, stamp) else { return Done::SomebodyElse };
+            swap(node, item.id, &write, Done::Extended).await
         }
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
@@ -318,12 +347,10 @@ fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
     }
 }
 
-/// Pauses for as long as the chunk was too fast.
-async fn throttle(node: &Node, handled: usize, started_at: Duration) {
-    let per_second = node.settings.sweep.records_per_second_max.max(1);
-    let fair = Duration::from_secs(1) * u32::try_from(handled).unwrap_or(u32::MAX) / per_second;
+/// Pauses for as long as the records were handled too fast; they were overdue by `lag`.
+async fn throttle(node: &Node, pace: Pace, (handled, lag): (usize, Duration), started_at: Duration) {
     let took = node.clock.uptime().saturating_sub(started_at);
-    let pause = fair.saturating_sub(took);
+    let pause = pace.pause(handled, lag, took);
     // Shorter pauses are below the resolution of timers.
     if pause >= Duration::from_millis(1) {
         node.clock.sleep(pause).await;

@@ -15,6 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// A request that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiter {
+    /// The uptime at which its caller asked.
+    pub(crate) asked: Duration,
+    /// The uptime at which it gives up.
+    pub(crate) until: Duration,
+}
+
 /// The result of waiting for a duplicate in this process.
 pub(crate) enum Waited<L> {
     /// The answer for the caller.
@@ -27,12 +36,12 @@ pub(crate) enum Waited<L> {
     NeverRan,
 }
 
-/// Waits for a duplicate in this process, until `until` by the uptime.
+/// Waits for a duplicate in this process.
 pub(crate) async fn for_local<L>(
     node: &Node,
     command: &Command<'_>,
     mut running: watch::Receiver<Progress>,
-    until: Duration,
+    Waiter { asked, until }: Waiter,
 ) -> Waited<L> {
     let mut ran = false;
     // Until the claim is stored, there is no answer.
@@ -64,10 +73,11 @@ pub(crate) async fn for_local<L>(
                     (_, false) => return Waited::AskTheStore,
                 }
             }
-            Progress::Ended(StoredRecord { id, record }) => {
+            Progress::Ended { stored: StoredRecord { id, record }, since } => {
                 // Only a final outcome that has not expired is certainly still stored: the process may have been
-                // suspended after the write.
-                if reply::is_kept(record) {
+                // suspended since. Before this caller asked, another node may have erased it.
+                let is_current = *since >= asked || node.cache.may_keep(*since, node.clock.uptime());
+                if is_current && reply::is_kept(record) {
                     let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
                     if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
                         return Waited::Answered(answer(node, command, *id, record, reply));
@@ -88,14 +98,14 @@ pub(crate) async fn for_local<L>(
     }
 }
 
-/// Waits for an attempt of another node by polling the store, until the uptime `until`. Duplicates in this process
-/// get its result.
+/// Waits for an attempt of another node by polling the store. The entry was read after the waiter asked. Duplicates in
+/// this process get its result.
 pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
     (id, mut reading): (CommandId, Reading),
     running_entry: Option<&RunningEntry>,
-    until: Duration,
+    Waiter { asked: mut since, until }: Waiter,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     let mut changed = node.store.changed(id);
@@ -103,12 +113,13 @@ pub(crate) async fn for_remote<L>(
         && machine::attend(reading.found(), command, node.at(reading.now)) == Reply::InProgress
     {
         // It may have changed before the subscription.
+        since = node.clock.uptime();
         reading = node.get(id).await?;
     }
     loop {
         let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
-            show_end(running_entry, id, &reading, reply);
+            show_end(running_entry, (id, since), &reading, reply);
             return Ok(reply::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
         if let (Some(running_entry), Some(record)) = (running_entry, reading.record()) {
@@ -132,19 +143,21 @@ pub(crate) async fn for_remote<L>(
         }
         // Subscribe before reading, so that no change between the two is missed.
         changed = node.store.changed(id);
+        since = node.clock.uptime();
         reading = node.get(id).await?;
     }
 }
 
-/// Notifies waiting duplicates in this process of a final outcome.
+/// Notifies waiting duplicates in this process of a final outcome, which was read at the uptime `since` or later.
 pub(crate) fn show_end(
     running_entry: Option<&RunningEntry>,
-    id: CommandId,
+    (id, since): (CommandId, Duration),
     reading: &Reading,
     reply: Reply<'_>,
 ) {
     if let (Some(running_entry), Reply::Replay(_), Some(record)) = (running_entry, reply, reading.record()) {
-        running_entry.show(Progress::Ended(StoredRecord { id, record: Arc::new(record.clone()) }));
+        let stored = StoredRecord { id, record: Arc::new(record.clone()) };
+        running_entry.show(Progress::Ended { stored, since });
     }
 }
 

@@ -1,12 +1,13 @@
 //! The list of stores, and which one a URL names.
 
-use semel::core::store::{Backend, Error, Inspection, OpenOptions, Store};
+use semel::core::store::{AcceptedLoss, Backend, Error, Inspection, OpenOptions, Store};
 use semel::memory;
 use semel_sql::{postgres, sqlite};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Every store. A new store is one more line.
 static BACKENDS: &[&dyn Backend] = &[
@@ -82,6 +83,11 @@ impl Url {
         self.backend.exists(&self.address).await
     }
 
+    /// Accepts that the store has lost data. `why` says who accepts it, when and why.
+    pub async fn accept_loss(&self, why: &str) -> Result<AcceptedLoss, Error> {
+        self.backend.accept_loss(&self.address, why).await
+    }
+
     /// Opens the store for reading and writing.
     pub async fn open(&self) -> Result<Arc<dyn Store>, String> {
         self.open_with(&OpenOptions::default()).await
@@ -89,8 +95,30 @@ impl Url {
 
     /// Opens the store for reading and writing, with options.
     pub async fn open_with(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, String> {
-        let opened = self.backend.open(&self.address, options).await;
-        opened.map_err(|error| format!("{self} cannot be opened: {error}"))
+        self.try_open(options).await.map_err(|error| self.unopened(&error))
+    }
+
+    /// The same with the store's own error.
+    pub(crate) async fn try_open(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, Error> {
+        self.backend.open(&self.address, options).await
+    }
+
+    /// Why it cannot be opened.
+    pub(crate) fn unopened(&self, error: &Error) -> String {
+        format!("{self} cannot be opened: {error}")
+    }
+
+    /// Parts of the URL that have no effect, one sentence for each.
+    pub fn warnings(&self) -> Vec<String> {
+        self.backend.warnings(&self.address)
+    }
+
+    /// What follows if the gateway does not sweep this store, if that is dangerous.
+    pub(crate) fn unswept(&self, every: Duration) -> Option<&'static str> {
+        (every.is_zero() && self.backend.keeps_in_memory()).then_some(
+            "the sweeper is off, and the store keeps its records in memory: unless another gateway sweeps it, the memory fills up, and \
+             then requests with a key are refused",
+        )
     }
 
     /// Opens an existing store for reading only.

@@ -45,6 +45,9 @@ impl Code {
             Self::NotFound => {
                 "Use the same credential as for the original request; operations of other callers are not shown."
             }
+            Self::NotRecorded => {
+                "If retryable is true, nothing took effect: send the same request with the same key. Otherwise report the operation ID to the service's operators before you retry."
+            }
             Self::Quota | Self::Busy | Self::ClockNotTrusted | Self::StoreUnavailable => {
                 "Nothing was run. Wait as long as Retry-After says, then send it with the same key."
             }

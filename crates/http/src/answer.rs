@@ -17,11 +17,7 @@ use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ended, Error, Ran, Replayed, RequestOutcome};
-use std::time::Duration;
-
-/// When a client should retry if the store is unavailable.
-const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
+use semel::{Ended, Error, Ran, RefusalReason, Replayed, RequestOutcome, Stored};
 
 /// Builds the responses to one request.
 pub(crate) struct Responder<'a> {
@@ -44,43 +40,22 @@ impl Responder<'_> {
         response
     }
 
-    /// The problem for an answer without an outcome.
+    /// The problem for an answer without an outcome, under the route's terms.
     pub(crate) fn refusal<L>(&self, id: OperationId, request_outcome: &RequestOutcome<L>) -> Problem {
-        match request_outcome {
-            RequestOutcome::InProgress { retry_after } => {
-                let detail =
-                    "A request with this idempotency key is being processed. Retry later with the same key.";
-                let problem = Problem::new(Code::InProgress, detail).retryable_after(*retry_after);
-                problem.about(id).with_status_at(self.shared.status_at(id))
+        // A record that cannot be read cannot be probed. Answers with an outcome do not get here.
+        let reason = request_outcome.refusal_reason().unwrap_or(RefusalReason::Unreadable);
+        let problem = refused(id, &reason);
+        match reason {
+            RefusalReason::InProgress { .. } | RefusalReason::Unreadable => {
+                problem.with_status_at(self.shared.status_at(id))
             }
-            RequestOutcome::Mismatch => {
-                let detail = "This idempotency key was used for a different request. Nothing was run; use \
-                              a new key for a new request.";
-                let problem = Problem::new(Code::Mismatch, detail).about(id);
-                match self.ready.terms.mismatch {
-                    MismatchStatus::UnprocessableContent => problem,
-                    MismatchStatus::Conflict => problem.with_status(409),
-                }
+            RefusalReason::Mismatch if self.ready.terms.mismatch == MismatchStatus::Conflict => {
+                problem.with_status(409)
             }
-            RequestOutcome::Expired => {
-                let detail =
-                    "The original request has had its outcome, which expired or was erased. Nothing was run.";
-                Problem::new(Code::Expired, detail).about(id)
+            RefusalReason::Unknown { repeatable } => {
+                problem.retryable(self.doubt_ends(repeatable)).with_status_at(self.shared.status_at(id))
             }
-            RequestOutcome::AttemptsExhausted => {
-                let detail = "All allowed attempts for this idempotency key were made, and none took effect.";
-                Problem::new(Code::AttemptsExhausted, detail).about(id)
-            }
-            RequestOutcome::ClockNotTrusted { retry_after } => {
-                let detail = "Nothing was run: the clock of the idempotency store is not trusted at the moment. \
-                              Retry later with the same key.";
-                Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
-            }
-            RequestOutcome::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
-            // An unreadable record cannot be probed. The other two are not refusals and do not get here.
-            RequestOutcome::Unreadable | RequestOutcome::Ran(_) | RequestOutcome::Replayed(_) => {
-                self.unknown(id, false)
-            }
+            _ => problem,
         }
     }
 
@@ -107,17 +82,7 @@ impl Responder<'_> {
 
     /// The response if the original one was not retained.
     pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        let detail =
-            "The original request was processed, but its response was not retained. Nothing was run.";
-        let response = self.respond(Problem::new(Code::NotRetained, detail).about(id));
-        marked(id, replayed, response)
-    }
-
-    fn unknown(&self, id: OperationId, retryable: bool) -> Problem {
-        let detail = "The original request may have taken effect. Nothing more was run under this key. Report the \
-                      operation ID to the service's operators, who can find out.";
-        let problem = Problem::new(Code::Unknown, detail).about(id).retryable(retryable);
-        problem.with_status_at(self.shared.status_at(id))
+        marked(id, replayed.stored, self.respond(not_retained(id)))
     }
 
     /// `repeatable`: whether a retry may be the next attempt if this one is in doubt.
@@ -178,24 +143,67 @@ pub(crate) fn error(error: &Error) -> Problem {
         // Waiting does not fix a configuration.
         Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
             tracing::error!(%error, "a request cannot be protected with this configuration");
-            let detail = "This service is not configured to protect requests like this one. Nothing was run; the operators of the \
-                          service have to fix it.";
-            Problem::new(Code::StoreUnavailable, detail).with_status(500)
+            Problem::misconfigured()
         }
         // In all other cases nothing was run: without a claim, nothing runs.
-        _ => {
-            let detail = "The idempotency store is unavailable, so nothing was run. Retry \
-                          later with the same key.";
-            Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
-        }
+        _ => Problem::store_unavailable(),
     }
 }
 
 /// Adds the operation ID and the expiry.
-fn marked(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
+pub(crate) fn marked(
+    id: OperationId,
+    stored: impl Into<Option<Stored>>,
+    mut response: Response<Body>,
+) -> Response<Body> {
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
-    replay::mark(response.headers_mut(), Some(replayed.stored));
+    replay::mark(response.headers_mut(), stored.into());
     response
+}
+
+/// The problem for a command without an outcome, if no terms of a route say otherwise.
+pub(crate) fn refused(id: OperationId, reason: &RefusalReason) -> Problem {
+    match reason {
+        RefusalReason::InProgress { retry_after } => {
+            let detail =
+                "A request with this idempotency key is being processed. Retry later with the same key.";
+            Problem::new(Code::InProgress, detail).retryable_after(*retry_after).about(id)
+        }
+        RefusalReason::Mismatch => {
+            let detail = "This idempotency key was used for a different request. Nothing was run; use \
+                          a new key for a new request.";
+            Problem::new(Code::Mismatch, detail).about(id)
+        }
+        RefusalReason::Expired => {
+            let detail =
+                "The original request has had its outcome, which expired or was erased. Nothing was run.";
+            Problem::new(Code::Expired, detail).about(id)
+        }
+        RefusalReason::AttemptsExhausted => {
+            let detail = "All allowed attempts for this idempotency key were made, and none took effect.";
+            Problem::new(Code::AttemptsExhausted, detail).about(id)
+        }
+        RefusalReason::ClockNotTrusted { retry_after } => {
+            Problem::clock_not_trusted(Some(*retry_after)).about(id)
+        }
+        RefusalReason::NotApplied => {
+            let detail = "The request took no effect; retry with the same key.";
+            Problem::new(Code::Unreachable, detail).retryable(true).about(id)
+        }
+        RefusalReason::Unknown { repeatable } => unknown(id).retryable(*repeatable),
+        _ => unknown(id),
+    }
+}
+
+fn unknown(id: OperationId) -> Problem {
+    let detail = "The original request may have taken effect. Nothing more was run under this key. Report the \
+                  operation ID to the service's operators, who can find out.";
+    Problem::new(Code::Unknown, detail).about(id)
+}
+
+pub(crate) fn not_retained(id: OperationId) -> Problem {
+    let detail = "The original request was processed, but its response was not retained. Nothing was run.";
+    Problem::new(Code::NotRetained, detail).about(id)
 }
 
 /// The stored response, unless it cannot be replayed.
@@ -203,14 +211,14 @@ pub(crate) fn replayed(id: OperationId, replayed: &Replayed) -> Option<Response<
     let mut response = replay::response(&replayed.outcome)?;
     let how = if rebuild::is_found(&replayed.outcome) { "rebuilt" } else { "true" };
     response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static(how));
-    Some(marked(id, replayed, response))
+    Some(marked(id, replayed.stored, response))
 }
 
 /// A response that was rebuilt.
 pub(crate) fn rebuilt(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
     names::strip(response.headers_mut());
     response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("rebuilt"));
-    marked(id, replayed, response)
+    marked(id, replayed.stored, response)
 }
 
 #[cfg(test)]

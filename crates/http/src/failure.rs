@@ -44,7 +44,7 @@ impl Failure {
     }
 
     /// The same for a record's history.
-    pub(crate) const fn why(self) -> &'static str {
+    pub const fn why(self) -> &'static str {
         match self {
             Self::Unreachable => "no connection, nothing was sent",
             Self::ConnectTimeout => "no connection in time, nothing was sent",

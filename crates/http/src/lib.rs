@@ -50,9 +50,16 @@
 //! On a route of class `local`, the handler gets a [`Joinable`] instead, and runs the command in its own transaction
 //! with the crate `semel-tx`. The client gets the response that was recorded in that transaction, whatever the
 //! handler returns. The layer itself answers replays, mismatches and running duplicates. If nothing was committed, a
-//! response of the handler with a status of 400 or more is passed on with `Idempotency-Stored: false`. If a handler
-//! returns without joining, or returns a success although nothing was committed, the client gets a 500; if it did not
-//! join, the engine's observer gets an [`Unfinished`](semel::Event::Unfinished).
+//! response of the handler with a status of 400 or more is passed on with `Idempotency-Stored: false`, also one of an
+//! extractor that refused the request before it could be joined. If a handler reports a success although nothing was
+//! committed, the client gets a 500 ([`Code::NotRecorded`]); if it never joined, the engine's observer gets an
+//! [`Unfinished`](semel::Event::Unfinished). If the transaction still runs, or its commit is in doubt, the client gets
+//! a 409 ([`Code::Unknown`]), whatever the handler returns: a retry with the same key finds out.
+//!
+//! # Without the layer
+//!
+//! A service that runs commands by itself answers like the layer with [`response_of`], [`response_of_refusal`] and
+//! [`Problem::of_error`].
 //!
 //! # What a route can require and promise
 //!
@@ -94,6 +101,7 @@ mod rebuild;
 mod reconciler;
 mod replay;
 mod request;
+mod respond;
 mod response;
 mod response_room;
 mod room;
@@ -125,6 +133,7 @@ pub use pattern::{RoutePattern, RoutePatternError};
 pub use problem::{Code, Form, Problem, SPECIFICATION};
 pub use rebuild::{Rebuild, Remnant, Retain, is_header};
 pub use reconciler::Reconciler;
+pub use respond::{response_of, response_of_refusal};
 pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;

@@ -2,7 +2,7 @@
 //! there.
 //!
 //! Calls the handler, and builds the response if it recorded nothing. A success that was not recorded is never
-//! returned.
+//! returned, and neither is a refusal while the transaction may still commit.
 
 use crate::body::{Body, BoxError, CompleteBody};
 use crate::clean::Clean;
@@ -10,7 +10,7 @@ use crate::names;
 use crate::observe::{EventKind, RunningWork};
 use crate::once::busy;
 use crate::prepare::{Prepared, ProtectedRequest};
-use crate::problem::{Code, Problem};
+use crate::problem::{GRPC_STATUS, Problem, is_grpc};
 use crate::response::Local;
 use crate::{answer, replay};
 use bytes::Bytes;
@@ -49,23 +49,28 @@ impl ProtectedRequest {
                     let _running_work = RunningWork::new(&self.shared, &self.ready);
                     call(inner, parts, complete, handover.joinable()).await
                 };
-                match (handover.close(), called) {
+                match (handover.close(called.as_ref().map_or(true, is_refusal)), called) {
                     (HandoverOutcome::Answered(answer), called) => with_response(answer, called.ok()),
-                    (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
-                    // The handler's own refusal. The next request with the key runs it.
-                    (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
+                    (_, Err(error)) => return Err(error),
+                    // Whatever the handler says: it may have given up the wait for a commit.
+                    (HandoverOutcome::InDoubt, Ok(_)) => {
+                        let problem = Problem::commit_in_doubt(id);
+                        return Ok(self.refuse_about(problem, None, Some(id), Some(&key)));
+                    }
+                    // A refusal by the handler, or by an extractor before it. The next request with the key runs it.
+                    (_, Ok(response)) if is_refusal(&response) => {
                         self.shared.report_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
                     }
-                    (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, _) => {
+                    (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, Ok(_)) => {
                         let operation = self.ready.label.as_str();
                         tracing::error!(
                             operation,
                             operation_id = %id,
-                            "a handler of class local returned without a recorded outcome: join its request (Joinable) and end it \
-                             with succeed or refuse"
+                            "a handler of class local answered with a success that is not recorded: join its request (Joinable) and \
+                             end it with succeed or refuse, or answer with a status of 400 or more"
                         );
-                        return Ok(self.refuse_about(not_recorded(id), None, Some(id), Some(&key)));
+                        return Ok(self.refuse_about(Problem::not_recorded(id), None, Some(id), Some(&key)));
                     }
                 }
             }
@@ -127,8 +132,12 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
     Answer { operation_id, outcome: request_outcome }
 }
 
+/// Whether a response says that nothing took effect: a status of 400 or more, or a gRPC error without a message.
 fn is_refusal(response: &Response<Body>) -> bool {
-    response.status().is_client_error() || response.status().is_server_error()
+    let is_grpc_error = || {
+        is_grpc(response.headers()) && response.headers().get(GRPC_STATUS).is_some_and(|status| status != "0")
+    };
+    response.status().is_client_error() || response.status().is_server_error() || is_grpc_error()
 }
 
 /// A handler's response to a request without a record.
@@ -136,10 +145,4 @@ fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
     response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
     response
-}
-
-fn not_recorded(id: OperationId) -> Problem {
-    let detail = "The service did not record what it did with this request, so a retry would run it again. The operators of the \
-                  service have to fix it.";
-    Problem::new(Code::StoreUnavailable, detail).with_status(500).about(id)
 }

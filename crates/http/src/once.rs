@@ -148,8 +148,10 @@ impl ProtectedRequest {
                     Local::Response(_) => EventKind::Ran(state),
                     Local::Failed(failure) => EventKind::Refused { code: failure.code(), caller: None },
                 };
-                let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
-                self.shared.report_about(&self.ready, what, Some(id), in_doubt);
+                let is_failed = matches!(ran.local, Local::Failed(_));
+                let is_in_doubt = state.is_none_or(|state| state == StateName::Unknown);
+                let named = (is_failed || is_in_doubt).then_some(key);
+                self.shared.report_about(&self.ready, what, Some(id), named);
                 responder.ran(id, ran)
             }
             RequestOutcome::Replayed(replayed) => {

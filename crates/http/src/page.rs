@@ -80,6 +80,13 @@ fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
     let callers = escaped(&shown("callers", &document["callers"]));
     let has_exceptions = list(&document["operations"]).any(|operation| operation["callers"].is_string());
+    let is_observed = list(&document["operations"]).any(|operation| operation["mode"] == "shadow");
+    let observed = if is_observed {
+        "\n<li>Operations in mode <code>shadow</code> are observed only: nothing of this holds for them, and a request that is sent \
+         again runs again.</li>"
+    } else {
+        ""
+    };
     let otherwise = if has_exceptions { "; some operations below differ" } else { "" };
     let _ = writeln!(
         page,
@@ -93,7 +100,7 @@ fn client(page: &mut String, document: &Value) {
          <li><code>Idempotency-Expires</code> says how long the response can be replayed. If it is present, the outcome is stored.</li>\n\
          <li><code>Operation-Id</code> is in every response to a request with a key. To see what became of it, send \
          <code>GET {status}</code> with your own credentials.</li>\n\
-         <li>A key belongs to its caller. Callers are distinguished {callers}{otherwise}.</li>\n</ul>"
+         <li>A key belongs to its caller. Callers are distinguished {callers}{otherwise}.</li>{observed}\n</ul>"
     );
 }
 
@@ -190,7 +197,8 @@ fn guarantee(class: &str) -> String {
     let more = match class {
         "external" => "at most once per key; if nobody can prove what happened, the response says so",
         "downstream" => "once per key, as long as the system that runs it recognises repeats",
-        _ => "once per key",
+        "local" => "once per key",
+        other => return format!("none: requests are {other}"),
     };
     format!("{class}: {more}")
 }

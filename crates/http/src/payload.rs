@@ -12,7 +12,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::core::fingerprint::json::Scalar;
-use semel::core::fingerprint::{Error, Fingerprint, Limits, Payload, Pointer, Request, Selection};
+use semel::core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Payload, Pointer, Request, Selection};
 use semel::core::key::Parsed;
 use semel::core::scope::Operation;
 use std::sync::Arc;
@@ -20,6 +20,26 @@ use std::sync::Arc;
 /// Larger bodies are parsed on a blocking thread, so that other requests do not wait. Compressed ones always are:
 /// their sender decides how much work they need.
 const LARGE_BYTES: usize = 64 * 1024;
+
+/// A compressed body is first decoded within this size, or within this many times its length, whichever is more. JSON and
+/// forms typically reach a tenth of that. Only what turns out to be longer reserves the memory for the longest body that is
+/// allowed: otherwise a few bytes, which nearly all senders mean honestly, would reserve it.
+const TRIED_BYTES: usize = 1 << 20;
+const TRIED_EXPANSION: usize = 100;
+
+/// The limit within which `body` is decoded first, if `bytes_max` are allowed.
+pub(crate) fn tried_first(headers: &HeaderMap, body: &Bytes, bytes_max: usize) -> usize {
+    if !headers.contains_key(CONTENT_ENCODING) {
+        return bytes_max;
+    }
+    body.len().saturating_mul(TRIED_EXPANSION).max(TRIED_BYTES).min(bytes_max)
+}
+
+/// Whether a body was longer than its limit.
+pub(crate) fn is_too_large(parsed: &Result<ParsedRequest, Error>) -> bool {
+    let (Err(error) | Ok(ParsedRequest::NoKey(NoKey::Unreadable(error)))) = parsed else { return false };
+    error.kind() == ErrorKind::TooLarge
+}
 
 /// Everything in a request that can count.
 pub(crate) struct RequestPayload {

@@ -14,7 +14,7 @@ use crate::source::NoKey;
 use crate::target::Target;
 use crate::terms::KeyRule;
 use crate::unread::{TooSlow, Unread};
-use crate::{answer, prefer, request};
+use crate::{answer, payload, prefer, request};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;
@@ -156,15 +156,23 @@ impl ProtectedRequest {
         for_key: bool,
     ) -> Result<ParsedRequest, Problem> {
         let max = self.ready.terms.request_bytes_max;
-        let payload = RequestPayload::new(parts, &self.target, operation, complete, max);
-        let turn = match payload.decoding_bytes_max() {
-            Some(bytes) => {
-                let client = self.shared.client_of(parts);
-                Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
+        let mut tried = payload::tried_first(&parts.headers, &complete.data, max);
+        loop {
+            let payload = RequestPayload::new(parts, &self.target, operation, complete, tried);
+            let turn = match payload.decoding_bytes_max() {
+                Some(bytes) => {
+                    let client = self.shared.client_of(parts);
+                    Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
+                }
+                None => None,
+            };
+            let parsed = payload.parse_payload(&self.ready, for_key, turn).await;
+            if tried < max && payload::is_too_large(&parsed) {
+                tried = max;
+                continue;
             }
-            None => None,
-        };
-        payload.parse_payload(&self.ready, for_key, turn).await.map_err(|error| answer::fingerprint(&error))
+            return parsed.map_err(|error| answer::fingerprint(&error));
+        }
     }
 
     fn takes_async(&self, parts: &mut Parts) -> bool {

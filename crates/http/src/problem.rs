@@ -93,6 +93,8 @@ codes! {
     Busy = "GATEWAY_BUSY", 503, 8, "The service has no capacity for the request at the moment";
     /// The store did not answer.
     StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "The idempotency store is unavailable";
+    /// In class `local`: the service has no recorded outcome for the request.
+    NotRecorded = "LOCAL_COMMAND_NOT_RECORDED", 500, 13, "The service recorded no outcome";
 }
 
 impl Code {
@@ -121,6 +123,7 @@ impl Code {
             Self::UpstreamFailed => &[502],
             Self::Busy | Self::ClockNotTrusted => &[503],
             Self::UpstreamTimeout => &[504],
+            Self::NotRecorded => &[500],
         }
     }
 }
@@ -315,6 +318,7 @@ mod tests {
             ("IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503),
             ("GATEWAY_BUSY", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),
+            ("LOCAL_COMMAND_NOT_RECORDED", 500),
         ];
         assert_eq!(actual, expected);
     }

@@ -5,6 +5,7 @@
 use crate::method::{check_method, folded, is_registered_method};
 use crate::pattern::RoutePattern;
 use crate::rebuild::Retain;
+use crate::shadow;
 use crate::target::Target;
 use crate::terms::{Terms, TermsError};
 use http::Method;
@@ -186,9 +187,10 @@ impl Routes {
             .map(|ready| ready.label.as_str())
     }
 
-    /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`.
+    /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`. A
+    /// record of shadow mode has the label of the operation that it observes.
     pub fn label(&self, operation: &str) -> &str {
-        self.of_record(operation).unwrap_or(&self.default).label.as_str()
+        self.of_record(shadow::shadowed(operation)).unwrap_or(&self.default).label.as_str()
     }
 
     /// The terms for a record of this operation, by the current routes.

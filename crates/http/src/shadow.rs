@@ -50,9 +50,14 @@ const UNKEYED: &str = "(shadow, without a key)";
 /// Whether a record of this operation belongs to shadow mode: it is never replayed, and its ending has no
 /// consequences.
 pub fn is_shadow(operation: &str) -> bool {
-    [SHADOW, UNKEYED]
-        .iter()
-        .any(|marker| operation.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' ')))
+    shadowed(operation).len() < operation.len()
+}
+
+/// The operation that a record is about, whether it belongs to shadow mode or not.
+pub(crate) fn shadowed(operation: &str) -> &str {
+    let mut markers = [SHADOW, UNKEYED].iter();
+    let found = markers.find_map(|marker| operation.strip_prefix(marker)?.strip_prefix(' '));
+    found.unwrap_or(operation)
 }
 
 impl ProtectedRequest {

@@ -39,6 +39,9 @@ fn document(shared: &Shared) -> Value {
         .all()
         .map(|(route, terms)| {
             let mut document = operation(route, terms);
+            if terms.mode == Mode::Shadow {
+                return observed(document);
+            }
             document["waitMilliseconds"] =
                 milliseconds(terms.wait.unwrap_or_else(|| shared.engine.wait())).into();
             document["unknownOutcome"] =
@@ -64,6 +67,34 @@ fn document(shared: &Shared) -> Value {
         "callers": shared.callers.description(),
         "status": format!("{}/operations/{{id}}", shared.prefix()),
     })
+}
+
+/// What an operation in shadow mode would promise under enforcement. Every request is passed on as it came.
+const PROMISED: [&str; 10] = [
+    "notAppliedStatuses",
+    "retained",
+    "retentionSeconds",
+    "tombstoneSeconds",
+    "attemptsMax",
+    "requestBytesMax",
+    "keptResponseBytesMax",
+    "mismatchStatus",
+    "waitMilliseconds",
+    "unknownOutcome",
+];
+
+/// Instead of a guarantee.
+const OBSERVED: &str = "observed only";
+
+/// An operation in shadow mode, without a promise.
+fn observed(mut operation: Value) -> Value {
+    for promised in PROMISED {
+        operation[promised] = Value::Null;
+    }
+    for stated in ["class", "whileStoreIsDown"] {
+        operation[stated] = OBSERVED.into();
+    }
+    operation
 }
 
 fn milliseconds(duration: Duration) -> u64 {

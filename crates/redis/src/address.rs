@@ -12,8 +12,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many buckets a new store gets.
 pub(crate) const BUCKETS: u16 = 64;
 const BUCKETS_MAX: u16 = 4096;
-const KNOWN: &str =
-    "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, ttl, wait, waitaof";
+const KNOWN: &str = "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, wait, waitaof";
+
+/// The hazard of a URL that has it.
+pub(crate) const TTL_IGNORED: &str = "the store's URL has `ttl`, which has no effect: only the sweeper removes records, never the server by itself";
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,8 +91,8 @@ pub(crate) struct Address {
     pub(crate) answer_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) confirmation: Confirmation,
-    /// Whether the server itself removes records that no sweeper removed.
-    pub(crate) has_ttl: bool,
+    /// The URL has `ttl`, which older versions needed.
+    pub(crate) ignores_ttl: bool,
     pub(crate) notifies: bool,
     /// Any server may be used, even a replica: no decision depends on the data.
     pub(crate) any_server: bool,
@@ -126,7 +128,7 @@ impl Address {
             answer_timeout: TIMEOUT,
             connect_timeout: TIMEOUT,
             confirmation: Confirmation::default(),
-            has_ttl: true,
+            ignores_ttl: false,
             notifies: true,
             any_server: false,
         };
@@ -168,7 +170,7 @@ impl Address {
             "prefix" => self.prefix = checked_prefix(value)?,
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
             "timeout" => self.answer_timeout = seconds(name, value)?,
-            "ttl" => self.has_ttl = on_or_off()?,
+            "ttl" => self.ignores_ttl = true,
             "wait" => self.confirmation.replicas = u8::try_from(number(1..=64)?).unwrap_or(1),
             "waitaof" => self.confirmation.synced = on_or_off()?,
             _ => return Err(format!("unknown parameter `{name}` in the redis URL; there are {KNOWN}")),
@@ -287,7 +289,7 @@ mod tests {
         let plain = address("//cache.example");
         assert_eq!(plain.hosts, [Host { name: "cache.example".to_owned(), port: 6379 }]);
         assert_eq!((&*plain.prefix, plain.buckets, plain.database), ("semel", None, 0));
-        assert!(plain.has_ttl && plain.notifies && plain.may_be_in_the_clear());
+        assert!(!plain.ignores_ttl && plain.notifies && plain.may_be_in_the_clear());
         let chosen = address(
             "//semel@a.example:7000,[::1]:7001/3?password=env:P&prefix=pay&buckets=16&timeout=1.5&wait=2&waitaof=on&ttl=off\
              &notify=off",
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!((chosen.user.as_deref(), chosen.database, chosen.buckets), (Some("semel"), 3, Some(16)));
         assert_eq!(chosen.answer_timeout, Duration::from_millis(1500));
         assert_eq!(chosen.confirmation, Confirmation { replicas: 2, synced: true });
-        assert!(!chosen.has_ttl && !chosen.notifies);
+        assert!(chosen.ignores_ttl && !chosen.notifies);
         assert!(!address("//127.0.0.1:1").may_be_in_the_clear());
         assert!(!Address::parse("//cache.example", true).expect("an address").may_be_in_the_clear());
     }
@@ -345,7 +347,7 @@ mod tests {
             ("//h?prefix=", "letters"),
             ("//h?timeout=0", "from 0.1"),
             ("//h?wait=0", "from 1"),
-            ("//h?ttl=never", "on or off"),
+            ("//h?notify=never", "on or off"),
             ("//h/x", "number"),
             ("//semel@h", "no password"),
             ("//h?sslrootcert=x", "rediss://"),

@@ -1,9 +1,10 @@
 //! Opens stores by `redis://…` and `rediss://…` URLs.
 
-use crate::address::Address;
+use crate::acceptance::accept_loss;
+use crate::address::{Address, TTL_IGNORED};
 use crate::inspection::Inspected;
 use crate::store::Store;
-use semel_core::store::{self, Error, Inspection, Kind, OpenOptions, Pending};
+use semel_core::store::{self, AcceptedLoss, Error, Inspection, Kind, OpenOptions, Pending};
 use std::sync::Arc;
 
 /// Opens stores by URLs like `redis://cache.example`, without encryption.
@@ -37,6 +38,16 @@ macro_rules! backend {
                 Address::parse(address, $is_encrypted)?.check_files()
             }
 
+            fn warnings(&self, address: &str) -> Vec<String> {
+                let parsed = Address::parse(address, $is_encrypted);
+                let is_ignored = parsed.is_ok_and(|parsed| parsed.ignores_ttl);
+                is_ignored.then(|| TTL_IGNORED.to_owned()).into_iter().collect()
+            }
+
+            fn keeps_in_memory(&self) -> bool {
+                true
+            }
+
             fn address_apart(&self, address: &str, name: &str) -> Option<String> {
                 apart(address, name)
             }
@@ -52,11 +63,14 @@ macro_rules! backend {
             ) -> Pending<'a, Arc<dyn store::Store>> {
                 Box::pin(async move {
                     let name = format!(concat!($scheme, ":{}"), address);
-                    let mut parsed = parsed(address, $is_encrypted)?;
-                    parsed.has_ttl &= !options.is_archived;
+                    let parsed = parsed(address, $is_encrypted)?;
                     let store = Store::at(name, parsed, options.clock.clone()).await?;
                     Ok(Arc::new(store) as Arc<dyn store::Store>)
                 })
+            }
+
+            fn accept_loss<'a>(&'a self, address: &'a str, why: &'a str) -> Pending<'a, AcceptedLoss> {
+                Box::pin(async move { accept_loss(parsed(address, $is_encrypted)?, why).await })
             }
 
             fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>> {

@@ -58,7 +58,8 @@ pub enum MessageClaim {
 /// **What it does not promise**: that a message is handled once. It is marked *before* it is handled: if a
 /// consumer dies in between, the message stays marked and is skipped until the window is over. No result is
 /// stored, a changed body under the same ID is not noticed, and a message that comes after the window is
-/// fresh again. A failover or an eviction forgets marks. Use it where a message that is sometimes lost or
+/// fresh again. The server's clock ends the window: if it is set forward, or was behind and is corrected, the
+/// window ends early and the message is fresh again. A failover or an eviction forgets marks. Use it where a message that is sometimes lost or
 /// handled twice is acceptable (notifications, cache updates); otherwise use the engine, or an inbox in the
 /// database of the effect.
 pub struct MessageDedup {
@@ -68,8 +69,8 @@ pub struct MessageDedup {
 }
 
 impl MessageDedup {
-    /// Connects with the same URLs as the store; `window` is how long a message is remembered, at least a
-    /// millisecond.
+    /// Connects with the same URLs as the store; `window` is how long a message is remembered by the server's
+    /// clock, at least a millisecond.
     pub async fn open(url: &str, window: Duration) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, ASKING).because(cause);
         let (address, is_encrypted) = match url.split_once(':') {

@@ -9,16 +9,18 @@ use semel_core::store::{Error, Kind};
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
     cause: String,
+    /// The server is still loading its data.
+    is_starting: bool,
 }
 
 impl Fault {
     pub(crate) fn new(kind: Kind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into() }
+        Self { kind, cause: cause.into(), is_starting: false }
     }
 
     pub(crate) fn of(error: &Error) -> Self {
         let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-        Self::new(error.kind(), cause)
+        Self { is_starting: error.is_starting(), ..Self::new(error.kind(), cause) }
     }
 
     /// The same for a script: names the missing right. If the script had not taken effect yet, nothing was
@@ -32,11 +34,16 @@ impl Fault {
                 self.kind = Kind::Unfit;
             }
         }
+        // The scripts check the types of all keys before they change anything.
+        if self.cause.contains("WRONGTYPE") && script.failure(&self.cause).is_some_and(|(_, before)| before) {
+            self.kind = Kind::Unfit;
+        }
         self
     }
 
     pub(crate) fn error(self, context: &str) -> Error {
-        Error::new(self.kind, context).because(self.cause)
+        let error = if self.is_starting { Error::starting(context) } else { Error::new(self.kind, context) };
+        error.because(self.cause)
     }
 }
 
@@ -106,7 +113,8 @@ impl Refusal {
             None if changes => Kind::Ambiguous,
             None => Kind::Unfit,
         };
-        Self::Other(Fault::new(kind, format!("the server answered `{text}`{}", advice(code))))
+        let fault = Fault::new(kind, format!("the server answered `{text}`{}", advice(code)));
+        Self::Other(Fault { is_starting: code == "LOADING", ..fault })
     }
 
     /// For a caller who cannot do anything about it.

@@ -1,5 +1,8 @@
 //! Finds dangerous settings of the servers.
 
+use crate::address::TTL_IGNORED;
+use crate::expiry::Expiries;
+use crate::identity;
 use crate::link::Link;
 use crate::masters::{self, Facts, facts};
 use crate::resp::{self, Value};
@@ -27,7 +30,11 @@ struct ServerSettings {
     hidden: Option<String>,
 }
 
-pub(crate) async fn find(shared: &Shared, lacks_notifications: bool) -> Result<Vec<Hazard>, Error> {
+pub(crate) async fn find(
+    shared: &Shared,
+    expiries: &Expiries,
+    lacks_notifications: bool,
+) -> Result<Vec<Hazard>, Error> {
     let mut found: Vec<Hazard> = Vec::new();
     for link in shared.writes.all() {
         let hazards = match read_settings(&link).await {
@@ -43,6 +50,11 @@ pub(crate) async fn find(shared: &Shared, lacks_notifications: bool) -> Result<V
     }
     if shared.address.hosts.len() > 1 && !shared.writes.is_cluster() {
         found.extend(of_several(&masters::read_all_once(&shared.address).await));
+    }
+    found.extend(of_identity(shared).await);
+    found.extend(expiries.hazard(shared).await);
+    if shared.address.ignores_ttl {
+        found.push(notice("redis-ttl-ignored", TTL_IGNORED, "remove it from the URL"));
     }
     if shared.writes.is_cluster() {
         found.push(notice(
@@ -68,6 +80,33 @@ pub(crate) async fn find(shared: &Shared, lacks_notifications: bool) -> Result<V
         ));
     }
     Ok(found)
+}
+
+/// What the store has lost, and what an operator has accepted.
+async fn of_identity(shared: &Shared) -> Option<Hazard> {
+    let looked = async { Ok::<_, Error>((shared.lost_parts().await?, shared.meta().await?)) };
+    let (lost, meta) = match looked.await {
+        Ok(looked) => looked,
+        Err(error) => {
+            return Some(unverified(&format!("whether data is lost could not be checked ({error})")));
+        }
+    };
+    if !lost.is_empty() {
+        let what = format!(
+            "{}: the server was emptied, came back without its data, or removed keys. Nothing is written there, and commands that may \
+             have been recorded there are refused",
+            identity::summary(&lost, &shared.layout)
+        );
+        let fix = "restore the data, or accept the loss with semel doctor --accept-loss: the lost commands can then run again";
+        return Some(danger("redis-data-lost", what, fix));
+    }
+    let accepted =
+        meta.map(|meta| meta.accepted).filter(|accepted| !accepted.is_empty())?.join("; before that ");
+    Some(notice(
+        "redis-loss-accepted",
+        &format!("an operator accepted that the store had lost data: {accepted}"),
+        "expect that commands recorded before run again when they are retried",
+    ))
 }
 
 async fn read_settings(link: &Link) -> Result<ServerSettings, Error> {

@@ -1,8 +1,9 @@
 //! A store that is opened read-only.
 
 use crate::address::Address;
+use crate::expiry::Expiries;
 use crate::hazards;
-use crate::layout::{Head, MARKER};
+use crate::layout::{Head, MARKER, MARKER_NAME};
 use crate::resp::{self, Value};
 use crate::servers::Effect;
 use crate::shared::{Shared, Stored, text};
@@ -29,11 +30,13 @@ const STEP: &[u8] = b"500";
 pub(crate) struct Inspected {
     name: String,
     shared: Shared,
+    expiries: Expiries,
 }
 
 impl Inspected {
     pub(crate) async fn open(name: String, address: Address) -> Result<Self, Error> {
-        Ok(Self { name, shared: Shared::open(address.for_reading(), None).await? })
+        let shared = Shared::open(address.for_reading(), None).await?;
+        Ok(Self { name, shared, expiries: Expiries::default() })
     }
 
     /// Reads every record of one server.
@@ -131,13 +134,17 @@ impl Inspected {
     async fn verify_types(&self, findings: &mut Vec<String>) -> Result<(), Error> {
         let layout = &self.shared.layout;
         let (slot, _) = layout.of_store("meta");
-        let of_store = [("meta", "hash"), ("settings", "hash")];
+        let of_store = [("meta", "hash"), ("settings", "hash"), (MARKER_NAME, "string")];
         let mut keys: Vec<_> =
             of_store.map(|(name, expected)| (slot, layout.of_store(name).1, expected)).to_vec();
         for bucket in layout.buckets() {
             let slot = layout.slot(bucket);
             keys.extend((0..=MARKER).map(|state| (slot, layout.list(bucket, state), "zset")));
-            keys.extend([(slot, layout.due(bucket), "zset"), (slot, layout.callers(bucket), "hash")]);
+            keys.extend([
+                (slot, layout.due(bucket), "zset"),
+                (slot, layout.callers(bucket), "hash"),
+                (slot, layout.marker(bucket), "string"),
+            ]);
         }
         let each = keys.iter().map(|(slot, key, _)| {
             self.shared.reading().ask(*slot, resp::command(&[b"TYPE", key]), Effect::Reads)
@@ -177,7 +184,11 @@ impl Store for Inspected {
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
-        Box::pin(hazards::find(&self.shared, false))
+        Box::pin(hazards::find(&self.shared, &self.expiries, false))
+    }
+
+    fn check(&self) -> Pending<'_, ()> {
+        Box::pin(self.shared.check())
     }
 
     fn write<'a>(&'a self, _: CommandId, _: Change<&'a Record>) -> Pending<'a, Written> {

@@ -10,6 +10,7 @@
 //! | `{P:b}s7` | moved markers |
 //! | `{P:b}due` | what is due when |
 //! | `{P:b}callers` | how many records a caller has |
+//! | `{P:b}identity`, `{P}identity` | the store's identity: markers that show that nothing is lost |
 //! | `{P}meta`, `{P}settings` | the store's own |
 
 use crate::address::{BUCKETS, checked_prefix};
@@ -24,7 +25,9 @@ use semel_core::store::Filter;
 use semel_core::time::Time;
 use std::fmt::Write as _;
 
-/// The number of a marker among the states.
+/// The name of the keys that hold the store's identity.
+pub(crate) const MARKER_NAME: &str = "identity";
+/// The number of a moved marker among the states.
 pub(crate) const MARKER: u8 = 7;
 /// The fixed fields before the operation's name.
 const HEAD_BYTES: usize = 126;
@@ -90,6 +93,22 @@ impl Layout {
     /// Written, or removed although it does not exist, to prove that the server accepts writes.
     pub(crate) fn proof(&self, bucket: u16) -> Vec<u8> {
         self.of_bucket(bucket, "proof")
+    }
+
+    /// The marker that shows that the bucket has lost nothing.
+    pub(crate) fn marker(&self, bucket: u16) -> Vec<u8> {
+        self.of_bucket(bucket, MARKER_NAME)
+    }
+
+    /// The marker of every part of the store, and its slot: each bucket, and last the settings.
+    pub(crate) fn parts(&self) -> Vec<(u16, Vec<u8>)> {
+        let of_buckets = self.buckets().map(|bucket| (self.slot(bucket), self.marker(bucket)));
+        of_buckets.chain([self.of_store(MARKER_NAME)]).collect()
+    }
+
+    /// The slot of a bucket, or of the settings.
+    pub(crate) fn slot_of_part(&self, part: u16) -> u16 {
+        self.slots.get(usize::from(part)).copied().unwrap_or_else(|| slot_of(&self.prefix))
     }
 
     /// A key of the whole store, and its slot.
@@ -293,6 +312,7 @@ mod tests {
             layout.due(bucket),
             layout.callers(bucket),
             layout.proof(bucket),
+            layout.marker(bucket),
         ] {
             assert!(key.starts_with(tag.as_bytes()), "{}", String::from_utf8_lossy(&key));
         }

@@ -22,18 +22,22 @@
 //! # }
 //! ```
 
+mod acceptance;
 mod address;
 mod backend;
 mod connection;
 mod dedup;
+mod expiry;
 mod fault;
 mod fence;
 mod hazards;
+mod identity;
 mod inspection;
 mod layout;
 mod link;
 mod masters;
 mod named_file;
+mod random;
 mod resp;
 mod rights;
 mod scan;
@@ -42,6 +46,7 @@ mod servers;
 mod shared;
 mod store;
 mod tls;
+mod topology;
 mod waiters;
 mod write;
 

@@ -2,6 +2,7 @@
 
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure, Greeting};
+use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::masters;
 use semel_core::store::{Error, Kind};
@@ -34,7 +35,7 @@ pub(crate) struct Link {
 struct State {
     connection: Option<Arc<Connection>>,
     /// Why the last attempt failed, remembered briefly.
-    refusal: Option<(Kind, String)>,
+    refusal: Option<Fault>,
     is_closed: bool,
 }
 
@@ -59,8 +60,8 @@ impl Link {
             return Ok(Arc::clone(connection));
         }
         held.connection = None;
-        if let Some((kind, cause)) = &held.refusal {
-            return Err(Error::new(*kind, CONNECTING).because(cause.clone()));
+        if let Some(refusal) = &held.refusal {
+            return Err(refusal.clone().error(CONNECTING));
         }
         match self.connect().await {
             Ok(connection) => {
@@ -69,8 +70,7 @@ impl Link {
                 Ok(connection)
             }
             Err(error) => {
-                let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-                held.refusal = Some((error.kind(), cause));
+                held.refusal = Some(Fault::of(&error));
                 let held = Arc::clone(&self.held);
                 tokio::spawn(async move {
                     tokio::time::sleep(PAUSE).await;

@@ -53,6 +53,12 @@ pub(crate) async fn run_id(connection: &Connection) -> Result<Option<String>, Fa
     Ok(info(connection, b"server").await?.and_then(|mut facts| facts.remove("run_id")))
 }
 
+/// The bytes in a server's memory; `None` if `INFO` is forbidden.
+pub(crate) async fn used_memory(connection: &Connection) -> Result<Option<u64>, Failure> {
+    let facts = info(connection, b"memory").await?;
+    Ok(facts.and_then(|facts| facts.get("used_memory")?.parse().ok()))
+}
+
 /// Checks a server. Its role may have changed since the connection was opened.
 pub(crate) async fn server_info(host: &Host, connection: &Connection) -> Result<ServerInfo, Failure> {
     let greeting = Greeting::read(&connection.ask(resp::command(&[b"HELLO"]), 0).await?);

@@ -9,7 +9,7 @@ use crate::scripts;
 use crate::servers::Effect;
 use crate::shared::{READING, Shared, text, unexpected};
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::record::StateName;
 use semel_core::store::{
@@ -27,11 +27,18 @@ const LIMIT_MAX: usize = 5_000;
 const TOGETHER_MAX: usize = 500;
 
 /// What is listed, and from which position.
-struct Walk {
+pub(crate) struct Walk {
     /// The number of a state or of markers; none for due records.
     lists: Vec<Option<u8>>,
     buckets: RangeInclusive<u16>,
     is_downwards: bool,
+}
+
+impl Walk {
+    /// Through one list of a bucket.
+    pub(crate) fn upwards(list: u8, bucket: u16) -> Self {
+        Self { lists: vec![Some(list)], buckets: bucket..=bucket, is_downwards: false }
+    }
 }
 
 /// A part of a walk.
@@ -59,7 +66,22 @@ fn cursor(position: ListPosition) -> Cursor {
     Cursor::from_bytes(Bytes::copy_from_slice(&position.0))
 }
 
+/// What was read from each bucket. What is due in the others does not wait for a bucket that is lost; any other list
+/// would claim to be complete.
+fn present<T>(parts: Vec<Result<T, Error>>, walk: &Walk) -> Result<Vec<T>, Error> {
+    let is_lost = |part: &Result<T, Error>| matches!(part, Err(error) if error.kind() == Kind::DataLost);
+    if walk.lists != [None] || parts.iter().all(is_lost) {
+        return parts.into_iter().collect();
+    }
+    parts.into_iter().filter(|part| !is_lost(part)).collect()
+}
+
 impl Shared {
+    /// The identity to compare in lists. An inspection shows what is left.
+    fn identity_of_lists(&self) -> &[u8] {
+        if self.address.any_server { b"" } else { self.identity.as_bytes() }
+    }
+
     fn every_bucket(&self) -> RangeInclusive<u16> {
         0..=self.layout.buckets().end.saturating_sub(1)
     }
@@ -82,8 +104,8 @@ impl Shared {
         per_list: usize,
     ) -> Result<Part, Error> {
         let parts =
-            try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, per_list)))
-                .await?;
+            join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, per_list))).await;
+        let parts = present(parts, walk)?;
         let (mut positions, mut horizon, mut now) = (Vec::new(), None::<ListPosition>, Time::default());
         for (at, lists) in parts {
             now = now.max(at);
@@ -113,14 +135,15 @@ impl Shared {
         Ok(Part { now, positions, end })
     }
 
-    async fn part_of(
+    /// The next entries of each list of a bucket.
+    pub(crate) async fn part_of(
         &self,
         bucket: u16,
         walk: &Walk,
         after: Option<ListPosition>,
         per_list: usize,
     ) -> Result<(Time, Vec<Vec<ListPosition>>), Error> {
-        let mut keys = vec![self.layout.proof(bucket)];
+        let mut keys = vec![self.layout.proof(bucket), self.layout.marker(bucket)];
         keys.extend(walk.lists.iter().map(|list| match list {
             Some(state) => self.layout.list(bucket, *state),
             None => self.layout.due(bucket),
@@ -137,7 +160,7 @@ impl Shared {
         let after = after.as_ref().map_or(&b""[..], |position| &position[..]);
         let direction: &[u8] = if walk.is_downwards { b"down" } else { b"up" };
         let proof = if self.address.any_server { &b""[..] } else { b"0" };
-        let arguments = [proof, direction, after, upper, per_list.as_bytes()];
+        let arguments = [proof, direction, after, upper, per_list.as_bytes(), self.identity_of_lists()];
         let (now, lists) = self.asked(bucket, &scripts::LIST, &keys, &arguments).await?;
         let positions = |list: &Value| {
             list.array()
@@ -155,9 +178,8 @@ impl Shared {
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<(Time, Value), Error> {
-        let slot = self.layout.slot(bucket);
-        let asked = self.reading().run(slot, script, Effect::Reads, keys, arguments).await;
-        let answer = asked.map_err(|fault| fault.error(READING))?;
+        let (part, question) = ((self.reading(), bucket), (keys, arguments));
+        let answer = self.run_in_part(part, script, Effect::Reads, question, READING).await?;
         let Value::Array(mut parts) = answer else { return Err(unexpected(&answer)) };
         match parts.as_mut_slice() {
             [status, seconds, micros, found] if status.text() == Some("found") => {
@@ -188,11 +210,12 @@ impl Shared {
         bucket: u16,
         positions: &[(ListPosition, Option<u8>)],
     ) -> Result<Vec<(ListPosition, HeadAndLength)>, Error> {
-        let mut keys = vec![self.layout.proof(bucket)];
+        let mut keys = vec![self.layout.proof(bucket), self.layout.marker(bucket)];
         keys.extend(positions.iter().map(|(position, _)| self.layout.record(position.operation_id())));
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let proof = if self.address.any_server { &b""[..] } else { b"0" };
-        let (_, found) = self.asked(bucket, &scripts::HEADS, &keys, &[proof]).await?;
+        let (_, found) =
+            self.asked(bucket, &scripts::HEADS, &keys, &[proof, self.identity_of_lists()]).await?;
         let mut heads = Vec::new();
         for ((position, list), head) in positions.iter().zip(found.array()) {
             match head.array() {
@@ -214,10 +237,10 @@ impl Shared {
         let list = list.map_or_else(|| self.layout.due(bucket), |state| self.layout.list(bucket, state));
         let record = self.layout.record(position.operation_id());
         let slot = self.layout.slot(bucket);
-        let keys: [&[u8]; 2] = [&record, &list];
-        if let Err(fault) =
-            self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&position.0]).await
-        {
+        let marker = self.layout.marker(bucket);
+        let (keys, arguments): ([&[u8]; 3], [&[u8]; 2]) =
+            ([&record, &list, &marker], [&position.0, self.identity.as_bytes()]);
+        if let Err(fault) = self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &arguments).await {
             let error = fault.error("taking a removed record out of its list");
             tracing::debug!(%error, "a later list tries again");
         }
@@ -337,11 +360,14 @@ impl Shared {
     }
 
     async fn counts_of(&self, bucket: u16, of: &CallerHash) -> Result<(Time, Vec<u64>), Error> {
-        let mut keys = vec![self.layout.proof(bucket), self.layout.callers(bucket)];
+        let mut keys =
+            vec![self.layout.proof(bucket), self.layout.callers(bucket), self.layout.marker(bucket)];
         keys.extend((0..=MARKER).map(|state| self.layout.list(bucket, state)));
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let proof = if self.address.any_server { &b""[..] } else { b"0" };
-        let (now, counts) = self.asked(bucket, &scripts::COUNT, &keys, &[proof, &caller(of)]).await?;
+        let (now, counts) = self
+            .asked(bucket, &scripts::COUNT, &keys, &[proof, &caller(of), self.identity_of_lists()])
+            .await?;
         let number = |value: &Value| value.number().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         let mut counts: Vec<u64> = counts.array().iter().map(number).collect();
         counts.rotate_left(1);

@@ -30,8 +30,13 @@ script!(FORGET, "forget.lua");
 script!(COUNT, "count.lua");
 script!(SET, "set.lua");
 script!(META, "meta.lua");
+script!(MARK, "mark.lua");
+script!(COMPLETE, "complete.lua");
+script!(ACCEPT, "accept.lua");
 script!(EPOCH, "epoch.lua");
 script!(PROBE, "probe.lua");
+script!(PERSIST, "persist.lua");
+script!(PASSED, "passed.lua");
 
 impl Script {
     /// What a server's error says about the script: the command that failed, and whether that was before the

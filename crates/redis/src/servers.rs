@@ -7,6 +7,7 @@ use crate::fence::Fence;
 use crate::link::Link;
 use crate::resp::{self, Value};
 use crate::scripts::Script;
+use crate::topology::Topology;
 use bytes::Bytes;
 use semel_core::store::{Error, Kind};
 use std::collections::BTreeMap;
@@ -34,16 +35,11 @@ pub(crate) struct Servers {
     confirms: bool,
     /// Without a cluster; a cluster decides by itself which servers take writes.
     fence: Option<Arc<Fence>>,
-    held: Mutex<State>,
-}
-
-struct State {
-    links: BTreeMap<Host, Arc<Link>>,
-    /// The link of each range of slots, by its last slot; without a cluster, one link for all.
-    by_last_slot: BTreeMap<u16, Host>,
     /// Without a cluster, or before it is known.
     first: Arc<Link>,
-    is_cluster: bool,
+    /// Of a cluster.
+    topology: Option<Arc<Topology>>,
+    links: Mutex<BTreeMap<Host, Arc<Link>>>,
 }
 
 impl Servers {
@@ -53,100 +49,75 @@ impl Servers {
         confirms: bool,
         fence: Option<&Arc<Fence>>,
     ) -> Result<Self, Error> {
-        let is_cluster = is_cluster(address).await?;
-        let fence = fence.filter(|_| !is_cluster);
-        let first = Arc::new(Link::new(address, address.hosts.clone(), confirms).behind(fence));
-        let held = State { links: BTreeMap::new(), by_last_slot: BTreeMap::new(), first, is_cluster };
-        let (address, fence, held) = (Arc::clone(address), fence.cloned(), Mutex::new(held));
-        let servers = Self { address, confirms, fence, held };
-        if is_cluster {
-            servers.learn().await.map_err(|fault| fault.error("asking who has which slot"))?;
-        } else {
-            let first = Arc::clone(&servers.held().first);
-            first.connection().await?;
+        let topology = if is_cluster(address).await? { Some(Topology::new(address)) } else { None };
+        if let Some(topology) = &topology {
+            topology.learn().await.map_err(|fault| fault.error("asking who has which slot"))?;
         }
-        Ok(servers)
+        Self::of(address, confirms, fence, topology).await
     }
 
-    fn held(&self) -> MutexGuard<'_, State> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Further connections to the same servers.
+    pub(crate) async fn connect_again(
+        &self,
+        confirms: bool,
+        fence: Option<&Arc<Fence>>,
+    ) -> Result<Self, Error> {
+        Self::of(&self.address, confirms, fence, self.topology.clone()).await
+    }
+
+    async fn of(
+        address: &Arc<Address>,
+        confirms: bool,
+        fence: Option<&Arc<Fence>>,
+        topology: Option<Arc<Topology>>,
+    ) -> Result<Self, Error> {
+        let fence = fence.filter(|_| topology.is_none());
+        let first = Arc::new(Link::new(address, address.hosts.clone(), confirms).behind(fence));
+        if topology.is_none() {
+            first.connection().await?;
+        }
+        let (address, fence, links) = (Arc::clone(address), fence.cloned(), Mutex::default());
+        Ok(Self { address, confirms, fence, first, topology, links })
+    }
+
+    fn links(&self) -> MutexGuard<'_, BTreeMap<Host, Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.held().is_cluster
+        self.topology.is_some()
     }
 
     /// Every server that takes writes, with one connection to each.
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {
-        let held = self.held();
-        if !held.is_cluster {
-            return vec![Arc::clone(&held.first)];
-        }
-        let owners: std::collections::BTreeSet<_> = held.by_last_slot.values().collect();
-        owners.into_iter().filter_map(|host| held.links.get(host).cloned()).collect()
+        let Some(topology) = &self.topology else { return vec![Arc::clone(&self.first)] };
+        topology.owners().iter().map(|host| self.link_to(host)).collect()
     }
 
     fn owner(&self, slot: u16) -> Arc<Link> {
-        let held = self.held();
-        let owner = held.by_last_slot.range(slot..).next().and_then(|(_, host)| held.links.get(host));
-        Arc::clone(owner.unwrap_or(&held.first))
+        let owner = self.topology.as_ref().and_then(|topology| topology.owner(slot));
+        owner.map_or_else(|| Arc::clone(&self.first), |host| self.link_to(&host))
     }
 
     fn link_to(&self, host: &Host) -> Arc<Link> {
-        let mut held = self.held();
+        let mut links = self.links();
         let link = || Arc::new(Link::new(&self.address, vec![host.clone()], self.confirms));
-        Arc::clone(held.links.entry(host.clone()).or_insert_with(link))
+        Arc::clone(links.entry(host.clone()).or_insert_with(link))
     }
 
-    /// Asks any server that answers for the slots of all servers.
-    async fn learn(&self) -> Result<(), Fault> {
-        let mut known: Vec<Host> = self.held().links.keys().cloned().collect();
-        known.extend(self.address.hosts.iter().filter(|host| !self.held().links.contains_key(host)).cloned());
-        let mut last = Fault::new(Kind::Unavailable, "no server of the cluster answers");
-        for host in known {
-            // A replica knows them too.
-            let any = Arc::new((*self.address).clone().for_reading());
-            let link = Link::new(&any, vec![host.clone()], false);
-            let answer = match link.connection().await {
-                Ok(connection) => connection.ask(resp::command(&[b"CLUSTER", b"SLOTS"]), 0).await,
-                Err(error) => {
-                    last = Fault::of(&error);
-                    continue;
-                }
-            };
-            match answer {
-                Ok(Value::Array(ranges)) if !ranges.is_empty() => {
-                    self.apply_slots(&ranges, &host);
-                    return Ok(());
-                }
-                Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
-                Ok(_) => {}
-                Err(Failure::NotSent(cause) | Failure::Lost(cause)) => {
-                    last = Fault::new(Kind::Unavailable, cause);
-                }
-            }
+    /// Asks the cluster for the slots of all servers. The answer is not older than this call.
+    pub(crate) async fn learn(&self) -> Result<(), Fault> {
+        match &self.topology {
+            Some(topology) => topology.learn().await,
+            None => Ok(()),
         }
-        Err(last)
     }
 
-    fn apply_slots(&self, ranges: &[Value], asked: &Host) {
-        let mut by_last_slot = BTreeMap::new();
-        for range in ranges {
-            let [_, last, owner, ..] = range.array() else { continue };
-            let (Some(last), [name, port, ..]) = (last.number(), owner.array()) else { continue };
-            // A server that does not know its own address is known by the address that was asked.
-            let name = name.text().filter(|name| !name.is_empty()).unwrap_or(&asked.name).to_owned();
-            let (Ok(last), Some(port)) =
-                (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
-            else {
-                continue;
-            };
-            by_last_slot.insert(last, Host { name, port });
-        }
-        for host in by_last_slot.values() {
-            self.link_to(host);
-        }
-        self.held().by_last_slot = by_last_slot;
+    /// Waits until a cluster may have changed, and uses what is known by then.
+    async fn pause(&self) {
+        tokio::time::sleep(PAUSE).await;
+        // What is not answered in time is used by the next try.
+        let _ = tokio::time::timeout(PAUSE, self.learn()).await;
     }
 
     /// Sends a command to the server of `slot`. If a server did nothing, the command is redirected; after an
@@ -169,8 +140,7 @@ impl Servers {
                         return Err(refused);
                     }
                     // Its replica may have taken over.
-                    tokio::time::sleep(PAUSE).await;
-                    drop(self.learn().await);
+                    self.pause().await;
                     (link, prelude, fault) = (self.owner(slot), false, refused);
                     continue;
                 }
@@ -178,14 +148,13 @@ impl Servers {
             match send(&connection, &question, prelude).await {
                 Ok(Value::Error(text)) => match Refusal::of(&text, effect == Effect::Writes) {
                     Refusal::Moved(host) => {
-                        drop(self.learn().await);
+                        self.topology.iter().for_each(Topology::refresh);
                         (link, prelude) = (self.link_to(&host), false);
                         fault = Refusal::Moved(host).fault();
                     }
                     Refusal::Ask(host) => (link, prelude) = (self.link_to(&host), true),
                     refusal @ Refusal::TryAgain(_) => {
-                        tokio::time::sleep(PAUSE).await;
-                        drop(self.learn().await);
+                        self.pause().await;
                         (link, prelude, fault) = (self.owner(slot), false, refusal.fault());
                     }
                     Refusal::NoScript => return Ok(Value::Error(text)),
@@ -246,10 +215,7 @@ impl Servers {
 
     /// Accepts no more commands, and returns when those sent are answered.
     pub(crate) async fn close(&self) {
-        let links: Vec<_> = {
-            let held = self.held();
-            held.links.values().chain([&held.first]).cloned().collect()
-        };
+        let links: Vec<_> = self.links().values().chain([&self.first]).cloned().collect();
         for link in links {
             link.close().await;
         }

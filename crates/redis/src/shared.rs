@@ -1,9 +1,9 @@
 //! The state that all operations share: the servers, the names of keys, the clock.
 
-use crate::address::{Address, BUCKETS};
+use crate::address::Address;
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::layout::{self, Head, Layout};
+use crate::layout::{self, Head, Layout, MARKER_NAME};
 use crate::resp::Value;
 use crate::rights;
 use crate::scripts;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 pub(crate) const READING: &str = "reading from Redis";
-const OPENING: &str = "opening the Redis store";
+pub(crate) const OPENING: &str = "opening the Redis store";
 /// The version of the layout of keys and values. A store with a higher one was made by a newer build.
-const FORMAT: &str = "1";
+pub(crate) const FORMAT: &str = "1";
 /// Longer values are not read by scripts.
 const READ_BYTES_MAX: &[u8] = b"65536";
 /// How often a long value is read again while it is being written.
@@ -31,6 +31,8 @@ const CONCURRENT_READS_MAX: usize = 16;
 pub(crate) struct Shared {
     pub(crate) address: Arc<Address>,
     pub(crate) layout: Layout,
+    /// Which store the servers must have; empty for an inspection of a store without one.
+    pub(crate) identity: String,
     pub(crate) writes: Servers,
     pub(crate) fence: Arc<Fence>,
     /// Separate from writes, so that a long list delays no claim; none if reads must be confirmed like
@@ -81,6 +83,15 @@ impl Shared {
     /// Opens the store that the address names. Creates it if it does not exist, unless it is opened for
     /// reading.
     pub(crate) async fn open(address: Address, clock: Option<Arc<dyn Clock>>) -> Result<Self, Error> {
+        let mut shared = Self::connect(address, clock).await?;
+        let (buckets, identity) = shared.agreed().await?;
+        shared.layout = Layout::new(&shared.address.prefix, buckets);
+        shared.identity = identity;
+        Ok(shared)
+    }
+
+    /// Connects to the servers, and checks what the user may do there.
+    pub(crate) async fn connect(address: Address, clock: Option<Arc<dyn Clock>>) -> Result<Self, Error> {
         let address = Arc::new(address);
         let layout = Layout::new(&address.prefix, 0);
         let fence = Arc::new(Fence::new(layout.of_store("meta").1));
@@ -88,9 +99,10 @@ impl Shared {
         rights::check_confirmation(&address).await?;
         let writes = Servers::connect(&address, true, passed).await?;
         let is_confirmed = address.confirmation.is_wanted();
-        let reads = if is_confirmed { None } else { Some(Servers::connect(&address, false, passed).await?) };
-        let mut shared = Self {
+        let reads = if is_confirmed { None } else { Some(writes.connect_again(false, passed).await?) };
+        let shared = Self {
             layout,
+            identity: String::new(),
             address,
             writes,
             fence,
@@ -101,70 +113,53 @@ impl Shared {
         if !shared.address.any_server {
             rights::check(&shared).await?;
         }
-        let buckets = shared.agreed_buckets().await?;
-        shared.layout = Layout::new(&shared.address.prefix, buckets);
         Ok(shared)
     }
 
-    /// Whether there is a store with this prefix.
+    /// Whether there is a store with this prefix, or a part of one.
     pub(crate) async fn exists(address: Address) -> Result<bool, Error> {
         let address = Arc::new(address);
         let layout = Layout::new(&address.prefix, 0);
         let writes = Servers::connect(&address, false, None).await?;
         let fence = Arc::new(Fence::new(Vec::new()));
-        let read_permits = Semaphore::new(CONCURRENT_READS_MAX);
-        Ok(Self { address, layout, writes, fence, reads: None, read_permits, clock: None }
-            .meta()
-            .await?
-            .is_some())
+        let (identity, read_permits) = (String::new(), Semaphore::new(CONCURRENT_READS_MAX));
+        let shared =
+            Self { address, layout, identity, writes, fence, reads: None, read_permits, clock: None };
+        Ok(shared.meta().await?.is_some() || shared.some_part_is_left().await?)
     }
 
-    /// The number of buckets of the store, and whether this build supports its format. An existing store
-    /// keeps its number.
-    async fn agreed_buckets(&self) -> Result<u16, Error> {
+    /// The number of buckets of the store and its identity, if this build supports its format. An existing
+    /// store keeps both.
+    async fn agreed(&self) -> Result<(u16, String), Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, OPENING).because(cause);
-        let (format, buckets) = if self.address.any_server {
-            self.meta().await?.ok_or_else(|| unfit("there is no store with this prefix".to_owned()))?
-        } else {
-            let (slot, key) = self.layout.of_store("meta");
-            let buckets = self.address.buckets.unwrap_or(BUCKETS).to_string();
-            let arguments = [FORMAT.as_bytes(), buckets.as_bytes()];
-            let asked = self.writes.run(slot, &scripts::META, Effect::Writes, &[&key], &arguments).await;
-            let answer = asked.map_err(|fault| fault.error(OPENING))?;
-            match answer.array() {
-                [status, format, buckets, epoch] if status.text() == Some("found") => {
-                    self.fence.opened(text(epoch).parse().unwrap_or(0)).await;
-                    (text(format), text(buckets))
-                }
-                _ => return Err(unexpected(&answer)),
+        let meta = if self.address.any_server {
+            let found = self.meta().await?;
+            if !found.as_ref().is_some_and(|meta| meta.is_complete) {
+                self.check_nothing_is_left().await?;
             }
+            let Some(meta) = found else {
+                return Err(unfit("there is no store with this prefix".to_owned()));
+            };
+            meta
+        } else {
+            let meta = self.created().await?;
+            self.fence.opened(meta.epoch).await;
+            meta
         };
-        if format != FORMAT {
+        if meta.format != FORMAT {
+            let format = meta.format;
             return Err(unfit(format!(
                 "the store has format `{format}`, and this build knows {FORMAT}: upgrade this node"
             )));
         }
         let buckets: u16 =
-            buckets.parse().map_err(|_| unfit(format!("the store has `{buckets}` buckets")))?;
+            meta.buckets.parse().map_err(|_| unfit(format!("the store has `{}` buckets", meta.buckets)))?;
         match self.address.buckets {
             Some(chosen) if chosen != buckets => Err(unfit(format!(
                 "the store has {buckets} buckets, and its URL says buckets={chosen}: records would be looked for where they are \
                  not. Take the parameter out; the number of a store's buckets cannot be changed"
             ))),
-            _ => Ok(buckets),
-        }
-    }
-
-    /// The format and the number of buckets; none if there is no store.
-    pub(crate) async fn meta(&self) -> Result<Option<(String, String)>, Error> {
-        let (slot, key) = self.layout.of_store("meta");
-        let question = crate::resp::command(&[b"HMGET", &key, b"format", b"buckets"]);
-        let answer =
-            self.reading().ask(slot, question, Effect::Reads).await.map_err(|fault| fault.error(OPENING))?;
-        match answer.array() {
-            [Value::Nil, _] => Ok(None),
-            [format, buckets] => Ok(Some((text(format), text(buckets)))),
-            _ => Err(unexpected(&answer)),
+            _ => Ok((buckets, if meta.is_complete { meta.identity } else { String::new() })),
         }
     }
 
@@ -200,14 +195,14 @@ impl Shared {
     /// The value under an operation ID.
     pub(crate) async fn stored(&self, id: OperationId) -> Result<(Time, Option<Stored>), Error> {
         let bucket = self.layout.bucket(id);
-        let (record, proof) = (self.layout.record(id), self.layout.proof(bucket));
-        let keys: [&[u8]; 2] = [&record, &proof];
+        let (record, proof, marker) =
+            (self.layout.record(id), self.layout.proof(bucket), self.layout.marker(bucket));
+        let keys: [&[u8]; 3] = [&record, &proof, &marker];
         let _permit = self.read_permits.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
-        let arguments = [self.proof(), READ_BYTES_MAX];
+        let arguments = [self.proof(), READ_BYTES_MAX, self.identity.as_bytes()];
         for _ in 0..LARGE_READS_MAX {
-            let slot = self.layout.slot(bucket);
-            let asked = self.reading().run(slot, &scripts::GET, Effect::Reads, &keys, &arguments).await;
-            let answer = asked.map_err(|fault| fault.error(READING))?;
+            let (part, question) = ((self.reading(), bucket), (&keys[..], &arguments[..]));
+            let answer = self.run_in_part(part, &scripts::GET, Effect::Reads, question, READING).await?;
             match answer.array() {
                 [status, seconds, micros, value] if status.text() == Some("found") => {
                     return Ok((self.time(seconds, micros), value.bytes().map(Stored::of)));
@@ -246,12 +241,18 @@ impl Shared {
         Ok((now, item.filter(|item| !matches!(item.entry, Ok(Entry::Moved)))))
     }
 
+    /// The settings, their proof and their marker.
+    fn settings_keys(&self) -> [Vec<u8>; 3] {
+        ["settings", "proof", MARKER_NAME].map(|name| self.layout.of_store(name).1)
+    }
+
     pub(crate) async fn settings(&self) -> Result<Vec<(String, Bytes)>, Error> {
-        let (slot, key) = self.layout.of_store("settings");
-        let (_, proof) = self.layout.of_store("proof");
-        let keys: [&[u8]; 2] = [&key, &proof];
-        let asked = self.reading().run(slot, &scripts::SET, Effect::Reads, &keys, &[self.proof()]).await;
-        let answer = asked.map_err(|fault| fault.error("reading the settings from Redis"))?;
+        let keys = self.settings_keys();
+        let keys = keys.each_ref().map(Vec::as_slice);
+        let arguments = [self.proof(), self.identity.as_bytes()];
+        let (part, question) = ((self.reading(), self.layout.buckets().end), (&keys[..], &arguments[..]));
+        let context = "reading the settings from Redis";
+        let answer = self.run_in_part(part, &scripts::SET, Effect::Reads, question, context).await?;
         match answer.array() {
             [status, found] if status.text() == Some("found") => {
                 let pair = |pair: &[Value]| Some((text(pair.first()?), pair.get(1)?.bytes()?.clone()));
@@ -267,19 +268,21 @@ impl Shared {
         expect: Option<&[u8]>,
         next: Option<&[u8]>,
     ) -> Result<Setting, Error> {
-        let (slot, key) = self.layout.of_store("settings");
-        let (_, proof) = self.layout.of_store("proof");
+        let keys = self.settings_keys();
+        let keys = keys.each_ref().map(Vec::as_slice);
         let is_there = |value: Option<&[u8]>| if value.is_some() { &b"1"[..] } else { b"0" };
-        let arguments: [&[u8]; 6] = [
+        let arguments: [&[u8]; 7] = [
             self.proof(),
+            self.identity.as_bytes(),
             name.as_bytes(),
             is_there(expect),
             expect.unwrap_or_default(),
             is_there(next),
             next.unwrap_or_default(),
         ];
-        let asked = self.writes.run(slot, &scripts::SET, Effect::Writes, &[&key, &proof], &arguments).await;
-        let answer = asked.map_err(|fault| fault.error("writing a setting to Redis"))?;
+        let (part, question) = ((&self.writes, self.layout.buckets().end), (&keys[..], &arguments[..]));
+        let context = "writing a setting to Redis";
+        let answer = self.run_in_part(part, &scripts::SET, Effect::Writes, question, context).await?;
         match answer.array() {
             [status] if status.text() == Some("done") => Ok(Setting::Done),
             [status, found] if status.text() == Some("refused") => {

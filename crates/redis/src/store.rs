@@ -1,6 +1,7 @@
 //! The store's operations.
 
 use crate::address::Address;
+use crate::expiry::{self, Expiries};
 use crate::hazards;
 use crate::masters;
 use crate::resp;
@@ -13,7 +14,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, Clock, ClockSource, Count, Counted, Counting, Cursor, Error, Filter,
-    Hazard, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
+    Hazard, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::fmt;
@@ -31,7 +32,8 @@ pub struct Store {
     name: String,
     shared: Arc<Shared>,
     waiters: Arc<Waiters>,
-    /// The tasks that receive other nodes' writes and check the servers.
+    expiries: Arc<Expiries>,
+    /// The tasks that receive other nodes' writes, check the servers, and remove expiries.
     tasks: Vec<AbortHandle>,
     is_closed: AtomicBool,
 }
@@ -72,7 +74,9 @@ impl Store {
             tasks.push(tokio::spawn(listening).abort_handle());
             waiters.listened().await;
         }
-        Ok(Self { name, shared, waiters, tasks, is_closed: AtomicBool::new(false) })
+        let expiries = Arc::new(Expiries::default());
+        tasks.push(tokio::spawn(expiry::run(Arc::clone(&shared), Arc::clone(&expiries))).abort_handle());
+        Ok(Self { name, shared, waiters, expiries, tasks, is_closed: AtomicBool::new(false) })
     }
 
     fn stop(&self) {
@@ -108,6 +112,21 @@ impl fmt::Debug for Store {
 }
 
 /// Writes, and notifies waiters of a final state, even if the caller is cancelled.
+/// The memory of all servers that take writes, with everything else that is on them. Unknown if one does not tell.
+async fn usage(shared: &Shared) -> Result<StoreSize, Error> {
+    let mut sum = 0_u64;
+    for link in shared.writes.all() {
+        let lost =
+            |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
+        let connection = link.connection().await?;
+        let Some(bytes) = masters::used_memory(&connection).await.map_err(lost)? else {
+            return Ok(StoreSize::default());
+        };
+        sum = sum.saturating_add(bytes);
+    }
+    Ok(StoreSize { data_bytes: Some(sum), log_bytes: None })
+}
+
 async fn write(shared: Arc<Shared>, id: CommandId, planned: PlannedWrite) -> Result<Written, Error> {
     let written = shared.write(&planned).await?;
     if matches!(written, Written::Done { .. }) && shared.address.notifies {
@@ -136,7 +155,11 @@ impl store::Store for Store {
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         let lacks_notifications = self.shared.address.notifies && !self.waiters.is_listening();
-        self.ask(hazards::find(&self.shared, lacks_notifications))
+        self.ask(hazards::find(&self.shared, &self.expiries, lacks_notifications))
+    }
+
+    fn check(&self) -> Pending<'_, ()> {
+        self.ask(self.shared.check())
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
@@ -188,6 +211,10 @@ impl store::Store for Store {
         self.ask(self.shared.tally(state, after, limit))
     }
 
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        self.ask(usage(&self.shared))
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         self.ask(self.shared.settings())
     }
@@ -231,6 +258,7 @@ pub(crate) fn capabilities(shared: &Shared) -> Capabilities {
         counts: Counting::Approximate,
         order: Order::Own,
         notifies: false,
+        kept_in_memory: true,
         entry_bytes_max: ENTRY_BYTES_MAX,
     }
 }

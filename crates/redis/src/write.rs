@@ -8,7 +8,6 @@ use crate::shared::{Shared, Stored, reading, unexpected};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Error, Kind, Reading, Written};
-use semel_core::time::Time;
 
 pub(crate) const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const WRITING: &str = "writing a record to Redis";
@@ -24,8 +23,6 @@ pub(crate) struct PlannedWrite {
     value: Vec<u8>,
     leaves: u8,
     joins: u8,
-    /// When the record and its tombstone expire.
-    gone_at: Option<Time>,
     /// Whether callers may wait for the result.
     pub(crate) is_awaited: bool,
 }
@@ -64,7 +61,6 @@ impl PlannedWrite {
             value,
             leaves,
             joins,
-            gone_at: change.record().and_then(|record| record.gone_at()),
             is_awaited: change.record().is_none_or(|record| !is_running(record)),
         })
     }
@@ -132,24 +128,20 @@ impl Shared {
             self.layout.list(bucket, planned.joins),
             self.layout.callers(bucket),
             self.layout.proof(bucket),
+            self.layout.marker(bucket),
         ];
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let millis = |time: Option<Time>| time.map_or_else(String::new, |time| time.as_millis().to_string());
-        let gone_at = millis(planned.gone_at.filter(|_| self.address.has_ttl));
-        let replaced = millis(self.replaced_time());
-        let arguments: [&[u8]; 8] = [
+        let arguments: [&[u8]; 7] = [
             &planned.expected,
             planned.operation_id.as_bytes(),
             &planned.value,
-            gone_at.as_bytes(),
+            proof.as_bytes(),
             RETURNED_BYTES_MAX,
             self.proof(),
-            replaced.as_bytes(),
-            proof.as_bytes(),
+            self.identity.as_bytes(),
         ];
-        let slot = self.layout.slot(bucket);
-        let asked = self.writes.run(slot, &scripts::WRITE, Effect::Writes, &keys, &arguments).await;
-        asked.map_err(|fault| fault.error(WRITING))
+        let (part, question) = ((&self.writes, bucket), (&keys[..], &arguments[..]));
+        self.run_in_part(part, &scripts::WRITE, Effect::Writes, question, WRITING).await
     }
 }
 

@@ -184,6 +184,10 @@ impl Store for Faulty {
         Box::pin(self.reading(Question::Hazards, None, self.inner.hazards()))
     }
 
+    fn check(&self) -> Pending<'_, ()> {
+        self.inner.check()
+    }
+
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         let copy = move || Delivery::Change(id, change.map(|record| Box::new(record.clone())));
         Box::pin(self.writing(Question::of(&change), Some(id), copy, self.inner.write(id, change)))

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p semel-tx --features sqlite --example inbox`
 
-use semel_tx::patterns::{Inbox, Message, MessageId};
+use semel_tx::patterns::{Inbox, Message, MessageId, PatternError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
 use std::error::Error;
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&file)).await?;
     sqlx::query("CREATE TABLE payments (id TEXT)").execute(&mut connection).await?;
     let inbox = Inbox::new("billing");
-    let of = |id: &str, body: &str| Message::json("payments", MessageId::new(id)?, body.as_bytes().to_vec());
+    let of = |id: &str, body: &str| Message::json("payments", MessageId::new(id)?, body);
 
     // One at a time, in your own transaction.
     for body in [r#"{"amount":5,"to":"x"}"#, r#"{"to":"x","amount":5.0}"#, r#"{"amount":500,"to":"x"}"#] {
@@ -28,10 +28,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     Ok(())
                 })
             })
-            .await?;
-        transaction.commit().await?;
-        // Acknowledge to the broker here, after the commit.
-        println!("evt-1 {body}: {result:?}");
+            .await;
+        match result {
+            Ok(result) => {
+                transaction.commit().await?;
+                println!("evt-1 {body}: {result:?}, acknowledge it");
+            }
+            Err(PatternError::Mismatch(_)) => println!("evt-1 {body}: another message, to the dead letters"),
+            Err(error) => println!("evt-1 {body}: deliver it again, because {error}"),
+        }
     }
 
     // Many at a time. The second is sent twice, and the third fails.
@@ -46,7 +51,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         })
         .await?;
     for (message, result) in batch.iter().zip(results) {
-        println!("{}: {result:?}", message.id().as_str());
+        match result {
+            Ok(result) => println!("{}: {result:?}, acknowledge it", message.id().as_str()),
+            Err(error) => println!("{}: deliver it again, because {error}", message.id().as_str()),
+        }
     }
     let payments: Vec<String> =
         sqlx::query_scalar("SELECT id FROM payments").fetch_all(&mut connection).await?;

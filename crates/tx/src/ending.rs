@@ -6,7 +6,7 @@ use semel::local::{
     Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalWrites, Unanswered, Unwritable, Waiting,
     without_body,
 };
-use semel::{Answer, Engine, Finishing, Intent, NotFinished};
+use semel::{Answer, Engine, Finishing, Intent, NotFinished, RecordedOutcome};
 use semel_core::id::CommandId;
 use semel_core::machine::Write;
 use semel_core::store::{self, Kind, Reading};
@@ -131,9 +131,9 @@ pub(crate) struct Written {
 
 impl Written {
     /// The transaction itself is handled elsewhere.
-    pub(crate) fn pending(self) -> Pending {
+    pub(crate) fn pending(self, unconfirmed_timeline: Option<String>) -> Pending {
         let unanswered = self.command.committing(&self.writes);
-        Pending { written: self, unanswered }
+        Pending { written: self, unanswered, unconfirmed_timeline }
     }
 
     pub(crate) fn committed(self) -> Answer {
@@ -150,15 +150,27 @@ impl Written {
 pub struct Pending {
     written: Written,
     unanswered: Unanswered,
+    /// The timeline on which the store has to confirm the commit.
+    unconfirmed_timeline: Option<String>,
 }
 
 impl Pending {
-    /// The transaction has committed: wakes the waiting callers, and returns the answer for the command's
+    /// Whether the commit is durable, on the server's standby too if commits wait for one. Ask after the commit
+    /// and before [`committed`](Self::committed): a server acknowledges a commit whose wait for the standby was
+    /// cancelled. `false` means that this is unknown: drop this instead. Costs nothing without such a standby.
+    pub async fn is_confirmed(&self) -> bool {
+        match &self.unconfirmed_timeline {
+            Some(timeline) => self.written.command.patience().has_confirmed_commits(timeline).await,
+            None => true,
+        }
+    }
+
+    /// The transaction has committed: wakes the waiting callers, and returns the outcome for the command's
     /// caller. If it has not committed, or that is unknown, drop this instead: waiting callers then check by
     /// themselves.
-    pub fn committed(self) -> Answer {
+    pub fn committed(self) -> RecordedOutcome {
         self.unanswered.answered();
-        self.written.committed()
+        recorded(self.written.committed())
     }
 
     /// How much time is left for the commit. After that the transaction must be rolled back: others may use
@@ -168,6 +180,11 @@ impl Pending {
         let passed = patience.uptime().saturating_sub(self.written.since);
         patience.store_timeout().saturating_sub(passed)
     }
+}
+
+/// The outcome in the answer to a commit.
+pub(crate) fn recorded(committed: Answer) -> RecordedOutcome {
+    committed.into_recorded().expect("its outcome was committed")
 }
 
 impl fmt::Debug for Pending {

@@ -1,6 +1,6 @@
 //! Why a local command has no answer.
 
-use semel::StoreId;
+use semel::{Refusal, StoreId};
 use semel_core::id::OperationId;
 use std::fmt;
 
@@ -14,6 +14,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// The engine refused to run it.
     Engine(semel::Error),
+    /// There is no success for the caller: the work refused the command, in this call or in an earlier one; the
+    /// key is bound to another payload; a duplicate is running; the outcome has expired. The reason says which.
+    Refused(Refusal),
     /// The pool uses another database than the engine's store, so no transaction there could contain its
     /// record.
     OtherStore {
@@ -32,6 +35,9 @@ pub enum Error {
     Closing,
     /// The work ended the transaction itself, or left a nested one open. Its committed changes have no
     /// record.
+    ///
+    /// sqlx ends it too if a nested `begin` of the work fails, which it does after an error that the work has
+    /// ignored: then each later statement of the work was committed on its own.
     TransactionLeft(OperationId),
     /// The work ended the transaction itself. Everything was rolled back.
     TransactionEnded(OperationId),
@@ -70,6 +76,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_retryable(),
+            Self::Refused(refusal) => refusal.is_retryable(),
             Self::OtherStore { .. }
             | Self::TransactionLeft(_)
             | Self::TransactionEnded(_)
@@ -95,6 +102,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Engine(error) => error.fmt(f),
+            Self::Refused(refusal) => refusal.fmt(f),
             Self::OtherStore { engine, pool: Some(pool) } => write!(
                 f,
                 "nothing was run: the pool leads to the database of store {pool}, and the engine works on store {engine}. \
@@ -162,11 +170,18 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Engine(error) => Some(error),
+            Self::Refused(refusal) => Some(refusal),
             Self::Work(error) | Self::CommitInDoubt { source: error, .. } => Some(&**error),
             Self::Database(error) => Some(error),
             Self::Store(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! **What lives here**: transactions, one folder for each database: `postgres` (feature `postgres`, on sqlx
 //! connections), and `sqlite` (feature `sqlite`, on the store's own thread or on a connection of the
-//! application). **What must never**: a rule about what a record means (that is [`semel::core::machine`]), or
+//! application); with the feature `axum`, errors as responses. **What must never**: a rule about what a record means (that is [`semel::core::machine`]), or
 //! a commit that does not depend on the record's own write.
 //!
 //! # An order, created once
@@ -16,8 +16,8 @@
 //! # async fn example(item: String) -> Result<(), Box<dyn std::error::Error>> {
 //! use semel::core::outcome::Outcome;
 //! use semel::{Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
-//! use semel_tx::LocalEnding;
 //! use semel_tx::postgres::{Database, transact};
+//! use semel_tx::{Error, LocalEnding};
 //! use std::sync::Arc;
 //!
 //! // Once, at start: the store and the application's pool lead to the same database.
@@ -30,7 +30,7 @@
 //! let scope = Scope::new(Identity::api_key("k-17"), Operation::named("create-order"));
 //! let key = Key::from_source("8e03978e-40d5-43dd-bc93-6894a57f9324")?;
 //! let intent = Intent::new(scope, key, Policy::new(Class::Local), payload::Raw::from(item.clone()));
-//! let answer = transact(&engine, &orders, intent, move |tx, local| {
+//! let created = transact(&engine, &orders, intent, move |tx, local| {
 //!     let item = item.clone();
 //!     Box::pin(async move {
 //!         let id = local.operation_id.to_string();
@@ -38,8 +38,15 @@
 //!         Ok(LocalEnding::Succeeded(Outcome::http(201, [("location", format!("/orders/{id}"))], "")))
 //!     })
 //! })
-//! .await?;
-//! # drop(answer);
+//! .await;
+//! match created {
+//!     // The order exists: created now, or by an earlier call with the key.
+//!     Ok(created) => println!("order {} (replayed: {})", created.operation_id, created.replayed),
+//!     // The work refused it, the key belongs to another payload, or a duplicate is running.
+//!     Err(Error::Refused(refusal)) => eprintln!("no order: {refusal}"),
+//!     Err(error) if error.is_retryable() => eprintln!("try again with the same key: {error}"),
+//!     Err(error) => return Err(error.into()),
+//! }
 //! # Ok(())
 //! # }
 //! ```
@@ -65,6 +72,8 @@ mod hand;
 pub mod patterns;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(all(feature = "axum", any(feature = "postgres", feature = "sqlite")))]
+mod respond;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -73,6 +82,6 @@ pub use error::{BoxError, Error};
 pub use semel::local::{Local, LocalEnding};
 
 /// The examples of the guide, compiled.
-#[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]
+#[cfg(all(doctest, feature = "axum", feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("../../../docs/guide/src/transactions.md")]
 struct Guide;

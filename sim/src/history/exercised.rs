@@ -46,6 +46,8 @@ exercised! {
     ClockJump = "jumps of the store's clock",
     WrongAhead = "clocks far ahead",
     WrongBehind = "clocks far behind",
+    OtherClock = "starts with another clock than a live node's",
+    GaveWay = "nodes that gave way to another clock",
     ClockNotTrusted = "answers \"clock not trusted\"",
     Damage = "damaged records",
     LostThere = "calls lost",

@@ -40,7 +40,7 @@ pub(crate) async fn cause_faults(world: Arc<World>) {
             }
             Misfortune::ClockJump => world.turn_clock(),
             // Before any node has written its mark, no node could know.
-            Misfortune::WrongClock if network::has_mark(&world) => world.put_clock_wrong(),
+            Misfortune::WrongClock if network::mark(&world).is_some() => world.put_clock_wrong(),
             Misfortune::WrongClock => {}
             Misfortune::Damage => damage(&world),
         }

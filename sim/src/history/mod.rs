@@ -25,6 +25,7 @@ mod run;
 mod sabotage;
 mod trace;
 mod transaction;
+mod two_clocks;
 mod work;
 mod world;
 

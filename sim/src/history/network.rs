@@ -219,14 +219,15 @@ where
     /// Lets the store answer, and shows the result to the audit.
     fn once(&self) -> Result<T, Error> {
         let world = &self.world;
-        let Some(id) = self.id else { return (self.act)(&world.store) };
+        let act = || world.on_machine_of(self.node, || (self.act)(&world.store));
+        let Some(id) = self.id else { return act() };
         let remembers = [Sabotage::StaleReads, Sabotage::ErasedShown].map(|fault| world.is_sabotaged(fault));
         let before = remembers.contains(&true).then(|| stored_entry(world, id));
         if self.is_write && world.is_sabotaged(Sabotage::LeaseAsTtl) {
             forget_dead(world, id);
         }
         let was = self.is_write.then(|| stored_entry(world, id).entry);
-        let answer = (self.act)(&world.store);
+        let answer = act();
         if let Some(was) = was {
             let reading = stored_entry(world, id);
             let is_written = reading.entry != was;
@@ -251,10 +252,17 @@ pub(crate) fn stored_entry(world: &World, id: CommandId) -> Reading {
     at_once(world.store.get(id)).expect("memory can be read")
 }
 
-/// Whether the store has a time mark of some node.
-pub(crate) fn has_mark(world: &World) -> bool {
+/// The time mark of some node.
+pub(crate) fn mark(world: &World) -> Option<Bytes> {
     let settings = at_once(world.store.settings()).expect("memory can be read");
-    settings.iter().any(|(name, _)| name == "clock")
+    settings.into_iter().find_map(|(name, mark)| (name == "clock").then_some(mark))
+}
+
+/// Whether a node with another clock is shown the mark as it was when it started.
+fn old_mark(world: &World, node: usize) -> Option<Bytes> {
+    let is_blind = world.is_sabotaged(Sabotage::UnseenMarks) && world.clock_of(node) > 0;
+    let old = world.old_mark.lock().unwrap_or_else(PoisonError::into_inner);
+    is_blind.then(|| old.clone()).flatten()
 }
 
 /// Shows the audit the entry after a write.
@@ -315,7 +323,8 @@ impl Store for Network {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let (shared, clock) = (Sharing::Machines, ClockSource::One);
+        let shared = Sharing::Machines;
+        let clock = if self.world.plan.contradicts { ClockSource::EachMachine } else { ClockSource::One };
         Capabilities { durable: true, shared, clock, ..self.world.store.capabilities() }
     }
 
@@ -407,7 +416,15 @@ impl Store for Network {
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
-        self.carry("settings", None, false, |store| at_once(store.settings()))
+        let (world, node) = (Arc::clone(&self.world), self.node);
+        self.carry("settings", None, false, move |store| {
+            let mut settings = at_once(store.settings())?;
+            if let Some(old) = old_mark(&world, node) {
+                settings.retain(|(name, _)| name != "clock");
+                settings.push(("clock".to_owned(), old));
+            }
+            Ok(settings)
+        })
     }
 
     fn set<'a>(
@@ -418,7 +435,11 @@ impl Store for Network {
     ) -> Pending<'a, Setting> {
         let name = name.to_owned();
         let (expect, next) = (expect.map(<[u8]>::to_vec), next.map(<[u8]>::to_vec));
+        let (world, node) = (Arc::clone(&self.world), self.node);
         self.carry("set", None, true, move |store| {
+            if name == "clock" && old_mark(&world, node).is_some() {
+                return at_once(store.set(&name, mark(&world).as_deref(), next.as_deref()));
+            }
             at_once(store.set(&name, expect.as_deref(), next.as_deref()))
         })
     }
@@ -427,4 +448,46 @@ impl Store for Network {
 /// Whether a sabotaged store loses this write: one in eight, by its content.
 fn lost(id: CommandId, now: Time) -> bool {
     (u64::from(id.as_bytes()[0]) + now.as_millis()).is_multiple_of(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::chance::Chance;
+    use crate::history::executor::{Executor, Stopped};
+    use crate::history::plan::{Faults, Plan, millis};
+
+    #[test]
+    fn every_answer_shows_the_clock_of_the_machine_that_asks() {
+        let plan = Plan { nodes: 2, faults: Faults::default(), ..Plan::draw(&mut Chance::new(1)) };
+        let mut executor = Executor::new(1);
+        let world = World::new(plan, Chance::new(1), Arc::clone(executor.handle()), None);
+        world.set_clock_of(1, 40_000);
+        let asking = Arc::clone(&world);
+        world.spawn(Home::Outside, async move {
+            for (node, ahead) in [(0, millis(0)), (1, millis(40_000))] {
+                let store = Network::new(Arc::clone(&asking), node);
+                let (id, filter) = (CommandId::from_bytes([7; 32]), Filter::default());
+                let written = store.write(id, Change::RemoveMarker).await.expect("an answer").now();
+                let shown = [
+                    ("write", written),
+                    ("get", store.get(id).await.expect("an entry").now),
+                    ("find", store.find(OperationId::from_bytes([7; 16])).await.expect("an item").0),
+                    ("page", store.page(&filter, None, 1).await.expect("a page").now),
+                    ("due", store.due(None, 1).await.expect("a page").now),
+                    ("markers", store.markers(None, 1).await.expect("a page").now),
+                    ("count", store.count(Count::Records, 1).await.expect("a count").now),
+                ];
+                for (call, shown) in shown {
+                    let now = asking.store_now() + ahead;
+                    // All calls together take a fraction of a second.
+                    let is_its_own = shown <= now && now.since(shown) < millis(1_000);
+                    assert!(is_its_own, "{call} of node {node} shows {shown:?} at {now:?}");
+                }
+            }
+            asking.end();
+        });
+        let ended = Arc::clone(&world);
+        assert_eq!(executor.run(1_000, || ended.is_over()), Stopped::Asked);
+    }
 }

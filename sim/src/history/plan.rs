@@ -106,6 +106,8 @@ pub(crate) struct Plan {
     pub(crate) operators: bool,
     /// Whether operators erase records.
     pub(crate) erases: bool,
+    /// Whether a node starts with another clock than a live one.
+    pub(crate) contradicts: bool,
     /// The quota of every node.
     pub(crate) quotas: Quotas,
     pub(crate) sealing: Sealing,
@@ -152,6 +154,7 @@ impl Plan {
             reconcilers,
             operators: !reconcilers || chance.percent(30),
             erases: false,
+            contradicts: false,
         }
     }
 }
@@ -189,6 +192,15 @@ impl Plan {
             *key = KeyPlan { policy: longer(&key.policy), slower: longer(&key.slower) };
         }
         self.erases = true;
+        self
+    }
+
+    /// The same plan with a node that starts with another clock, also chosen separately. The store's clock is right then.
+    pub(crate) fn with_contradicting_clock(mut self, chance: &mut Chance) -> Self {
+        if chance.percent(20) && self.nodes > 1 && !self.is_calm {
+            self.misfortunes.retain(|misfortune| *misfortune != Misfortune::WrongClock);
+            self.contradicts = true;
+        }
         self
     }
 

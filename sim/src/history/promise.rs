@@ -45,6 +45,8 @@ pub enum Promise {
     Sealed,
     /// Nothing is dated far from when it happened, whatever the clock shows.
     TrueDates,
+    /// A node that starts with another time than a live one gives way, also after a restart and when it is alone.
+    NewcomerGivesWay,
     /// The engine does not panic and does not spin.
     Steady,
 }
@@ -73,6 +75,7 @@ impl Promise {
             Self::CapHolds => "one node lets in no more records than its cap",
             Self::Sealed => "if outcomes are sealed, none is stored unsealed and each can be opened",
             Self::TrueDates => "nothing is dated far from when it happened, whatever the clock shows",
+            Self::NewcomerGivesWay => "a node that starts with another time than a live one gives way",
             Self::Steady => "the engine neither panics nor spins",
         }
     }

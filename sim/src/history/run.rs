@@ -13,7 +13,7 @@ use super::response::Response;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
 use super::world::{SETTLING, World};
-use super::{client, erasing, host, misfortune, ring};
+use super::{client, erasing, host, misfortune, ring, two_clocks};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     let mut chance = Chance::new(seed);
     let plan = Plan::draw(&mut chance).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
     let plan = plan.with_erasures(&mut Chance::new(seed.rotate_left(8)));
+    let plan = plan.with_contradicting_clock(&mut Chance::new(seed.rotate_left(12)));
     let mut executor = Executor::new(chance.bits());
     let world = World::new(plan, chance, Arc::clone(executor.handle()), sabotage);
     for node in 0..world.plan.nodes {
@@ -80,6 +81,9 @@ async fn direct(world: Arc<World>) {
     if world.plan.erases {
         world.spawn(Home::Outside, erasing::erase(Arc::clone(&world)));
     }
+    if world.plan.contradicts {
+        world.spawn(Home::Outside, two_clocks::contradict(Arc::clone(&world)));
+    }
     let clients: Vec<_> = (0..world.plan.clients)
         .map(|_| {
             let (done, when_done) = oneshot::channel();
@@ -95,6 +99,9 @@ async fn direct(world: Arc<World>) {
         let _ = client.await;
     }
     world.heal();
+    if world.plan.contradicts {
+        two_clocks::settle(&world).await;
+    }
     world.sleep(SETTLING).await;
     for key in 0..world.plan.keys.len() {
         request_until_answered(&world, key).await;

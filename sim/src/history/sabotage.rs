@@ -50,11 +50,13 @@ pub enum Sabotage {
     DeletedNotErased,
     /// The store answers reads with the entry before it was erased.
     ErasedShown,
+    /// The store shows a node that starts with another clock an old mark, and swaps marks without comparing.
+    UnseenMarks,
 }
 
 impl Sabotage {
     /// All kinds of sabotage.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::StoppedClock,
         Self::StaleReads,
         Self::BlindSwap,
@@ -76,6 +78,7 @@ impl Sabotage {
         Self::TornCommit,
         Self::DeletedNotErased,
         Self::ErasedShown,
+        Self::UnseenMarks,
     ];
 
     /// The promise that it breaks.
@@ -95,6 +98,7 @@ impl Sabotage {
             Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent | Self::DeletedNotErased => {
                 Promise::NothingForgotten
             }
+            Self::UnseenMarks => Promise::NewcomerGivesWay,
             Self::ErasedShown => Promise::ErasedIsGone,
             Self::LostWrites => Promise::DurableBeforeTold,
             // The machine refuses a second attempt with the first one's token, and its record is answered as

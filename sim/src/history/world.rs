@@ -11,6 +11,7 @@ use super::host::{self, Host};
 use super::plan::{Plan, millis};
 use super::provider::Ledger;
 use super::sabotage::Sabotage;
+use bytes::Bytes;
 use semel::core::fingerprint::{Fingerprint, Payload, Selection};
 use semel::core::id::CommandId;
 use semel::core::key::Key;
@@ -42,6 +43,8 @@ pub(crate) struct StoreClock {
     ahead_millis: AtomicU64,
     /// The additional offset of a wrong clock.
     wrong_millis: AtomicI64,
+    /// The additional offset of the machine whose call is being carried out.
+    machine_millis: AtomicU64,
 }
 
 impl StoreClock {
@@ -55,7 +58,8 @@ impl StoreClock {
 impl store::Clock for StoreClock {
     fn now(&self) -> Time {
         let wrong = self.wrong_millis.load(Ordering::Relaxed);
-        Time::from_millis(self.right().as_millis().saturating_add_signed(wrong))
+        let machine = Duration::from_millis(self.machine_millis.load(Ordering::Relaxed));
+        Time::from_millis(self.right().as_millis().saturating_add_signed(wrong)) + machine
     }
 }
 
@@ -73,6 +77,10 @@ pub(crate) struct World {
     audit: Mutex<Audit>,
     ledger: Mutex<Ledger>,
     hosts: Mutex<Vec<Host>>,
+    /// How far each node's own clock is ahead, in milliseconds.
+    ahead_millis: Vec<AtomicU64>,
+    /// The mark when a node with another clock started, for a store that goes on showing it.
+    pub(crate) old_mark: Mutex<Option<Bytes>>,
     outage_until: AtomicU64,
     healed: AtomicBool,
     over: AtomicBool,
@@ -89,12 +97,14 @@ impl World {
             handle: Arc::clone(&handle),
             ahead_millis: AtomicU64::new(0),
             wrong_millis: AtomicI64::new(0),
+            machine_millis: AtomicU64::new(0),
         });
         let secret = Secret::from_bytes(SECRET).expect("it is long enough");
         let ids = (0..plan.keys.len()).map(|key| secret.command_id(&scope(), &name(key))).collect();
         let fingerprints = (0..PAYLOADS).map(fingerprint).collect();
         let audit = Mutex::new(Audit::new(&plan, ids, fingerprints));
         let hosts = (0..plan.nodes).map(|_| Host::default()).collect();
+        let ahead_millis = (0..plan.nodes).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self {
             plan,
             sabotage,
@@ -107,6 +117,8 @@ impl World {
             audit,
             ledger: Mutex::default(),
             hosts: Mutex::new(hosts),
+            ahead_millis,
+            old_mark: Mutex::default(),
             outage_until: AtomicU64::new(0),
             healed: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -170,6 +182,7 @@ impl World {
         self.outage_until.store(0, Ordering::Relaxed);
         self.put_clock_right();
         for node in 0..self.plan.nodes {
+            self.set_clock_of(node, 0);
             self.handle.resume_node(node);
         }
         self.note(None, "faults end".to_owned());
@@ -230,6 +243,26 @@ impl World {
         if self.clock.wrong_millis.swap(0, Ordering::Relaxed) != 0 {
             self.note(None, "the store's clock is right again".to_owned());
         }
+    }
+
+    /// Sets a node's own clock ahead.
+    pub(crate) fn set_clock_of(&self, node: usize, ahead_millis: u64) {
+        if self.ahead_millis[node].swap(ahead_millis, Ordering::Relaxed) != ahead_millis {
+            self.note(None, format!("node {node}'s clock is now {ahead_millis} ms ahead of the others"));
+        }
+    }
+
+    /// How far a node's own clock is ahead.
+    pub(crate) fn clock_of(&self, node: usize) -> u64 {
+        self.ahead_millis[node].load(Ordering::Relaxed)
+    }
+
+    /// Carries out a call of a node, which shows the time of its own machine.
+    pub(crate) fn on_machine_of<T>(&self, node: usize, call: impl FnOnce() -> T) -> T {
+        self.clock.machine_millis.store(self.clock_of(node), Ordering::Relaxed);
+        let answer = call();
+        self.clock.machine_millis.store(0, Ordering::Relaxed);
+        answer
     }
 
     /// The engine of a node, if it is up.

@@ -38,6 +38,7 @@ fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut
         Due::Lapsed => context.protocol.lapse(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Expire => context.protocol.expire(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Purge => context.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
+        Due::Extend => context.protocol.extend(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Redate => machine::redate(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Probe | Due::Nothing => return,
     };

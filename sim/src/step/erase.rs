@@ -3,10 +3,12 @@
 use super::store::nothing_stale;
 use super::{Context, Step};
 use crate::bug::Bug;
+use crate::config::Config;
 use crate::invariant::Violation;
 use crate::world::{Cell, Message, World, effect_of};
 use semel_core::machine::{Erasure, Write};
 use semel_core::record::{Record, State};
+use semel_core::time::Time;
 use std::sync::Arc;
 
 pub(super) fn steps(world: &World, context: &mut Context<'_>) {
@@ -39,7 +41,7 @@ fn apply(
         world.cells[cell] = Cell::Empty;
         return Ok(());
     }
-    if !is_faithful(record, &write.next) {
+    if !is_faithful(record, &write.next, context.config) {
         return Err(Violation::FinalOutcomeChanged);
     }
     context.note_date(world, &write.next);
@@ -50,15 +52,20 @@ fn apply(
     Ok(())
 }
 
-/// Whether nothing but what was to be erased has changed: the attempt, and the moment at which the key is free.
-fn is_faithful(record: &Record, next: &Record) -> bool {
-    let is_kept = record.token() == next.token() && record.gone_at() == next.gone_at();
+/// Whether nothing but what was to be erased has changed: the attempt, and the moment at which the key is free. After a
+/// change of time that moment may be later than its date.
+fn is_faithful(record: &Record, next: &Record, config: &Config) -> bool {
+    let is_kept_until = |old: Option<Time>, new: Option<Time>| match (old, new) {
+        (Some(old), Some(new)) if config.dates_may_be_wrong() => old <= new,
+        (old, new) => old == new,
+    };
+    let is_kept = record.token() == next.token() && is_kept_until(record.gone_at(), next.gone_at());
     let is_erased = match (record.state(), next.state()) {
-        (State::Succeeded { expires_at, outcome: old }, State::Succeeded { expires_at: kept, outcome })
-        | (
-            State::FailedReplayable { expires_at, outcome: old },
-            State::FailedReplayable { expires_at: kept, outcome },
-        ) => expires_at == kept && effect_of(outcome).is_none() && outcome.status == old.status,
+        (State::Succeeded { outcome: old, .. }, State::Succeeded { outcome, .. })
+        | (State::FailedReplayable { outcome: old, .. }, State::FailedReplayable { outcome, .. }) => {
+            let is_replayed = is_kept_until(record.expires_at(), next.expires_at());
+            is_replayed && effect_of(outcome).is_none() && outcome.status == old.status
+        }
         (
             State::FailedNotReplayable { bound, .. },
             State::FailedNotReplayable { bound: kept, outcome: None, .. },

@@ -151,6 +151,7 @@ impl Context<'_> {
             steady_since: steady_since.map(time),
             replaced_at: replaced_at.map(time),
             replaced_up_to: replaced_up_to.map(time),
+            is_ahead_wrong: replaced_at.is_some() && replaced_at == steady_since,
             ..time(self.now(world)).into()
         };
         self.protocol.present(now)

@@ -137,6 +137,12 @@ fn final_stays_final(
         (_, Some(settled_at)) if config.failovers == 0 => settled_at,
         _ => return Ok(()),
     };
+    // A tombstone may be extended at any time, also that of an outcome that was erased early.
+    if let (State::Expired { until }, Some(State::Expired { until: next })) =
+        (replaced.state(), message.write().map(|write| write.next.state()))
+    {
+        return if next > until { Ok(()) } else { Err(Violation::FinalOutcomeChanged) };
+    }
     let becomes_tombstone =
         message.write().is_some_and(|write| matches!(write.next.state(), State::Expired { .. }));
     let kept = if becomes_tombstone { config.ttl } else { config.retention() };

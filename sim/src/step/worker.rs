@@ -6,7 +6,7 @@ use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, attempt_is_owned};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
-use semel_core::machine::{self, Begin, Decision, Found, LocalEnding, Route, Stage, Ticket, Write};
+use semel_core::machine::{self, Begin, Decision, Found, Landing, LocalEnding, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -274,33 +274,11 @@ fn reread_finish(
     found: Found<'_>,
     context: &Context<'_>,
 ) -> Result<World, Violation> {
-    // The token of a local command is proof enough: nobody writes its record before it commits.
-    let is_landed = if is_local(context.config) && !context.protocol.has(Bug::DoubtSettledByContent) {
-        context.protocol.claim_landed(write, found).is_some()
-    } else {
-        context.protocol.landed(write, found)
-    };
-    if is_landed {
-        next.workers[worker].begun += u8::from(is_local(context.config));
-        acknowledge(&mut next, &write.next);
-        next.workers[worker].phase = Phase::Idle;
-        return Ok(next);
-    }
     if is_local(context.config) {
-        // The holder of the lock knows that the transaction is over and rolled back. While it may still commit, it
-        // holds the lock, and its client is answered that the outcome is not known yet.
-        let token = next.workers[worker].token;
-        let is_over =
-            |(_, message): &(usize, Message)| message.write().is_none_or(|write| write.next.token() != token);
-        if context.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
-            next.observer.told_rolled_back = Some(small(token));
-        }
-        // Whoever waits for longer than a retention period is not answered any more.
-        let is_kept = |at: u16| next.now < at + context.config.retention();
-        if next.effects.iter().any(|effect| effect.token == small(token) && is_kept(effect.at)) {
-            return Err(Violation::RolledBackCommitted);
-        }
-        next.workers[worker].begun += 1;
+        return reread_commit(next, worker, write, found, context);
+    }
+    if context.protocol.landed(write, found) {
+        acknowledge(&mut next, &write.next);
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);
     }
@@ -310,6 +288,37 @@ fn reread_finish(
         next.workers[worker].phase = Phase::Idle;
         Ok(next)
     }
+}
+
+/// Settles the commit of a local command. The holder of the lock knows that the transaction is over. While it may still
+/// commit, it holds the lock, and its client is answered that the outcome is not known yet.
+fn reread_commit(
+    mut next: World,
+    worker: usize,
+    write: &Write,
+    found: Found<'_>,
+    context: &Context<'_>,
+) -> Result<World, Violation> {
+    let token = next.workers[worker].token;
+    match context.protocol.local_landing(write, found, context.present(&next)) {
+        Landing::Landed => acknowledge(&mut next, &write.next),
+        Landing::Missing => {
+            let is_over = |(_, message): &(usize, Message)| {
+                message.write().is_none_or(|write| write.next.token() != token)
+            };
+            if context.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
+                next.observer.told_rolled_back = Some(small(token));
+            }
+            if next.effects.iter().any(|effect| effect.token == small(token)) {
+                return Err(Violation::RolledBackCommitted);
+            }
+        }
+        // The client is answered that the commit is in doubt.
+        Landing::Unclear => {}
+    }
+    next.workers[worker].begun += 1;
+    next.workers[worker].phase = Phase::Idle;
+    Ok(next)
 }
 
 fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {

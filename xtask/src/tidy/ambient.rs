@@ -28,6 +28,7 @@ const CORE: &str = "crates/core/";
 const ALLOWED_FILES: &[&str] = &[
     "crates/engine/src/clock.rs",
     "crates/engine/src/random.rs",
+    "crates/redis/src/random.rs",
     "crates/sql/src/clock.rs",
     "sim/src/stopwatch.rs",
     "torture/src/clock.rs",

@@ -23,14 +23,6 @@ pub struct Limits {
     pub decoded_body_bytes_max: usize,
 }
 
-impl Limits {
-    /// The largest decoded size of a body of `encoded` bytes. Above 1 MiB, a body must not expand more than a hundred
-    /// times.
-    pub fn decoded_max(&self, encoded: usize) -> usize {
-        encoding::decoded_max(encoded, self.decoded_body_bytes_max)
-    }
-}
-
 /// 10 MiB.
 impl Default for Limits {
     fn default() -> Self {
@@ -161,18 +153,19 @@ impl<'a> Request<'a> {
     /// The most memory that is needed to decode this request's content encoding; 0 if there is none.
     ///
     /// A body that counts by its exact bytes is decoded as a stream, which only needs the decoder's window. JSON and
-    /// forms also need the decoded body; above 1 MiB, that is at most a hundred times the encoded body.
+    /// forms also need the decoded body. Both are bounded by the limit: whoever reserves this much for bodies of
+    /// strangers should try a smaller limit first.
     pub fn decoding_bytes_max(&self, limits: &Limits) -> usize {
         let bytes_max = limits.decoded_body_bytes_max;
         let Ok(Coding::Known(decoder)) = encoding::coding(self.content_encoding, self.body, bytes_max) else {
             return 0;
         };
-        let held = decoder.bytes_max(self.body.len(), bytes_max);
+        let held = decoder.bytes_max(bytes_max);
         let kind = self.content_type.first().and_then(|line| MediaType::parse(line));
         if kind.as_ref().map_or(Kind::Other, MediaType::kind) == Kind::Other {
             return held;
         }
-        held.saturating_add(encoding::decoded_max(self.body.len(), bytes_max))
+        held.saturating_add(bytes_max)
     }
 
     /// Decodes the content encoding and decides how the body is hashed.

@@ -22,6 +22,10 @@ impl Key {
     /// exactly as it is: not trimmed, not normalised. Visible ASCII text gives the same key as a header with that
     /// text.
     ///
+    /// The minimum of 16 characters and the refusal of weak keys are for the header `Idempotency-Key`, because clients
+    /// choose that text freely. A text from your own data, such as an order's number, is as unique as that data.
+    /// [`from_text`](Self::from_text) applies the header's rules.
+    ///
     /// ```
     /// use semel_core::key::{Error, Key};
     ///

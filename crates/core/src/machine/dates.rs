@@ -26,14 +26,23 @@ pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
 }
 
 pub(super) fn lease_is_dead(record: &Record, lease_until: Time, now: Now) -> bool {
-    now.can_judge_leases() && now.at >= dead_from(record, lease_until, now)
+    can_judge_lease(record, lease_until, now) && now.at >= dead_from(record, lease_until, now)
+}
+
+fn can_judge_lease(record: &Record, lease_until: Time, now: Now) -> bool {
+    let is_confirmed = now.can_claim() && now.is_ahead_wrong;
+    now.can_judge_leases() || is_confirmed && is_lease_ahead(record, lease_until, now)
+}
+
+/// Whether the lease ends later than any lease granted now can end.
+fn is_lease_ahead(record: &Record, lease_until: Time, now: Now) -> bool {
+    lease_until > now.latest + record.policy.lease + skew(record, now)
 }
 
 /// From when the owner counts as gone, as known at `now`.
 fn dead_from(record: &Record, lease_until: Time, now: Now) -> Time {
     let (lease, skew) = (record.policy.lease, skew(record, now));
-    let is_ahead = lease_until > now.latest + lease + skew;
-    let lapsed_from = if is_ahead { now.at } else { lease_until + skew };
+    let lapsed_from = if is_lease_ahead(record, lease_until, now) { now.at } else { lease_until + skew };
     let is_dated_since = |since| record.owner_wrote_at >= since && !is_owner_ahead(record, now);
     match now.steady_since {
         Some(since) if !is_dated_since(since) => lapsed_from.max(since + lease + skew),
@@ -45,7 +54,7 @@ fn dead_from(record: &Record, lease_until: Time, now: Now) -> Time {
 pub(super) fn expect_dead_lease(record: &Record, lease_until: Time, now: Now) -> Result<(), Refusal> {
     if lease_is_dead(record, lease_until, now) {
         Ok(())
-    } else if now.can_judge_leases() {
+    } else if can_judge_lease(record, lease_until, now) {
         Err(Refusal::LeaseAlive(dead_from(record, lease_until, now)))
     } else {
         Err(Refusal::ClockNotTrusted)
@@ -156,12 +165,25 @@ pub fn expires_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
     Some(replaced_at.map_or(expires_at, |replaced_at| expires_at.max(replaced_at + record.policy.ttl)))
 }
 
-/// From when the key counts as unused.
+/// From when the key counts as unused. If the time was replaced after the record was dated, an outcome and a tombstone
+/// are each kept for their full length from the replacement.
 pub fn gone_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
-    match expires_at(record, now) {
-        Some(expires_at) => Some(record.tombstone_until(expires_at)),
-        None => record.gone_at(),
+    let now = now.into();
+    match (expires_at(record, now), &record.state) {
+        (Some(expires_at), _) => Some(record.tombstone_until(expires_at)),
+        (None, State::Expired { until }) => Some(tombstone_end(record, *until, now)),
+        (None, _) => record.gone_at(),
     }
+}
+
+/// When a tombstone that was written to last until `until` ends.
+fn tombstone_end(record: &Record, until: Time, now: Now) -> Time {
+    let Some(replaced_at) = now.replaced_at.filter(|replaced_at| record.updated_at < *replaced_at) else {
+        return until;
+    };
+    // The tombstone of an erased outcome was to last longer than the policy says: for the rest of the outcome's ttl too.
+    let intended = replaced_at + until.since(record.updated_at);
+    until.max(record.tombstone_until(replaced_at)).max(intended)
 }
 
 /// How much the clock that dated the record and the current one may differ.

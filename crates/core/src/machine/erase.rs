@@ -1,10 +1,12 @@
 //! How an operator erases a record's content without changing its guarantees.
 
+use super::dates::{expires_at, gone_at};
 use super::{Refusal, Stamp, Write, rules, written};
 use crate::fingerprint::Fingerprint;
 use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::record::{Record, State};
+use crate::time::{Now, Time};
 
 /// Replaces the fingerprint of an erased record: a fingerprint is an unkeyed hash and could confirm a guessed payload.
 const NO_FINGERPRINT: Fingerprint = Fingerprint::from_bytes([0; 32]);
@@ -22,8 +24,8 @@ pub enum Erasure {
 /// Erases a record's stored response, or the whole record except a tombstone. It never allows a run that was not
 /// allowed before.
 ///
-/// Fails unless [`may_erase`] allows it, and while the clock is untrusted, because the write could not be dated. No
-/// deadline changes.
+/// Fails unless [`may_erase`] allows it, and while the clock is untrusted, because the write could not be dated. The key
+/// stays bound for as long as it would have been: as judged now, because the record's new date is one of this time.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, policy::*, time::Time};
@@ -55,8 +57,8 @@ pub fn erase(record: &Record, erasure: Erasure, stamp: Stamp<'_>) -> Result<Writ
         return Err(Refusal::ClockNotTrusted);
     }
     let state = match erasure {
-        Erasure::Response => without_response(&record.state),
-        Erasure::Record => State::Expired { until: record.gone_at().ok_or(Refusal::WrongState)? },
+        Erasure::Response => without_response(record, stamp.now),
+        Erasure::Record => State::Expired { until: gone_at(record, stamp.now).ok_or(Refusal::WrongState)? },
     };
     let mut next = written(record, state, stamp);
     next.labels = Labels::default();
@@ -84,14 +86,16 @@ pub(super) fn is_erased(record: &Record) -> bool {
     matches!(record.state, State::Expired { .. }) && record.fingerprint == NO_FINGERPRINT
 }
 
-fn without_response(state: &State) -> State {
-    match state {
-        State::Succeeded { outcome, expires_at } => {
-            State::Succeeded { outcome: Outcome::not_retained(outcome.status), expires_at: *expires_at }
-        }
+fn without_response(record: &Record, now: Now) -> State {
+    let kept_until = |stored: Time| expires_at(record, now).unwrap_or(stored);
+    match &record.state {
+        State::Succeeded { outcome, expires_at } => State::Succeeded {
+            outcome: Outcome::not_retained(outcome.status),
+            expires_at: kept_until(*expires_at),
+        },
         State::FailedReplayable { outcome, expires_at } => State::FailedReplayable {
             outcome: Outcome::not_retained(outcome.status),
-            expires_at: *expires_at,
+            expires_at: kept_until(*expires_at),
         },
         State::FailedNotReplayable { proof, bound, expires_at, .. } => State::FailedNotReplayable {
             outcome: None,

@@ -1,9 +1,11 @@
 //! The one write of a `local` command, at the end of the transaction that contains its effect.
 
-use super::{Refusal, Stamp, Write, history_entry};
+use super::dates::{gone_at, skew};
+use super::{Found, Landing, Refusal, Stamp, Write, history_entry};
 use crate::outcome::Outcome;
 use crate::policy::Class;
-use crate::record::State;
+use crate::record::{Record, State};
+use crate::time::Now;
 
 /// How the transaction of a `local` command ends. If it fails instead, it is rolled back and leaves no trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,4 +69,25 @@ pub fn commit_local(claim: &Write, ending: LocalEnding, stamp: Stamp<'_>) -> Res
     let entry = history_entry(&next, stamp);
     next.history.replace_last(entry, next.policy.history_entries_max);
     Ok(Write { expect: claim.expect, next })
+}
+
+/// What the reread entry shows of the one write of a `local` command whose commit got no answer. Call it with the lock of the
+/// command, or after the transaction is known to be over: without that, a missing write may still arrive.
+///
+/// The token proves that it landed, because it was generated for this transaction only. An entry without it proves that it did
+/// not, unless the written record could have been replaced or removed since: an outcome that expired leaves no trace.
+#[must_use]
+pub fn local_landing(write: &Write, reread: Found<'_>, now: impl Into<Now>) -> Landing {
+    match reread {
+        Found::Unreadable => Landing::Unclear,
+        Found::Record(record) if record.token == write.next.token => Landing::Landed,
+        Found::Record(_) if write.expect.met_by(reread) => Landing::Missing,
+        _ if is_certainly_kept(&write.next, now.into()) => Landing::Missing,
+        _ => Landing::Unclear,
+    }
+}
+
+/// Whether nobody can have judged the retention of `record` to be over, whatever their clock shows.
+fn is_certainly_kept(record: &Record, now: Now) -> bool {
+    now.can_claim() && gone_at(record, now).is_none_or(|gone_at| now.latest + skew(record, now) < gone_at)
 }

@@ -10,7 +10,8 @@
 //!
 //! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]). The
 //!    store applies it only if all three are unchanged, so a stale worker changes nothing.
-//! 2. A final outcome changes only at the end of its retention, or when an operator erases its response.
+//! 2. A final outcome changes only at the end of its retention, or when an operator erases its response. A tombstone's
+//!    end only moves later.
 //! 3. If nobody can prove what happened, the state is `UNKNOWN`. Only an outcome, a verdict, or (if the downstream
 //!    system deduplicates) another attempt leads out of it.
 //!
@@ -19,8 +20,8 @@
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are the
 //! owner's; [`commit_local`] combines them if the effect is in the same transaction as its record; [`lapse`] handles a
 //! dead owner's record, [`redate`] corrects dates in the future, and [`reconcile`], [`postpone`], [`plan_probe`],
-//! [`resolve`] and [`release`] resolve it; [`expire`] and [`purge`] end it; [`erase`] removes its content; [`route`]
-//! finds a command during a rotation of the hashing secret.
+//! [`resolve`] and [`release`] resolve it; [`expire`] and [`purge`] end it, and [`extend`] keeps a tombstone longer;
+//! [`erase`] removes its content; [`route`] finds a command during a rotation of the hashing secret.
 
 mod command;
 mod dates;
@@ -37,12 +38,12 @@ pub use command::Command;
 pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
 pub use erase::{Erasure, erase, may_erase};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
-pub use local::{LocalEnding, commit_local};
+pub use local::{LocalEnding, commit_local, local_landing};
 pub use owner::{
     Landing, abandon, claim_landed, contradicts, finish, held_for, is_held, landed, landing, lease_left,
     may_send, outlived, overtaken, renew, start,
 };
-pub use retention::{Due, due, expire, is_expired, is_gone, purge};
+pub use retention::{Due, due, expire, extend, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
 pub use rules::Rule;
 pub use verdict::{

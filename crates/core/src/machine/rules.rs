@@ -22,6 +22,8 @@ pub enum Rule {
     DoubtIsKept,
     /// A final outcome is followed by a tombstone or a new attempt, and by nothing else.
     FinalStaysFinal,
+    /// The end of a tombstone only moves later.
+    TombstoneIsKept,
 }
 
 impl fmt::Display for Rule {
@@ -31,6 +33,7 @@ impl fmt::Display for Rule {
             Self::TokenNamesAttempt => "a new token comes with a new attempt, and only then",
             Self::DoubtIsKept => "a doubt is cleared only by an outcome or a verdict",
             Self::FinalStaysFinal => "a final outcome stays final",
+            Self::TombstoneIsKept => "the end of a tombstone only moves later",
         })
     }
 }
@@ -56,8 +59,18 @@ pub(super) fn broken_rule(old: &Record, next: &Record) -> Option<Rule> {
         Some(Rule::DoubtIsKept)
     } else if old.is_terminal() && !begins && !next.is_terminal() {
         Some(Rule::FinalStaysFinal)
+    } else if !begins && ends_earlier(old, next) {
+        Some(Rule::TombstoneIsKept)
     } else {
         None
+    }
+}
+
+/// Whether a tombstone is shortened. An outcome that becomes one is judged by its retention, which depends on the time.
+fn ends_earlier(old: &Record, next: &Record) -> bool {
+    match (&old.state, &next.state) {
+        (State::Expired { until }, State::Expired { until: next_until }) => next_until < until,
+        _ => false,
     }
 }
 

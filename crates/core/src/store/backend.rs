@@ -3,7 +3,7 @@
 //! A program that opens stores by URL has a list of backends and picks the one with the URL's scheme. The rest of the
 //! program does not know which stores exist.
 
-use super::{Clock, Pending, Store};
+use super::{Clock, Error, Kind, Pending, Store};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 pub struct OpenOptions {
     /// How many connections to use.
     pub connections: Option<usize>,
+    /// How long callers wait for an answer: a connection that is silent for longer is not used for further calls.
+    pub request_timeout: Option<std::time::Duration>,
     /// How large a log on disk may grow before it is truncated.
     pub log_bytes_max: Option<u64>,
-    /// Records are archived before they are removed, so a server must not expire them by itself.
-    pub is_archived: bool,
     /// Replaces the machine's clock in a store that has none of its own. For tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -25,8 +25,8 @@ impl fmt::Debug for OpenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenOptions")
             .field("connections", &self.connections)
+            .field("request_timeout", &self.request_timeout)
             .field("log_bytes_max", &self.log_bytes_max)
-            .field("is_archived", &self.is_archived)
             .finish_non_exhaustive()
     }
 }
@@ -40,13 +40,34 @@ pub struct SchemaVersion {
     pub wanted: usize,
 }
 
-/// How much space a store uses, if known.
+/// How much space a store uses, on its disk or in its server's memory, if known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreSize {
     /// The records and everything stored with them.
     pub data_bytes: Option<u64>,
     /// A log that is not merged into them yet.
     pub log_bytes: Option<u64>,
+}
+
+/// The setting that holds the state of the hashing secret.
+pub const SECRET_SETTING: &str = "secrets";
+
+/// The setting that says that an operator accepted the loss of the hashing secret: when, in seconds of the store's time,
+/// as decimal digits. The first node that starts writes a secret again, and removes it.
+pub const SECRET_LOST_SETTING: &str = "secrets.lost";
+
+/// The loss that an operator accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceptedLoss {
+    /// How many parts of the store were lost; 0 if none were, and nothing was changed.
+    pub parts: usize,
+    /// How many parts there are.
+    pub of: usize,
+    /// Whether the settings were lost.
+    pub settings: bool,
+    /// Whether the hashing secret was lost with the settings. The first node that starts writes its configured secret,
+    /// or a new one, under which no record that is left is found. Nodes that are running refuse the store.
+    pub secret: bool,
 }
 
 /// One kind of store. `address` is what follows the scheme and its colon in a URL; [`open`](Self::open) and
@@ -72,6 +93,17 @@ pub trait Backend: Send + Sync + 'static {
     fn check_files(&self, address: &str) -> Result<(), String> {
         let _ = address;
         Ok(())
+    }
+
+    /// Parts of a valid address that have no effect, one sentence for each, without a password.
+    fn warnings(&self, address: &str) -> Vec<String> {
+        let _ = address;
+        Vec::new()
+    }
+
+    /// Whether its stores keep records [in memory](super::Capabilities::kept_in_memory).
+    fn keeps_in_memory(&self) -> bool {
+        false
     }
 
     /// The underlying library with its version: `SQLite 3.51.3`. `None` if there is none.
@@ -115,6 +147,14 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Opens the store for reading and writing, and upgrades its tables.
     fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn Store>>;
+
+    /// Accepts that the store has lost data, so that nodes use the lost parts again, empty. `why` says who accepts it,
+    /// when and why, and is kept in the store. Fails for a kind of store that does not detect the loss of a part.
+    fn accept_loss<'a>(&'a self, address: &'a str, why: &'a str) -> Pending<'a, AcceptedLoss> {
+        let _ = (address, why);
+        let cause = "this kind of store has no parts whose loss could be accepted";
+        Box::pin(std::future::ready(Err(Error::new(Kind::Unfit, "accepting a loss").because(cause))))
+    }
 
     /// Opens an existing store for reading only, while others may write to it. Changes nothing, and answers every
     /// write and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.

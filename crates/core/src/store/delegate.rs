@@ -2,7 +2,7 @@
 
 use super::{
     Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, InboxCensus, Item, Page, Pending,
-    Reading, Remnants, Setting, Store, Tally, Written,
+    Reading, Remnants, Setting, SideRow, SideTable, Store, StoreSize, Tally, Written,
 };
 use crate::id::{CommandId, OperationId};
 use crate::record::{Record, StateName};
@@ -28,6 +28,10 @@ pub trait Delegate: Send + Sync + 'static {
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         self.inner().hazards()
+    }
+
+    fn check(&self) -> Pending<'_, ()> {
+        self.inner().check()
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
@@ -75,6 +79,23 @@ pub trait Delegate: Send + Sync + 'static {
         self.inner().inboxes(window)
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        self.inner().side_rows(table, after, limit)
+    }
+
+    fn add_side_rows(&self, table: &'static SideTable, rows: Vec<SideRow>) -> Pending<'_, u64> {
+        self.inner().add_side_rows(table, rows)
+    }
+
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        self.inner().usage()
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         self.inner().settings()
     }
@@ -104,6 +125,10 @@ pub trait Delegate: Send + Sync + 'static {
         self.inner().wake(id);
     }
 
+    fn confirm<'a>(&'a self, timeline: &'a str) -> Pending<'a, ()> {
+        self.inner().confirm(timeline)
+    }
+
     fn doubt(&self, id: CommandId) {
         self.inner().doubt(id);
     }
@@ -124,6 +149,10 @@ impl<D: Delegate> Store for D {
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         Delegate::hazards(self)
+    }
+
+    fn check(&self) -> Pending<'_, ()> {
+        Delegate::check(self)
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
@@ -171,6 +200,23 @@ impl<D: Delegate> Store for D {
         Delegate::inboxes(self, window)
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        Delegate::side_rows(self, table, after, limit)
+    }
+
+    fn add_side_rows(&self, table: &'static SideTable, rows: Vec<SideRow>) -> Pending<'_, u64> {
+        Delegate::add_side_rows(self, table, rows)
+    }
+
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        Delegate::usage(self)
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         Delegate::settings(self)
     }
@@ -198,6 +244,10 @@ impl<D: Delegate> Store for D {
 
     fn wake(&self, id: CommandId) {
         Delegate::wake(self, id);
+    }
+
+    fn confirm<'a>(&'a self, timeline: &'a str) -> Pending<'a, ()> {
+        Delegate::confirm(self, timeline)
     }
 
     fn doubt(&self, id: CommandId) {

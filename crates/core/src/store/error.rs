@@ -18,6 +18,10 @@ pub enum Kind {
     TooLarge,
     /// The store cannot be used: another schema, a damaged file, an unsafe version. An operator has to act.
     Unfit,
+    /// The store has lost records that it had acknowledged: it was emptied, or a part of it is gone. Nothing was
+    /// written, because commands whose records are lost would run again. Waiting helps only if the data comes back;
+    /// otherwise an operator has to accept the loss.
+    DataLost,
     /// The store was closed by its own process. Nothing was written.
     Closed,
 }
@@ -32,6 +36,7 @@ impl Kind {
             Self::ReadOnly => "read-only",
             Self::TooLarge => "too large",
             Self::Unfit => "unfit",
+            Self::DataLost => "data lost",
             Self::Closed => "closed",
         }
     }
@@ -57,19 +62,26 @@ pub struct Error {
     kind: Kind,
     context: String,
     is_entry_locked: bool,
+    is_starting: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `kind` during the operation that `context` describes.
     pub fn new(kind: Kind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), is_entry_locked: false, source: None }
+        Self { kind, context: context.into(), is_entry_locked: false, is_starting: false, source: None }
     }
 
     /// Somebody else held a lock on the entry for too long. Nothing was written; a retry may help. Unlike other
     /// [`Unavailable`](Kind::Unavailable) errors, it says nothing about the store as a whole.
     pub fn entry_locked(context: impl Into<String>) -> Self {
         Self { is_entry_locked: true, ..Self::new(Kind::Unavailable, context) }
+    }
+
+    /// The server answers, but is not ready yet: it is still reading its data or recovering. Nothing was written; a
+    /// retry helps as soon as it is ready.
+    pub fn starting(context: impl Into<String>) -> Self {
+        Self { is_starting: true, ..Self::new(Kind::Unavailable, context) }
     }
 
     /// Adds the cause.
@@ -89,6 +101,11 @@ impl Error {
         self.is_entry_locked
     }
 
+    /// Whether the server is [still starting](Self::starting).
+    pub const fn is_starting(&self) -> bool {
+        self.is_starting
+    }
+
     /// Whether the write may have been applied.
     pub const fn is_ambiguous(&self) -> bool {
         matches!(self.kind, Kind::Ambiguous)
@@ -96,7 +113,10 @@ impl Error {
 
     /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self.kind, Kind::Unavailable | Kind::Ambiguous | Kind::Full | Kind::ReadOnly)
+        matches!(
+            self.kind,
+            Kind::Unavailable | Kind::Ambiguous | Kind::Full | Kind::ReadOnly | Kind::DataLost
+        )
     }
 }
 
@@ -106,12 +126,14 @@ impl fmt::Display for Error {
             Kind::Unavailable if self.is_entry_locked => {
                 "somebody else has locked the entry; nothing was written"
             }
+            Kind::Unavailable if self.is_starting => "the server is still starting; nothing was written",
             Kind::Unavailable => "the store cannot be reached; nothing was written",
             Kind::Ambiguous => "the answer was lost",
             Kind::Full => "the store is full; nothing was written",
             Kind::ReadOnly => "the store is read-only; nothing was written",
             Kind::TooLarge => "the entry is too large for this store; nothing was written",
             Kind::Unfit => "the store cannot be used",
+            Kind::DataLost => "the store has lost data; nothing was written",
             Kind::Closed => "the store was closed; nothing was written",
         };
         write!(f, "{}: {meaning} ({})", self.context, self.kind)?;
@@ -129,13 +151,14 @@ impl StdError for Error {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::Unavailable,
         Kind::Ambiguous,
         Kind::Full,
         Kind::ReadOnly,
         Kind::TooLarge,
         Kind::Unfit,
+        Kind::DataLost,
         Kind::Closed,
     ];
 
@@ -144,7 +167,10 @@ mod tests {
         let ambiguous: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_ambiguous()).collect();
         assert_eq!(ambiguous, [Kind::Ambiguous]);
         let retryable: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_retryable()).collect();
-        assert_eq!(retryable, [Kind::Unavailable, Kind::Ambiguous, Kind::Full, Kind::ReadOnly]);
+        assert_eq!(
+            retryable,
+            [Kind::Unavailable, Kind::Ambiguous, Kind::Full, Kind::ReadOnly, Kind::DataLost]
+        );
     }
 
     #[test]
@@ -156,6 +182,12 @@ mod tests {
                 "{text}"
             );
         }
+        let starting = Error::starting("opening").because("a cause");
+        assert!(starting.is_starting() && starting.is_retryable() && !starting.is_ambiguous());
+        assert_eq!(
+            starting.to_string(),
+            "opening: the server is still starting; nothing was written (unavailable): a cause"
+        );
         assert!(Error::new(Kind::Full, "x").because("a cause").source().is_some());
         assert!(Error::new(Kind::Full, "x").source().is_none());
     }

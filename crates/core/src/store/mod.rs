@@ -16,10 +16,8 @@
 //!    make the second one fail.
 //! 5. **Timed.** Every answer carries the store's time, read during that call.
 //!
-//! 6. **No expiry of its own.** Only a [`Change`] removes a record. A server may expire records as a safety net, long
-//!    after the end of their tombstones; never at the end of a lease or a ttl. This has to be off if records are
-//!    archived: the sweeper archives a record before it removes it, and a record that the server removes is never
-//!    archived.
+//! 6. **No expiry of its own.** Only a [`Change`] removes a record. A server's own expiry is not used, not even as a
+//!    safety net: a server whose clock is wrong would remove an outcome early, and its command would run again.
 //!
 //! An unreadable entry is returned as unreadable. It is never skipped and never treated as absent. It stays listed,
 //! due and counted as before, also after a restart, because indexes do not depend on its bytes.
@@ -33,14 +31,19 @@ mod delegate;
 mod error;
 mod inbox;
 mod query;
+mod side;
 mod traits;
 
-pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
+pub use backend::{
+    AcceptedLoss, Backend, Inspection, OpenOptions, SECRET_LOST_SETTING, SECRET_SETTING, SchemaVersion,
+    StoreSize,
+};
 pub use change::Change;
 pub use delegate::Delegate;
 pub use error::{Error, Kind};
 pub use inbox::{INBOXES_MAX, InboxCensus, InboxMarks};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
+pub use side::{SIDE_TABLES, SideColumn, SideRow, SideTable};
 pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Remnants, Severity, Sharing};
 
 use crate::codec;
@@ -147,6 +150,12 @@ pub trait Store: Send + Sync + 'static {
     /// unverified.
     fn hazards(&self) -> Pending<'_, Vec<Hazard>>;
 
+    /// Checks every part of the store, as far as it can lose one unnoticed. Fails with
+    /// [`DataLost`](Kind::DataLost) if acknowledged records are gone. Nodes call it every few seconds.
+    fn check(&self) -> Pending<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Applies `change` if its condition holds for the stored entry at that moment, as defined by
     /// [`Change::is_met_by`]. A refusal contains the stored entry, in the same round trip if the server can do that.
     ///
@@ -214,6 +223,31 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// The next rows of one of the [tables](SIDE_TABLES) that applications use beside the records, after the row
+    /// `after` in the order of this store. Empty at the end; `None` if this kind of store has no such tables.
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        let _ = (table, after, limit);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Adds the rows whose keys the table does not have. Returns how many of `rows` it then has unchanged: fewer than
+    /// all if it had other rows with their keys. Can be repeated.
+    fn add_side_rows(&self, table: &'static SideTable, rows: Vec<SideRow>) -> Pending<'_, u64> {
+        let _ = (table, rows);
+        let cause = "this kind of store has no tables for applications";
+        Box::pin(std::future::ready(Err(Error::new(Kind::Unfit, "adding rows to a table").because(cause))))
+    }
+
+    /// How much space the store uses now; nothing where the store cannot tell. A cheap question.
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        Box::pin(std::future::ready(Ok(StoreSize::default())))
+    }
+
     /// Every setting, by name.
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>>;
 
@@ -248,6 +282,15 @@ pub trait Store: Send + Sync + 'static {
     /// change](Self::changed) there, on this node and, if the store can, on others.
     fn wake(&self, id: CommandId) {
         let _ = id;
+    }
+
+    /// Makes sure that what other transactions committed in the store's database before this call is as durable as
+    /// the store's own writes. `timeline` is what the database called its history when they did: if it was failed over
+    /// since, they may be lost, and this fails. For databases that acknowledge a commit although its wait for a
+    /// standby was cancelled; the default does nothing.
+    fn confirm<'a>(&'a self, timeline: &'a str) -> Pending<'a, ()> {
+        let _ = timeline;
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Reports that the commit of another transaction that writes under `id` got no answer. If a visible write may

@@ -17,6 +17,8 @@ pub struct Capabilities {
     pub order: Order,
     /// It notifies waiters of changes by other nodes.
     pub notifies: bool,
+    /// Every record takes up memory until it is removed. A sweeper that is behind works faster than on a disk.
+    pub kept_in_memory: bool,
     /// The most bytes of one entry.
     pub entry_bytes_max: u64,
 }

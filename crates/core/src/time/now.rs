@@ -47,6 +47,9 @@ pub struct Now {
     /// The latest date given by the replaced time, while records with such dates may exist; `None` if none are. A
     /// first attempt with a date up to here may have happened much earlier.
     pub replaced_up_to: Option<Time>,
+    /// Whether a lease with a date in the future is known to be wrong while other leases cannot be judged yet: an
+    /// operator confirmed this time, and other nodes have heard of it.
+    pub is_ahead_wrong: bool,
 }
 
 impl Now {
@@ -83,6 +86,7 @@ impl From<Time> for Now {
             steady_since,
             replaced_at,
             replaced_up_to,
+            is_ahead_wrong: false,
         }
     }
 }

@@ -35,6 +35,8 @@ pub enum Error {
     },
     /// The target has another entry for this operation.
     Differs(OperationId),
+    /// This table of the target has other rows under keys of the source.
+    TableDiffers(&'static str),
     /// The target has another number of records than the source.
     Miscounted {
         /// How many the source has.
@@ -95,6 +97,11 @@ impl fmt::Display for Error {
             Self::Differs(operation_id) => write!(
                 f,
                 "the target and the source have different records for operation {operation_id}. Empty the target and copy again"
+            ),
+            Self::TableDiffers(table) => write!(
+                f,
+                "the target and the source have different rows in {table}, which applications use: they were changed \
+                 during the copy, or after an earlier one. Stop the applications, empty the target and copy again"
             ),
             Self::Miscounted { source, target } => write!(
                 f,

@@ -1,4 +1,5 @@
-//! Copies all records of a store into another one, while no node uses either.
+//! Copies all records of a store into another one, while no node uses either, and the tables that applications use
+//! beside them if both stores have these.
 //!
 //! The copied settings, the pages of records and markers, their verification, and the gate that keeps nodes away from
 //! an incomplete target. The source is never written, and no entry of the target is replaced or removed.
@@ -12,8 +13,10 @@ mod entries;
 mod error;
 mod nodes;
 mod settings;
+mod tables;
 
 pub use error::Error;
+pub use tables::TableReport;
 
 use crate::clock::Clock;
 use entries::Entries;
@@ -64,6 +67,8 @@ pub struct Report {
     pub found_there: u64,
     /// The names of the copied settings.
     pub settings: Vec<String>,
+    /// The tables that applications use beside the records; empty if the source's kind of store has none.
+    pub tables: Vec<TableReport>,
 }
 
 impl Report {
@@ -92,13 +97,14 @@ impl Copy<'_> {
         let entries = Entries { source: self.source, target: self.target, clock: self.clock };
         let found_there = entries.copy(progress).await?;
         let counted = entries.verify(progress).await?;
+        let tables = tables::copy(self.source, self.target).await?;
         // A node that started meanwhile has written its settings by now.
         let after = Settings::read(self.source).await.map_err(Error::Source)?;
         if after != before {
             return Err(Error::SourceChanged);
         }
         let settings = settings::open_gate(self.target, &before, &gate).await?;
-        Ok(Report { records: counted.records, markers: counted.markers, found_there, settings })
+        Ok(Report { records: counted.records, markers: counted.markers, found_there, settings, tables })
     }
 }
 

@@ -15,6 +15,7 @@ use semel_core::outcome::{Body, Outcome};
 use semel_core::policy::Class;
 use semel_core::store::Reading;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a local command's transaction writes at its end.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct LocalWrites {
     /// The record and its condition.
     pub write: Write,
     ending: LocalEnding,
+    /// The uptime before they were written.
+    since: Duration,
 }
 
 /// The marker of a command that moves to the new secret's id.
@@ -53,6 +56,7 @@ impl LocalCommand {
     /// [store's timeout](super::Patience::store_timeout): a rotation of the hashing secret waits that long.
     pub fn end(&self, attempt: &LocalAttempt, ending: LocalEnding) -> Result<LocalWrites, Unwritable> {
         let node = &self.node;
+        let since = node.clock.uptime();
         let inserts = attempt.claim.expect == Expect::Absent;
         if inserts && !self.is_view_current() {
             return Err(Unwritable::Stale);
@@ -74,7 +78,7 @@ impl LocalCommand {
             Marker::Planted(id) => MarkerWrite { id, removes: None },
             Marker::Over(id, expect) => MarkerWrite { id, removes: Some(expect) },
         });
-        Ok(LocalWrites { marker, id: attempt.id, write, ending })
+        Ok(LocalWrites { marker, id: attempt.id, write, ending, since })
     }
 
     /// The transaction has committed: notifies waiters, and returns the answer to the caller.
@@ -85,9 +89,9 @@ impl LocalCommand {
         let operation = record.operation();
         node.observe(&Event::Claimed { operation, attempt: record.attempt() });
         node.observe(&Event::Finished { operation, state: record.state_name() });
-        node.cache.keep(writes.id, &record, node.clock.uptime());
-        let stored = reply::stored(node, &record);
-        self.running_entry.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
+        node.cache.keep(writes.id, &record, writes.since);
+        let stored = StoredRecord { id: writes.id, record: Arc::clone(&record) };
+        self.running_entry.show(Progress::Ended { stored, since: writes.since });
         // Waiters of other nodes watch the ID whose lock they take.
         node.store.wake(self.arbiter());
         if writes.id != self.arbiter() {
@@ -98,7 +102,7 @@ impl LocalCommand {
             LocalEnding::Refused(outcome) => Ending::FailedReplayable(outcome),
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
-        let ran = Ran { ending, stored: Some(stored), attempt, repeatable, local: () };
+        let ran = Ran { ending, stored: Some(reply::stored(node, &record)), attempt, repeatable, local: () };
         let answer = Answer { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);
         answer
@@ -109,13 +113,21 @@ impl LocalCommand {
     pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
         let Ok(look) = self.look().await else { return false };
         let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-        writes.landing(reading.map_or(Found::Nothing, Reading::found)) == Landing::Landed
+        self.landing(writes, reading.map_or(Found::Nothing, Reading::found)) == Landing::Landed
+    }
+
+    /// What the entry under the [ID of these writes](LocalWrites::id), read now, shows of their commit.
+    pub fn landing(&self, writes: &LocalWrites, found: Found<'_>) -> Landing {
+        machine::local_landing(&writes.write, found, self.node.now_at_the_latest())
     }
 
     /// The attempt's transaction was rolled back.
     pub fn rolled_back(&self, attempt: LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::RolledBack { operation_id, operation });
+        if let Some(handover) = &self.handover {
+            handover.rolled_back();
+        }
         attempt.permit.into_iter().for_each(Permit::refund);
     }
 
@@ -123,24 +135,15 @@ impl LocalCommand {
     pub fn commit_in_doubt(&self, attempt: &LocalAttempt) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::CommitInDoubt { operation_id, operation });
+        if let Some(handover) = &self.handover {
+            handover.shared().in_doubt();
+        }
     }
 
     /// The attempt's transaction ended without its record: dropped, or committed by its own work.
     pub fn unfinished(&self, attempt: &LocalAttempt, is_committed: bool) {
         let (operation_id, operation) = attempt.name();
         self.node.observe(&Event::Unfinished { operation_id, operation, is_committed });
-    }
-}
-
-impl LocalWrites {
-    /// Whether the entry under [`id`](Self::id) shows that they have committed. The token proves it: it was generated
-    /// for this transaction only.
-    pub fn landing(&self, found: Found<'_>) -> Landing {
-        match found {
-            Found::Unreadable => Landing::Unclear,
-            found if machine::claim_landed(&self.write, found).is_some() => Landing::Landed,
-            _ => Landing::Missing,
-        }
     }
 }
 

@@ -47,10 +47,11 @@ pub struct Joinable {
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
     Answered(Answer),
-    /// It was joined, but it is not known to have committed: the transaction was rolled back, or its commit is in
-    /// doubt. The next call with the key finds out.
+    /// It was joined, and nothing was committed. The next call with the key runs it.
     NotCommitted,
-    /// It was never joined. An alarm was raised.
+    /// It was joined, and its transaction still runs, or its commit is in doubt. The next call with the key finds out.
+    InDoubt,
+    /// It was never joined. An alarm was raised, unless the handler refused the request.
     NeverJoined,
 }
 
@@ -64,7 +65,12 @@ pub(crate) struct Shared {
 enum State {
     /// Nobody has joined it yet.
     Waiting(Box<LocalCommand>),
+    /// Its transaction may still commit.
     Joined,
+    /// Joined, and ended without a commit.
+    Left,
+    /// Its commit has no answer.
+    InDoubt,
     Ended(Answer),
     /// The layer has answered the request.
     Closed,
@@ -122,15 +128,14 @@ impl Shared {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Joined) {
             State::Waiting(command) => Ok(Some(*command)),
-            State::Joined => Ok(None),
-            // A second join gets the same answer.
-            ended @ State::Ended(_) => {
-                *state = ended;
-                Ok(None)
-            }
             State::Closed => {
                 *state = State::Closed;
                 Err(Error::HandlerReturned)
+            }
+            // A second join gets the same answer, or waits for the first one to end.
+            before => {
+                *state = before;
+                Ok(None)
             }
         }
     }
@@ -145,6 +150,49 @@ impl Shared {
     }
 }
 
+/// The layer that gets the result of a joined command. If this is dropped without a result, nothing was committed.
+pub(super) struct JoinedHandover(Arc<Shared>);
+
+impl JoinedHandover {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        shared.change(|state| matches!(state, State::Left), State::Joined);
+        Self(shared)
+    }
+
+    pub(super) fn answered(&self, answer: &Answer) {
+        self.0.answered(answer);
+    }
+
+    /// The transaction whose commit was in doubt was rolled back.
+    pub(super) fn rolled_back(&self) {
+        self.0.change(|state| matches!(state, State::InDoubt), State::Joined);
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for JoinedHandover {
+    fn drop(&mut self) {
+        self.0.change(|state| matches!(state, State::Joined), State::Left);
+    }
+}
+
+impl Shared {
+    fn change(&self, from: impl Fn(&State) -> bool, to: State) {
+        let mut state = self.state();
+        if from(&state) {
+            *state = to;
+        }
+    }
+
+    /// A commit has no answer.
+    pub(super) fn in_doubt(&self) {
+        self.change(|state| matches!(state, State::Joined | State::Left), State::InDoubt);
+    }
+}
+
 impl Handover {
     /// The operation ID.
     pub fn operation_id(&self) -> OperationId {
@@ -156,17 +204,21 @@ impl Handover {
         Joinable { shared: Arc::clone(&self.shared) }
     }
 
-    /// The handler has returned: returns the result. Nobody can join it any more.
-    pub fn close(self) -> HandoverOutcome {
+    /// The handler has returned: returns the result. Nobody can join it any more. `is_refused`: it refused the request
+    /// or failed, so it had nothing to join.
+    pub fn close(self, is_refused: bool) -> HandoverOutcome {
         let state = std::mem::replace(&mut *self.shared.state(), State::Closed);
         match state {
             State::Ended(answer) => HandoverOutcome::Answered(answer),
-            State::Joined | State::Closed => HandoverOutcome::NotCommitted,
+            State::Joined | State::InDoubt => HandoverOutcome::InDoubt,
+            State::Left | State::Closed => HandoverOutcome::NotCommitted,
             State::Waiting(command) => {
                 let operation = command.recognised.command().operation;
                 let operation_id = self.shared.operation_id;
                 let event = Event::Unfinished { operation_id, operation: &operation, is_committed: false };
-                command.node.observe(&event);
+                if !is_refused {
+                    command.node.observe(&event);
+                }
                 HandoverOutcome::NeverJoined
             }
         }

@@ -11,9 +11,8 @@ use semel_core::machine::{
     self, Begin, Command, Decision, Expect, Reply, Route, Stage, Ticket, Unchanged, Write,
 };
 use semel_core::policy::Class;
-use semel_core::store::Reading;
+use semel_core::store::{self, Kind, Reading};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What was read in the command's transaction, after trying its lock.
@@ -149,12 +148,17 @@ impl LocalCommand {
         };
         if reading.entry.is_some() && self.node.store.is_in_doubt(command.id) {
             // Its last commit got no answer, so what was read may still be lost. A read through the store confirms
-            // it.
-            self.node.get(command.id).await.map_err(Error::LostSight)?;
+            // it, if it shows the same: the store may have been failed over to a server that lacks it.
+            let confirmed = self.node.get(command.id).await.map_err(Error::LostSight)?;
+            if confirmed.found() != reading.found() {
+                let error = store::Error::new(Kind::Unavailable, "confirming a record of the transaction");
+                let cause = "the store shows another one; its server may have been replaced, or the record has changed";
+                return Err(Error::LostSight(error.because(cause)));
+            }
         }
-        wait::show_end(Some(&self.running_entry), command.id, &reading, reply);
+        wait::show_end(Some(&self.running_entry), (command.id, asked), &reading, reply);
         if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
-            self.node.cache.keep(command.id, &Arc::new(record.clone()), self.node.clock.uptime());
+            self.node.cache.keep(command.id, record, asked);
         }
         let subject = Subject::under(command.id, command);
         let answer = reply::answer(&self.node, &subject, reading.found(), reply);

@@ -29,8 +29,9 @@ use crate::running::{Progress, RunningEntry};
 use crate::secrets::View;
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::wait::{self, Waited};
+use crate::wait::{self, Waited, Waiter};
 use crate::{claim, time};
+use handover::JoinedHandover;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Found, Reply};
 use semel_core::scope::{EventId, NameError};
@@ -79,11 +80,11 @@ pub enum Interrupted {
 pub struct LocalCommand {
     node: Arc<Node>,
     recognised: Recognised,
+    /// The layer that gets its result, if it was handed over. Dropped before the entry, which lets a second join begin.
+    handover: Option<JoinedHandover>,
     running_entry: RunningEntry,
     wait_until: Duration,
     backoff: Backoff,
-    /// The layer that gets its result, if it was handed over.
-    handover: Option<Arc<handover::Shared>>,
 }
 
 /// How long the engine waits for its database, and by which clock.
@@ -142,16 +143,24 @@ impl Engine {
         }
         let wait = intent.wait.unwrap_or(node.settings.wait);
         let wait = if waiting == Waiting::Allowed { wait } else { Duration::ZERO };
-        let wait_until = node.clock.uptime() + wait;
+        let asked = node.clock.uptime();
+        let waiter = Waiter { asked, until: asked + wait };
         let Some(handover) = intent.handover.clone() else {
-            return self.enter(intent, wait_until).await;
+            return self.enter(intent, waiter).await;
         };
         if let Some(command) = handover.join()? {
             // It was entered when it was handed over.
-            return Ok(Entered::Mine(LocalCommand { wait_until, handover: Some(handover), ..command }));
+            return Ok(Entered::Mine(LocalCommand {
+                wait_until: waiter.until,
+                handover: Some(JoinedHandover::new(handover)),
+                ..command
+            }));
         }
-        Ok(match self.enter(intent, wait_until).await? {
-            Entered::Mine(command) => Entered::Mine(LocalCommand { handover: Some(handover), ..command }),
+        Ok(match self.enter(intent, waiter).await? {
+            Entered::Mine(command) => {
+                let handover = Some(JoinedHandover::new(handover));
+                Entered::Mine(LocalCommand { handover, ..command })
+            }
             Entered::Answered(answer) => {
                 handover.answered(&answer);
                 Entered::Answered(answer)
@@ -159,7 +168,7 @@ impl Engine {
         })
     }
 
-    async fn enter(&self, intent: Intent, wait_until: Duration) -> Result<Entered, Error> {
+    async fn enter(&self, intent: Intent, waiter: Waiter) -> Result<Entered, Error> {
         let node = &self.node;
         let recognised = Recognised::local(node, intent)?;
         if let Some(answer) = self.known_outcome(&recognised) {
@@ -171,7 +180,7 @@ impl Engine {
                 Ok(running_entry) => break running_entry,
                 Err(progress) => progress,
             };
-            let waited = wait::for_local(node, &command, progress, wait_until);
+            let waited = wait::for_local(node, &command, progress, waiter);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
@@ -179,7 +188,7 @@ impl Engine {
                 // If the store has no entry, it is in progress.
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
-                    let waited = wait::for_remote(node, &command, shown, None, wait_until);
+                    let waited = wait::for_remote(node, &command, shown, None, waiter);
                     let answer = waited.instrument(span!("wait")).await.map_err(Error::LostSight)?;
                     return Ok(Entered::Answered(answer));
                 }
@@ -194,7 +203,7 @@ impl Engine {
             node,
             recognised,
             running_entry,
-            wait_until,
+            wait_until: waiter.until,
             backoff,
             handover: None,
         }))
@@ -245,6 +254,11 @@ impl LocalCommand {
     /// How long to wait for the database.
     pub fn patience(&self) -> Patience {
         Patience::of(&self.node)
+    }
+
+    /// How long its transaction may wait for this process: as long as its work may take, and its commit after that.
+    pub fn idle_max(&self) -> Duration {
+        self.recognised.transaction_idle_max(self.node.settings.store_timeout)
     }
 
     /// Waits before the next try of the lock: until the store notifies of a change, or for a growing pause. Returns

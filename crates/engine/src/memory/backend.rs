@@ -21,6 +21,10 @@ impl store::Backend for Backend {
         if address.is_empty() { Ok(()) } else { Err("unexpected text after `memory:`".to_owned()) }
     }
 
+    fn keeps_in_memory(&self) -> bool {
+        true
+    }
+
     fn is_in_process(&self) -> bool {
         true
     }

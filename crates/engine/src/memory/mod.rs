@@ -106,6 +106,7 @@ impl store::Store for Store {
             counts: Counting::Exact,
             order: Order::OldestFirst,
             notifies: false,
+            kept_in_memory: true,
             entry_bytes_max: u64::MAX,
         }
     }

@@ -79,7 +79,8 @@ impl fmt::Display for Error {
             Self::Lost => f.write_str(
                 "the store has records, but the hashing secret that they were made with is missing from its settings: with a new \
                  secret, every key would count as new, and its effect could happen twice; restore the settings from a backup, or \
-                 empty the store if no client will repeat its commands",
+                 empty the store if no client will repeat its commands. For a Redis store, you can also accept the loss with semel \
+                 doctor --store URL --accept-loss --reason TEXT",
             ),
             Self::Damaged(what) => write!(
                 f,

@@ -26,7 +26,7 @@ pub use view::{Commands, Numbered, Outgoing, View};
 use crate::clock::Clock;
 use crate::random::Random;
 use semel_core::scope::Secret;
-use semel_core::store::{Filter, Page, Store};
+use semel_core::store::{Filter, Kind, Page, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,19 +113,30 @@ pub async fn open(
 
 /// The store's state; `first` is stored if there is none. The stored value counts, whatever the result of our own
 /// write.
-async fn learn(store: Bounded<'_>, first: State) -> Result<State, Error> {
-    if let Some(state) = Settings::read(store).await?.state()? {
-        return Ok(state);
-    }
-    if has_entries(store).await? {
+async fn learn(store: Bounded<'_>, mut first: State) -> Result<State, Error> {
+    let mut settings = Settings::read(store).await?;
+    if settings.state()?.is_none() && has_entries(store).await? {
         // The records may be from a node that initialised the store a moment ago.
-        return Settings::read(store).await?.state()?.ok_or(Error::Lost);
+        settings = Settings::read(store).await?;
+        if settings.state()?.is_none() && settings.lost_at()?.is_none() {
+            return Err(Error::Lost);
+        }
     }
-    match stored::swap(store, None, &first).await {
-        Ok(()) => Ok(first),
-        Err(Error::Changed) => Settings::read(store).await?.state()?.ok_or(Error::Changed),
-        Err(error) => Err(error),
-    }
+    let state = match (settings.state()?, settings.lost_at()?) {
+        (Some(state), _) => state,
+        (None, lost_at) => {
+            if let Some(lost_at) = lost_at {
+                first = first.after_loss(lost_at);
+            }
+            match stored::swap(store, None, &first).await {
+                Ok(()) => first,
+                Err(Error::Changed) => Settings::read(store).await?.state()?.ok_or(Error::Changed)?,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    settings.forget_loss(store).await;
+    Ok(state)
 }
 
 /// Whether the store has any record or marker, readable or not.
@@ -171,6 +182,8 @@ where
     let mut pause = Duration::from_millis(50);
     loop {
         match attempt().await {
+            // What is lost does not come back within seconds, and an operator waits for the message.
+            Err(Error::Store(error)) if error.kind() == Kind::DataLost => return Err(Error::Store(error)),
             Err(Error::Store(error)) if error.is_retryable() && pause < Duration::from_secs(5) => {
                 clock.sleep(pause).await;
                 pause *= 2;

@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How soon a failed refresh is repeated, if that is sooner than the next one: without a view, the node claims nothing.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How often one refresh is repeated after the node was removed by others.
 const ROUNDS: u32 = 4;
@@ -67,6 +71,7 @@ pub struct Secrets {
     /// This node's index among the registered nodes in the upper half, and their number in the lower half.
     share: AtomicU64,
     course: tokio::sync::Mutex<RefreshState>,
+    soon: Arc<Notify>,
 }
 
 /// What a refresh has to know about earlier ones.
@@ -123,8 +128,8 @@ pub(super) fn enter(
 ) -> Arc<Secrets> {
     let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
     let (key, name) = (node_key(bits), name.to_owned());
-    let share = AtomicU64::new(1);
-    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, share, course })
+    let (share, soon) = (AtomicU64::new(1), Arc::default());
+    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, share, course, soon })
 }
 
 impl Secrets {
@@ -278,20 +283,56 @@ impl Secrets {
         }
     }
 
-    /// Refreshes until the secrets are dropped; for [`Spawn::spawn`](crate::Spawn::spawn). Errors are passed to
-    /// `alarm`, and the next refresh tries again.
-    pub fn tend(self: &Arc<Self>, alarm: impl Fn(&Error) + Send + Sync + 'static) -> Task {
-        let (clock, every) = (Arc::clone(&self.clock), self.terms.refresh_every);
+    /// Refreshes until the secrets are dropped; for [`Spawn::spawn`](crate::Spawn::spawn). A refresh that fails is
+    /// repeated sooner. `report` gets every new error, repeats of it at the usual pace, and the first success after it.
+    pub fn tend(self: &Arc<Self>, report: impl Fn(Result<(), &Error>) + Send + Sync + 'static) -> Task {
+        let (clock, soon, every) =
+            (Arc::clone(&self.clock), Arc::clone(&self.soon), self.terms.refresh_every);
         let secrets = Arc::downgrade(self);
         Box::pin(async move {
+            // The last reported error, and when it was reported.
+            let mut failed: Option<(String, Duration)> = None;
             loop {
-                clock.sleep(every).await;
+                let pause = if failed.is_some() { every.min(AGAIN_AFTER) } else { every };
+                tokio::select! {
+                    biased;
+                    () = soon.notified() => {}
+                    () = clock.sleep(pause) => {}
+                }
                 let Some(secrets) = secrets.upgrade() else { return };
-                if let Err(error) = secrets.refresh_in_time().await {
-                    alarm(&error);
+                let refreshed = loop {
+                    tokio::select! {
+                        biased;
+                        refreshed = secrets.refresh_in_time() => break refreshed,
+                        // It may still wait for an answer to what was sent before.
+                        () = soon.notified() => {}
+                    }
+                };
+                let now = clock.uptime();
+                match &refreshed {
+                    Ok(()) => {
+                        if failed.take().is_some() {
+                            report(Ok(()));
+                        }
+                    }
+                    Err(error) => {
+                        let text = error.to_string();
+                        let is_reported = failed.as_ref().is_some_and(|(reported, at)| {
+                            *reported == text && now.saturating_sub(*at) < every
+                        });
+                        if !is_reported {
+                            report(Err(error));
+                            failed = Some((text, now));
+                        }
+                    }
                 }
             }
         })
+    }
+
+    /// Lets [`tend`](Self::tend) refresh now: the store works again.
+    pub(crate) fn refresh_soon(&self) {
+        self.soon.notify_one();
     }
 
     /// [`refresh`](Self::refresh) with a timeout when the next one is due: a call without an answer must not prevent

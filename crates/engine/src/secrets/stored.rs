@@ -6,13 +6,13 @@
 use super::{Bounded, Error, Known, Phase, copying};
 use bytes::Bytes;
 use semel_core::scope::Secret;
-use semel_core::store::Setting;
+use semel_core::store::{SECRET_LOST_SETTING, SECRET_SETTING, Setting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) const STATE: &str = "secrets";
+pub(crate) const STATE: &str = SECRET_SETTING;
 pub(super) const NODE: &str = "secrets.node.";
 const FORMAT: u8 = 1;
 /// How often an ambiguous write is checked before the error is returned.
@@ -92,6 +92,12 @@ impl StoredSecret {
 impl State {
     pub(super) fn first(secret: StoredSecret) -> Self {
         Self { format: FORMAT, epoch: 1, generation: 0, secret, rotation: Rotation::Steady }
+    }
+
+    /// The first state after an operator accepted the loss of the previous ones, at this second. Its numbers are higher
+    /// than all that nodes and records have: secrets do not change every second.
+    pub(super) fn after_loss(self, seconds: u32) -> Self {
+        Self { epoch: seconds.into(), generation: seconds, ..self }
     }
 
     /// The next state: the same secret in another phase.
@@ -177,16 +183,20 @@ pub(super) fn node_key(bits: u128) -> String {
 /// All settings about the secret, from one read.
 pub(super) struct Settings {
     state: Option<Bytes>,
+    /// When an operator accepted the loss of the state.
+    lost: Option<Bytes>,
     /// Each node's registration, as stored.
     pub(super) nodes: BTreeMap<String, Bytes>,
 }
 
 impl Settings {
     pub(super) async fn read(store: Bounded<'_>) -> Result<Self, Error> {
-        let mut read = Self { state: None, nodes: BTreeMap::new() };
+        let mut read = Self { state: None, lost: None, nodes: BTreeMap::new() };
         for (name, value) in store.settings().await? {
             if name == STATE {
                 read.state = Some(value);
+            } else if name == SECRET_LOST_SETTING {
+                read.lost = Some(value);
             } else if name.starts_with(NODE) {
                 read.nodes.insert(name, value);
             }
@@ -196,6 +206,20 @@ impl Settings {
 
     pub(super) fn state(&self) -> Result<Option<State>, Error> {
         self.state.as_deref().map(State::decode).transpose()
+    }
+
+    /// The second in which an operator accepted the loss of the state.
+    pub(super) fn lost_at(&self) -> Result<Option<u32>, Error> {
+        let seconds = |bytes: &Bytes| std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+        let lost = self.lost.as_ref().map(|bytes| seconds(bytes).ok_or(Error::Damaged("not a second")));
+        lost.transpose()
+    }
+
+    /// Removes the note of an accepted loss: the store has a secret again. If this fails, the next node does it.
+    pub(super) async fn forget_loss(&self, store: Bounded<'_>) {
+        if let Some(lost) = &self.lost {
+            let _ = store.set(SECRET_LOST_SETTING, Some(lost), None).await;
+        }
     }
 }
 

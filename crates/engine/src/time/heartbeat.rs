@@ -1,18 +1,21 @@
 //! The heartbeat: writes a node's time into the store.
 //!
-//! It also reads what others wrote, stores an operator's confirmation of the clock, and proves that the store accepts
-//! writes. The time of an untrusted clock is never written.
+//! It also reads what others wrote, stores an operator's confirmation of the clock, and shows whether the store accepts
+//! settings. The time of an untrusted clock is never written, nor that of a node that still watches whether another one
+//! uses another time.
 
-use super::mark::{self, Beat, Confirmed, Mark, Stored};
+use super::mark::{self, Beat, Confirmed, Contradiction, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
 use crate::clock::Clock;
 use crate::node::Node;
 use crate::observe::{Call, Event};
 use crate::settings::ClockSettings;
 use crate::tasks::Closing;
+use crate::writable::WriteSubject;
 use semel_core::id::CommandId;
 use semel_core::store::{Error, Kind, Store};
 use semel_core::time::Time;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +31,8 @@ pub(crate) struct Heartbeat {
     /// An upper bound of the uptime at which the stored mark was last known.
     read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
+    /// The contradiction that this node has seen last.
+    contradiction: Mutex<Option<Contradiction>>,
     /// The uptime of the last [catch-up](catch_up). Only one runs at a time.
     caught_up: tokio::sync::Mutex<Duration>,
 }
@@ -41,13 +46,12 @@ impl Heartbeat {
     ) -> Result<(Self, Result<Option<Mark>, ()>), Error> {
         let stored = mark::read(store).await?;
         let remembered = stored.mark().map_err(drop);
-        let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
-        let (stored, confirmations) = (Mutex::new(stored), Mutex::new(confirmations));
-        let read_at = Mutex::new(asked);
-        Ok((
-            Self { run, stored, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
-            remembered,
-        ))
+        let known = remembered.as_ref().ok().and_then(Option::as_ref);
+        let confirmations = Mutex::new(known.map_or(0, Mark::confirmations));
+        let contradiction = Mutex::new(known.and_then(|mark| mark.contradiction.clone()));
+        let (stored, read_at) = (Mutex::new(stored), Mutex::new(asked));
+        let caught_up = tokio::sync::Mutex::default();
+        Ok((Self { run, stored, read_at, confirmations, contradiction, caught_up }, remembered))
     }
 
     fn stored(&self) -> Stored {
@@ -69,12 +73,21 @@ impl Heartbeat {
         *seen = confirmed.count;
         Some(confirmed)
     }
+
+    /// Whether `mark` has a contradiction that this node has not seen yet.
+    fn has_unseen_contradiction(&self, mark: &Mark) -> bool {
+        let mut seen = self.contradiction.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unseen = mark.contradiction.is_some() && *seen != mark.contradiction;
+        seen.clone_from(&mark.contradiction);
+        is_unseen
+    }
 }
 
 /// Starts the heartbeat with a first beat now, so that even a short process leaves a mark.
 pub(crate) async fn begin(node: &Arc<Node>) {
     // A failed call has its own event; the next beat tries again.
     let mut last = beat(node).await.is_ok();
+    node.check_store().await;
     let beating = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = beating;
@@ -89,6 +102,7 @@ pub(crate) async fn begin(node: &Arc<Node>) {
                 () = node.tasks.closed(Closing::Draining) => return,
                 beat = beat(&node) => last = beat.is_ok(),
             }
+            node.check_store().await;
         }
     }));
 }
@@ -101,12 +115,15 @@ fn pause(node: &Node, is_beaten: bool) -> Duration {
 /// Updates the clock watch, writes the time, and reads what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
-    let (shown, received) = node.clock_time().await?;
+    let (shown, received) = node.clock_time().await.inspect_err(|_| node.time.missed_read())?;
     let beaten = node.bounded(Call::Beat, beat_at(node, shown, asked, received)).await;
     match &beaten {
-        Ok(true) => node.wrote(received, Ok(())),
+        Ok(true) => node.wrote(WriteSubject::Setting, received, Ok(())),
         Ok(false) => {}
-        Err(error) => node.wrote(received, Err(error)),
+        Err(error) => {
+            node.time.missed_read();
+            node.wrote(WriteSubject::Setting, received, Err(error));
+        }
     }
     beaten.map(drop)
 }
@@ -134,43 +151,74 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
 }
 
-/// Returns whether anything was written: not by a node that does not trust its clock.
+/// Returns whether anything was written: not by a node that does not trust its clock, or still watches the mark.
 async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
     let heartbeat = &node.heartbeat;
     let mut known = heartbeat.stored().mark().ok().flatten();
     let boot = node.clock.boot();
     // A node that may not write has to read: the last known mark is not current.
-    let stored = match node.time.steady_since() {
-        Err(_) => mark::read(&*node.store).await?,
-        Ok(_) => heartbeat.stored(),
+    let stored = if node.time.steady_since().is_err() || node.time.is_watching() {
+        mark::read(&*node.store).await?
+    } else {
+        heartbeat.stored()
     };
+    let read = stored.clone();
     let written = mark::write(&*node.store, stored, |stored| {
         let mark = stored.unwrap_or(None);
         if let Some(mark) = &mark
             && known.as_ref() != Some(mark)
         {
-            notice(node, mark, shown, asked, received);
+            notice(node, mark, known.as_ref(), shown, asked, received);
             known = Some(mark.clone());
         }
+        if let (Some(report), Some(mark)) = (node.time.contradiction(), &mark) {
+            return Ok(mark.contradicted(report, &heartbeat.run, boot.as_deref()));
+        }
         let Ok(steady_since) = node.time.steady_since() else { return Ok(None) };
+        if !node.time.may_write(asked) {
+            return Ok(None);
+        }
         let uptime = node.clock.uptime();
         let now = node.time.earliest(uptime).at;
-        let beat = Beat { now, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
+        let shown = shown + uptime.saturating_sub(received);
+        let beat = Beat { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
         Ok(Some(Mark::after(mark.as_ref(), &beat)))
     });
     let written = written.await?;
     *heartbeat.read_at() = asked;
     let is_written = written.is_some();
-    if let Some(stored) = written {
-        heartbeat.learn(stored);
-        node.time.beaten(asked);
+    heartbeat.learn(written.unwrap_or(read));
+    if is_written {
+        node.time.end_watch();
     }
+    node.time.beaten(asked);
     Ok(is_written)
 }
 
-/// Another node wrote `mark` since this node's last read.
-fn notice(node: &Node, mark: &Mark, shown: Time, asked: Duration, received: Duration) {
+/// Another node wrote `mark` since this node read `known`.
+fn notice(node: &Node, mark: &Mark, known: Option<&Mark>, shown: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
+    if node.heartbeat.has_unseen_contradiction(mark)
+        && node.time.steady_since().is_ok()
+        && let Some(up_to) = mark.contradicted_up_to()
+    {
+        node.time.expect_dates_of_another(up_to, received);
+        node.look_for_future_dates.store(true, Ordering::Release);
+    }
+    let is_confirmed = known.map(Mark::confirmations) != Some(mark.confirmations());
+    if node.time.is_watching() && known.is_some() && !is_confirmed {
+        let is_moved = known.is_some_and(|known| !mark.has_time_of(known));
+        if mark.node == node.heartbeat.run {
+            // This node's own write, whose answer was lost.
+            node.time.end_watch();
+        } else if is_moved {
+            let before = *node.heartbeat.read_at();
+            if let Some(change) = node.time.watched(mark, before, received) {
+                node.clock_changed(change);
+            }
+        }
+        return;
+    }
     if node.time.is_starting() {
         // This confirmation is older than this node's start.
         node.heartbeat.unseen_confirmation(mark);
@@ -190,6 +238,9 @@ fn notice(node: &Node, mark: &Mark, shown: Time, asked: Duration, received: Dura
     }
     if node.time.steady_since().is_err() {
         // It has no time of its own that could differ.
+        if known.is_some_and(|known| !mark.has_time_of(known)) {
+            node.time.measure_contradiction(mark, received);
+        }
         return;
     }
     if mark.node == node.heartbeat.run {
@@ -238,7 +289,8 @@ pub async fn confirm_clock(
     let stored = mark::read(store).await?;
     mark::write(store, stored, |stored| {
         let uptime = clock.uptime();
-        let beat = Beat { now: shown, node: who, boot: boot.as_deref(), uptime, steady_since: Some(shown) };
+        let (boot, steady_since) = (boot.as_deref(), Some(shown));
+        let beat = Beat { now: shown, shown, node: who, boot, uptime, steady_since };
         // An unreadable mark is replaced: this is the purpose of a confirmation.
         Ok(Some(Mark::confirmed(stored.unwrap_or(None).as_ref(), &beat, who, why)))
     })

@@ -7,20 +7,26 @@
 //! - While the node runs, every answer's time is compared with the uptime ([`watch`]). If they disagree by more than
 //!   the skew, time continues without the jump.
 //! - Across starts, nodes write their time into the store ([`mark`], [`heartbeat`]). A node whose clock is behind
-//!   that mark at its start, or far ahead of it, does not trust the clock.
+//!   that mark at its start, or far ahead of it, does not trust the clock. One that is ahead by less watches the mark
+//!   before it writes its own time: if a live node writes another time, the one that came later gives way.
 
+mod compare;
 mod heartbeat;
 mod mark;
+mod newcomer;
 mod span;
 mod start;
 mod watch;
 
+pub use compare::{ClockComparison, NodesClock, compare_clocks, confirm_clock_of_nodes};
 pub(crate) use heartbeat::{Heartbeat, beat, begin, catch_up};
 pub use heartbeat::{confirm_clock, examine_clock};
 pub use start::Distrust;
 
 use crate::settings::ClockSettings;
+use mark::ContradictionReport;
 pub(crate) use mark::{Mark, NAME as MARK, carried_over};
+use newcomer::Watch;
 use semel_core::time::{Now, Time, Trust};
 use span::millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,9 +111,13 @@ enum TrustState {
     Untrusted {
         why: Distrust,
         /// The mark that the clock must not contradict; `None` if it cannot be read.
-        mark: Option<Mark>,
+        mark: Option<Box<Mark>>,
+        /// How far the clock may be ahead of the mark.
+        ahead_max: Duration,
         /// A better reference than the mark for trusting the clock again, if there is one.
         reference: Option<Reference>,
+        /// What the store has to keep, if another node contradicted this one.
+        contradiction: Option<ContradictionReport>,
         since: Duration,
     },
     Trusted {
@@ -115,6 +125,10 @@ enum TrustState {
         starting_until: Duration,
         /// Until when nothing is expired, reused or purged.
         settling_until: Duration,
+        /// When this node followed an operator's confirmation.
+        confirmed_at: Option<Duration>,
+        /// Until it is over, this node does not write its time.
+        watch: Option<Watch>,
         steady_since: Option<Time>,
         /// When this time replaced another one.
         replaced_at: Option<Time>,
@@ -151,6 +165,10 @@ struct State {
     /// An upper bound of the uptime at which this node last knew the time of others. `None` until its first own
     /// heartbeat.
     others_known_at: Option<Duration>,
+    /// From which uptime on to look for dates in the future that another node may still be writing.
+    look_from: Duration,
+    /// Whether this node trusted the clock, and no longer does.
+    was_trusted: bool,
 }
 
 /// A node's trusted time.
@@ -198,6 +216,11 @@ impl TrustedTime {
         change
     }
 
+    /// Whether all dates in the future that are known of have been written.
+    pub(crate) fn may_look_for_future_dates(&self, uptime: Duration) -> bool {
+        uptime >= self.state().look_from
+    }
+
     /// This node's time is in the store, and what others wrote before the uptime `at` is known.
     pub(crate) fn beaten(&self, at: Duration) {
         let mut state = self.state();
@@ -233,7 +256,7 @@ impl TrustedTime {
         let mut state = self.state();
         state.watch.accept(shown, asked, received);
         let before = before.max(Some(state.earliest(received))).max(state.replaced_up_to());
-        state.replace(&self.settings, shown, received);
+        state.confirm(&self.settings, shown, received);
         state.expect_dates_up_to(before.map(|before| before + self.settings.peers_seen_within()));
         state.last = Sample { at: shown, asked, received };
     }
@@ -272,7 +295,16 @@ impl TrustedTime {
         let mut state = self.state();
         let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         let reference = Some(Reference { before, ..reference });
-        state.trust = TrustState::Untrusted { why, mark: None, reference, since: received };
+        // One that still watched would have given way.
+        state.was_trusted |= matches!(state.trust, TrustState::Trusted { watch: None, .. });
+        state.trust = TrustState::Untrusted {
+            why,
+            mark: None,
+            ahead_max: Duration::ZERO,
+            reference,
+            contradiction: None,
+            since: received,
+        };
         ClockChange::Distrusted(why)
     }
 
@@ -319,6 +351,12 @@ impl TrustedTime {
         }
     }
 
+    /// Whether this node trusts the clock, or has trusted it since its start.
+    pub(crate) fn has_been_trusted(&self) -> bool {
+        let state = self.state();
+        state.was_trusted || matches!(state.trust, TrustState::Trusted { .. })
+    }
+
     /// Since when time has passed without a gap. Fails if this node does not trust its time at all.
     fn steady_since(&self) -> Result<Option<Time>, Distrust> {
         match self.state().trust {
@@ -342,8 +380,9 @@ impl State {
     ) -> (Self, Option<ClockChange>) {
         let started = start::start(settings, boot, remembered, shown, asked, received);
         let last = Sample { at: started.now, asked, received };
-        let state = Self { last, watch: started.watch, trust: started.trust, others_known_at: None };
-        (state, started.change)
+        let (others_known_at, look_from) = (None, Duration::ZERO);
+        let (watch, trust, was_trusted) = (started.watch, started.trust, false);
+        (Self { last, watch, trust, others_known_at, look_from, was_trusted }, started.change)
     }
 
     fn judge(
@@ -359,19 +398,24 @@ impl State {
                 return (shown, None);
             }
             self.watch.accept(shown, asked, received);
-            self.replace(settings, shown, received);
+            self.confirm(settings, shown, received);
             self.expect_dates_up_to(reference.before.map(|before| before + settings.peers_seen_within()));
             return (shown, Some(ClockChange::Confirmed));
         }
-        if let TrustState::Untrusted { mark, since, .. } = &self.trust {
+        if let TrustState::Untrusted { mark, since, ahead_max, .. } = &self.trust {
             let Some(mark) = mark else { return (shown, None) };
-            let passed = received.saturating_sub(*since);
-            if start::contradicts(settings, mark, shown, passed).is_some() {
+            let between = (asked.saturating_sub(*since), received.saturating_sub(*since));
+            if start::contradicts(settings, mark, shown, between, *ahead_max).is_some() {
                 // Whatever the clock shows, the time is not earlier than this.
-                return (shown.max(mark.at() + passed), None);
+                return (shown.max(mark.at() + between.1), None);
             }
+            let has_to_watch = start::has_to_watch(settings, mark, shown, between.0);
             self.watch.accept(shown, asked, received);
             self.restart_leases(settings, shown, received);
+            if has_to_watch && let TrustState::Trusted { watch, .. } = &mut self.trust {
+                // The next read of the mark is the first that counts.
+                *watch = Some(Watch { since: None, last: asked, earlier: None });
+            }
             return (shown, Some(ClockChange::Plausible));
         }
         let (at, news) = self.watch.feed(shown, asked, received);
@@ -388,9 +432,15 @@ impl State {
 
     /// From `at` on, time is steady; earlier dates may be wrong.
     fn restart_leases(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
+        let watch = match self.trust {
+            TrustState::Trusted { watch, .. } => watch,
+            TrustState::Untrusted { .. } => None,
+        };
         self.trust = TrustState::Trusted {
             starting_until: uptime + settings.peers_seen_within(),
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
+            confirmed_at: None,
+            watch,
             steady_since: Some(at),
             replaced_at: self.replaced_at(),
             replaced_up_to: self.replaced_up_to(),
@@ -411,17 +461,25 @@ impl State {
         }
     }
 
+    /// From `at` on, another time is used, which an operator confirmed.
+    fn confirm(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
+        self.replace(settings, at, uptime);
+        if let TrustState::Trusted { confirmed_at, watch, .. } = &mut self.trust {
+            (*confirmed_at, *watch) = (Some(uptime), None);
+        }
+    }
+
     fn replaced_at(&self) -> Option<Time> {
         match &self.trust {
             TrustState::Trusted { replaced_at, .. } => *replaced_at,
-            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
+            TrustState::Untrusted { mark, .. } => mark.as_deref().and_then(Mark::replaced_at),
         }
     }
 
     fn replaced_up_to(&self) -> Option<Time> {
         match &self.trust {
             TrustState::Trusted { replaced_up_to, .. } => *replaced_up_to,
-            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
+            TrustState::Untrusted { mark, .. } => mark.as_deref().and_then(Mark::replaced_up_to),
         }
     }
 
@@ -448,18 +506,24 @@ impl State {
             TrustState::Trusted {
                 starting_until,
                 settling_until,
+                confirmed_at,
+                watch,
                 steady_since,
                 replaced_at,
                 replaced_up_to,
             } => {
-                let trust = if uptime < starting_until || self.is_out_of_touch(settings, uptime) {
+                let is_out_of_touch = self.is_out_of_touch(settings, uptime);
+                // A node that can write has heard of a confirmation after its next heartbeat.
+                let has_been_heard = |at| uptime >= at + settings.heartbeat + SOON;
+                let is_ahead_wrong = !is_out_of_touch && confirmed_at.is_some_and(has_been_heard);
+                let trust = if uptime < starting_until || watch.is_some() || is_out_of_touch {
                     Trust::Starting
                 } else if uptime < settling_until {
                     Trust::Settling
                 } else {
                     Trust::Trusted
                 };
-                Now { at, latest, trust, skew, steady_since, replaced_at, replaced_up_to }
+                Now { at, latest, trust, skew, steady_since, replaced_at, replaced_up_to, is_ahead_wrong }
             }
         }
     }

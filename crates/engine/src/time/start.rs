@@ -3,7 +3,7 @@
 use super::mark::Mark;
 use super::span::millis;
 use super::watch::ClockWatch;
-use super::{ClockChange, TrustState, clamped};
+use super::{ClockChange, TrustState, Watch, clamped};
 use crate::settings::ClockSettings;
 use semel_core::time::Time;
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Distrust {
     Behind(Duration),
     /// It is further ahead of that time than a downtime may last.
     Ahead(Duration),
+    /// Another node used a time that differs from it, and was there first.
+    Contradicted(Duration),
     /// The last time in the store cannot be read.
     Unreadable,
 }
@@ -37,6 +39,13 @@ impl fmt::Display for Distrust {
                     by.as_secs()
                 )
             }
+            Self::Contradicted(by) => {
+                write!(
+                    f,
+                    "the clock differs by {}s from that of a node that was running when this machine's node started",
+                    by.as_secs()
+                )
+            }
             Self::Unreadable => f.write_str("the last time that a node of this store used cannot be read"),
         }
     }
@@ -49,19 +58,39 @@ pub(super) struct Started {
     pub(super) change: Option<ClockChange>,
 }
 
-/// Why a clock that shows `shown` is wrong, `passed` after `mark` was read.
+/// Why a clock is wrong. It showed `shown` at a moment `between` these two, counted from the reading of `mark`, and may
+/// be ahead by `ahead_max`. The moment is unknown if the process was suspended before it read the answer.
 pub(super) fn contradicts(
     settings: &ClockSettings,
     mark: &Mark,
     shown: Time,
-    passed: Duration,
+    between: (Duration, Duration),
+    ahead_max: Duration,
 ) -> Option<Distrust> {
-    let earliest = mark.at() + passed;
-    if shown + settings.watch_allowance() < earliest {
-        return Some(Distrust::Behind(earliest.since(shown)));
+    let (earliest, latest) = (mark.at() + between.0, mark.at() + between.1);
+    if shown + settings.watch_allowance() < latest {
+        return Some(Distrust::Behind(latest.since(shown)));
     }
     let ahead = shown.since(earliest);
-    (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
+    let why = if ahead_max < settings.downtime_max { Distrust::Contradicted } else { Distrust::Ahead };
+    (ahead > ahead_max).then(|| why(ahead))
+}
+
+/// How far a clock may be ahead of `mark` at a start.
+///
+/// A node whose clock was found wrong while another one lived is at least as far ahead after a restart. After a stop
+/// that is as long, a right clock looks like that one, and an operator has to tell.
+pub(super) fn ahead_max(settings: &ClockSettings, mark: &Mark) -> Duration {
+    let Some(ahead) = mark.contradicted_ahead() else { return settings.downtime_max };
+    // It was measured against a mark that was up to this old.
+    let inaccuracy = settings.peers_seen_within() + settings.watch_allowance();
+    ahead.saturating_sub(inaccuracy).max(settings.peers_seen_within()).min(settings.downtime_max)
+}
+
+/// Whether a clock is so far ahead of the last time in the store that the node has to watch that time before it writes
+/// its own: a live node would have written since.
+pub(super) fn has_to_watch(settings: &ClockSettings, mark: &Mark, shown: Time, passed: Duration) -> bool {
+    shown.since(mark.now() + passed) > settings.peers_seen_within()
 }
 
 /// Judges the clock by the store's mark: `None` for a new store, an error if the mark cannot be read.
@@ -82,7 +111,14 @@ pub(super) fn start(
     let untrusted = |why, mark: Option<Mark>| Started {
         now: mark.as_ref().map_or(shown, |mark| shown.max(mark.at())),
         watch: watch(shown),
-        trust: TrustState::Untrusted { why, mark, reference: None, since: received },
+        trust: TrustState::Untrusted {
+            why,
+            ahead_max: mark.as_ref().map_or(Duration::ZERO, |mark| ahead_max(settings, mark)),
+            mark: mark.map(Box::new),
+            reference: None,
+            contradiction: None,
+            since: received,
+        },
         change: Some(ClockChange::Distrusted(why)),
     };
     let known = remembered.as_ref().ok().and_then(Option::as_ref);
@@ -92,6 +128,8 @@ pub(super) fn start(
     let trusted = |starting: Duration, steady_since| TrustState::Trusted {
         starting_until: received + starting,
         settling_until: received + settings.settle.max(starting),
+        confirmed_at: None,
+        watch: None,
         steady_since,
         replaced_at,
         replaced_up_to,
@@ -114,7 +152,8 @@ pub(super) fn start(
         (now, watch)
     });
     let is_right = measured.as_ref().is_some_and(|(_, watch)| watch.off().is_none());
-    if !is_right && let Some(why) = contradicts(settings, &mark, shown, Duration::ZERO) {
+    let ahead_max = ahead_max(settings, &mark);
+    if !is_right && let Some(why) = contradicts(settings, &mark, shown, Default::default(), ahead_max) {
         return untrusted(why, Some(mark));
     }
     if let Some((now, watch)) = measured {
@@ -126,10 +165,15 @@ pub(super) fn start(
     // Only the clock itself shows how long nobody wrote.
     let silence = millis(shown.since(mark.now()));
     let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
-    let trust = if is_fresh {
+    let mut trust = if is_fresh {
         trusted(unseen(&mark, shown), mark.steady_since())
     } else {
         trusted(settings.peers_seen_within(), Some(shown))
     };
+    if has_to_watch(settings, &mark, shown, Duration::ZERO)
+        && let TrustState::Trusted { watch, .. } = &mut trust
+    {
+        *watch = Some(Watch::begin(asked));
+    }
     Started { now: shown, watch: watch(shown), trust, change: None }
 }

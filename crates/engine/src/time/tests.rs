@@ -1,4 +1,4 @@
-use super::mark::Beat;
+use super::mark::{Beat, ContradictionReport};
 use super::*;
 
 const START: Time = Time::from_millis(1_800_000_000_000);
@@ -11,7 +11,7 @@ fn settings() -> ClockSettings {
 
 /// The mark that a node of the boot `boot` wrote at START, at the uptime 100 s.
 fn mark(boot: Option<&str>) -> Mark {
-    let beat = Beat { now: START, node: "a", boot, uptime: S(100), steady_since: None };
+    let beat = Beat { now: START, shown: START, node: "a", boot, uptime: S(100), steady_since: None };
     Mark::after(None, &beat)
 }
 
@@ -104,6 +104,8 @@ fn a_clock_that_becomes_plausible_is_trusted_step_by_step() {
     assert_eq!(time.note(START - DAY + S(10), S(20), S(20)).1, None);
     let set_right = START + S(500);
     assert_eq!(time.note(set_right, S(30), S(30)), (set_right, Some(ClockChange::Plausible)));
+    assert_eq!(trust(&time, 60), Trust::Starting, "a live node may use another time");
+    time.end_watch();
     let levels = [30, 54, 55, 149, 150].map(|uptime| trust(&time, uptime));
     let (starting, settling) = (Trust::Starting, Trust::Settling);
     assert_eq!(levels, [starting, starting, settling, settling, Trust::Trusted]);
@@ -122,10 +124,128 @@ fn a_clock_does_not_become_plausible_by_reaching_the_mark() {
 fn after_a_stop_of_unknown_length_leases_restart() {
     let shown = START + DAY;
     let time = start(Some(mark(Some("another boot"))), shown, 10);
+    time.end_watch();
     assert_eq!((trust(&time, 34), trust(&time, 35)), (Trust::Starting, Trust::Settling));
     assert_eq!(time.earliest(S(35)).steady_since, Some(shown));
-    let fresh = start(Some(mark(Some("another boot"))), START + S(30), 10);
+    let fresh = start(Some(mark(Some("another boot"))), START + S(25), 10);
     assert_eq!((trust(&fresh, 10), fresh.earliest(S(10)).steady_since), (Trust::Settling, None));
+}
+
+/// Whether the node may write after each of these reads.
+fn may_write<const N: usize>(time: &TrustedTime, reads: [u64; N]) -> [bool; N] {
+    reads.map(|read| time.may_write(S(read)))
+}
+
+#[test]
+fn a_node_ahead_of_the_mark_watches_it_before_it_writes() {
+    let ahead = || start(Some(mark(None)), START + DAY, 10);
+    let time = ahead();
+    assert!(time.is_watching());
+    assert_eq!(may_write(&time, [20, 30, 40]), [false, false, true]);
+    assert_eq!(trust(&time, 40), Trust::Starting, "until its time is written");
+    time.end_watch();
+    assert_eq!(trust(&time, 40), Trust::Settling);
+    assert_eq!(may_write(&ahead(), [20, 40, 50, 60, 70]), [false, false, false, false, true], "after a gap");
+    let time = ahead();
+    assert_eq!(may_write(&time, [20]), [false]);
+    time.missed_read();
+    assert_eq!(may_write(&time, [30, 40, 50, 60]), [false, false, false, true]);
+    let fresh = start(Some(mark(None)), START + S(25), 10);
+    assert_eq!((fresh.is_watching(), may_write(&fresh, [10])), (false, [true]));
+    assert!(!start(Some(mark(Some("boot"))), START + DAY, 100 + 86_400).is_watching(), "it is measured");
+}
+
+/// The mark that a live node writes when its clock shows `now`.
+fn moved(now: Time) -> Mark {
+    let beat = Beat { now, shown: now, node: "live", boot: None, uptime: S(7), steady_since: None };
+    Mark::after(Some(&mark(None)), &beat)
+}
+
+#[test]
+fn a_node_that_another_one_contradicts_gives_way() {
+    for (other, is_ahead) in [(START + S(20), true), (START + DAY - S(16), true), (START + 2 * DAY, false)] {
+        let time = start(Some(mark(None)), START + DAY, 10);
+        let (first, next) = (moved(other - S(10)), moved(other));
+        if is_ahead {
+            assert_eq!(time.watched(&first, S(0), S(10)), None, "it may be of a node that is gone");
+        }
+        let change = time.watched(&next, S(10), S(20));
+        assert!(matches!(change, Some(ClockChange::Distrusted(Distrust::Contradicted(_)))), "{change:?}");
+        assert_eq!((trust(&time, 9_999), may_write(&time, [10_000])), (Trust::Untrusted, [false]));
+        assert_eq!(time.contradiction().is_some(), is_ahead);
+        // As soon as they agree.
+        time.note(other + S(5), S(25), S(25));
+        assert_eq!((trust(&time, 25), time.contradiction()), (Trust::Starting, None));
+    }
+    for agrees in [START + DAY, START + DAY + S(10), START + DAY + S(15)] {
+        let time = start(Some(mark(None)), START + DAY, 10);
+        assert_eq!(
+            (time.watched(&moved(agrees), S(10), S(20)), time.is_watching()),
+            (None, false),
+            "{agrees:?}"
+        );
+        assert!(trust(&time, 35) > Trust::Starting);
+    }
+}
+
+#[test]
+fn a_mark_that_was_long_on_its_way_contradicts_nothing() {
+    let time = start(Some(mark(None)), START + DAY, 10);
+    let of_the_dead = moved(START + S(9));
+    // The second time after a beat that failed.
+    assert_eq!(time.watched(&of_the_dead, S(10), S(20)), None);
+    assert_eq!(time.watched(&of_the_dead, S(20), S(30)), None);
+    assert_eq!(may_write(&time, [30, 40, 50, 60]), [false, false, false, true], "nothing followed it");
+    // The process was suspended, and the next mark may have been sent right after the first was stored.
+    let time = start(Some(mark(None)), START + DAY, 10);
+    assert_eq!(time.watched(&moved(START + DAY - S(30)), S(10), S(20)), None);
+    assert_eq!(time.watched(&moved(START + DAY), S(100), S(110)), None);
+    assert!(time.is_watching(), "which says nothing about the time now");
+    assert_eq!(time.watched(&moved(START + DAY + S(110)), S(110), S(120)), None);
+    assert!(!time.is_watching(), "it agrees");
+}
+
+#[test]
+fn a_clock_that_was_contradicted_is_not_trusted_after_a_restart() {
+    let report = ContradictionReport { ahead: 6 * DAY, up_to: START + 6 * DAY };
+    let known = moved(START).contradicted(report, "late", None).expect("a change");
+    let at = |ahead: Duration| start(Some(known.clone()), START + ahead, 10);
+    for ahead in [6 * DAY, 6 * DAY + S(3600)] {
+        assert_eq!(at(ahead).status(), ClockStatus::Untrusted(Distrust::Contradicted(ahead)));
+    }
+    // The clock of a node that was down for less is another one.
+    for ahead in [S(0), S(60), 5 * DAY] {
+        assert_eq!(at(ahead).status(), ClockStatus::Trusted, "{ahead:?}");
+    }
+    let now = at(S(60)).earliest(S(40));
+    assert_eq!(now.replaced_up_to, Some(START + 6 * DAY + S(25)), "what it has dated may be left");
+}
+
+#[test]
+fn a_wrong_clock_does_not_become_plausible_while_the_process_is_suspended() {
+    let time = start(Some(mark(None)), START + 40 * DAY, 10);
+    let untrusted = ClockStatus::Untrusted(Distrust::Ahead(40 * DAY));
+    assert_eq!(time.status(), untrusted);
+    // It asked after 10 s, and read the answer much later.
+    let answer = START + 40 * DAY + S(10);
+    assert_eq!((time.note(answer, S(20), S(20) + 39 * DAY).1, time.status()), (None, untrusted));
+    // Nor does a clock that is behind by having been asked long ago.
+    let time = start(Some(mark(None)), START - DAY, 10);
+    assert_eq!(time.note(START - S(60), S(20), S(80)).1, None);
+}
+
+#[test]
+fn a_date_ahead_is_known_to_be_wrong_a_heartbeat_after_a_confirmation() {
+    let time = start(None, START + DAY, 100);
+    time.confirm(START, Some(START + DAY), S(200), S(200));
+    let is_wrong = |uptime: u64| {
+        time.beaten(S(uptime));
+        let now = time.earliest(S(uptime));
+        (now.trust, now.is_ahead_wrong)
+    };
+    assert_eq!([is_wrong(210), is_wrong(211)], [(Trust::Starting, false), (Trust::Starting, true)]);
+    assert!(!time.earliest(S(300)).is_ahead_wrong, "out of touch, it may have missed another one");
+    assert!(!start(Some(mark(None)), START + DAY, 10).earliest(S(30)).is_ahead_wrong, "at a start");
 }
 
 #[test]
@@ -143,7 +263,14 @@ fn on_one_boot_a_stop_of_any_length_is_measured() {
 
 #[test]
 fn a_gap_is_known_after_an_immediate_restart() {
-    let beat = Beat { now: START, node: "a", boot: Some("boot"), uptime: S(100), steady_since: Some(START) };
+    let beat = Beat {
+        now: START,
+        shown: START,
+        node: "a",
+        boot: Some("boot"),
+        uptime: S(100),
+        steady_since: Some(START),
+    };
     let time = start(Some(Mark::after(None, &beat)), START + S(5), 105);
     assert_eq!(time.earliest(S(105)).steady_since, Some(START));
     assert_eq!((trust(&time, 124), trust(&time, 125)), (Trust::Starting, Trust::Settling));
@@ -181,7 +308,14 @@ fn future_dates_are_expected_until_a_search() {
 #[test]
 fn a_new_node_knows_which_dates_a_confirmation_replaced() {
     let before = mark(None);
-    let beat = Beat { now: START - DAY, node: "b", boot: None, uptime: S(1), steady_since: None };
+    let beat = Beat {
+        now: START - DAY,
+        shown: START - DAY,
+        node: "b",
+        boot: None,
+        uptime: S(1),
+        steady_since: None,
+    };
     let confirmed = Mark::confirmed(Some(&before), &beat, "somebody", "it was a day ahead");
     let time = start(Some(confirmed), START - DAY + S(30), 500);
     let now = time.earliest(S(500));

@@ -297,6 +297,7 @@ async fn a_node_with_a_wrong_clock_follows_a_confirmation_later() {
     back(&world, 40 * DAY);
     world.pass(secs(11)).await;
     assert!(!engine.clock_status().is_trusted() && world.saw("Distrusted(Behind("));
+    assert!(engine.has_trusted_clock(), "until then");
     assert!(is_refused(&engine, intent("new", "5")).await, "it would be dated by a replaced time");
     world.pass(secs(3_600)).await;
     assert!(is_refused(&engine, intent("new", "5")).await);

@@ -10,8 +10,9 @@ use semel::{
     Builder, Case, Claimed, Engine, Failed, Finding, OperatorError, Probe, Reconcile, RequestOutcome,
     RunError, RunErrorReason, Settings, Sweep,
 };
+use semel_testkit::faults::{Fault, Gate, Question};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A provider, how often it is probed, and its answer.
@@ -416,6 +417,34 @@ async fn a_silent_owner_is_reported_once() {
         let last = record.history().entries().last().expect("an entry");
         assert_eq!(&*last.why, "the owner went silent and its lease ran out");
     }
+}
+
+/// The store takes the verdict, but its answer is lost, and the next attempt ends before the operator's node reads again.
+#[tokio::test]
+async fn a_lost_verdict_is_in_doubt_after_the_next_attempt() {
+    let world = World::new();
+    let engine = world.engine().await;
+    lose(&engine).await;
+    let id = world.record().await.operation_id();
+    let (gate, is_lost, is_held) = (Gate::new(), AtomicBool::new(false), AtomicBool::new(false));
+    let pause = gate.clone();
+    world.fate(move |call| match call.question {
+        Question::Swap if !is_lost.swap(true, Ordering::SeqCst) => Fault::FailAfter,
+        Question::Get if !is_held.swap(true, Ordering::SeqCst) => Fault::DelayBefore(pause.pause()),
+        _ => Fault::Pass,
+    });
+    let resolving = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.resolve(id, Verdict::Refused, "ann", "the bank refuses it").await }
+    });
+    world.rest().await;
+    assert!(gate.is_waited_for());
+    lose(&engine).await;
+    gate.open();
+    let resolved = resolving.await.expect("no panic");
+    assert!(matches!(&resolved, Err(OperatorError::Store(error)) if error.is_ambiguous()), "{resolved:?}");
+    let record = world.record().await;
+    assert_eq!((record.attempt(), record.state_name()), (2, StateName::Unknown));
 }
 
 #[tokio::test]

@@ -4,9 +4,11 @@ use super::world::{World, charge, intent, never, secs};
 use semel::core::machine::{Erasure, Refusal};
 use semel::core::record::StateName;
 use semel::core::store::{Delegate, Pending, Remnants, Store};
-use semel::{Engine, OperatorError, RunError, RunErrorReason};
+use semel::{Engine, OperatorError, RunError, RunErrorReason, Settings};
+use semel_testkit::faults::{Fault, Gate, Question};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 async fn reason(engine: &Engine) -> RunErrorReason {
     match engine.run(intent("k", "5"), never).await {
@@ -50,6 +52,63 @@ async fn every_node_forgets_an_erased_response_within_a_minute() {
     let id = world.record().await.operation_id();
     one.erase(id, Erasure::Response, "ann", "asked to").await.expect("erased");
     world.pass(secs(60)).await;
+    assert!(matches!(reason(&other).await, RunErrorReason::NotRetained));
+}
+
+/// The answer to the next insert waits for the gate.
+fn hold_next_claim(world: &World) -> Gate {
+    let (gate, is_held) = (Gate::new(), AtomicBool::new(false));
+    let pause = gate.clone();
+    world.fate(move |call| {
+        let is_first = call.question == Question::Insert && !is_held.swap(true, Ordering::SeqCst);
+        if is_first { Fault::DelayAfter(pause.pause()) } else { Fault::Pass }
+    });
+    gate
+}
+
+#[tokio::test]
+async fn a_duplicate_that_asks_after_an_erasure_gets_no_earlier_reading() {
+    let world = World::new();
+    let one = world.engine().await;
+    one.run(intent("k", "5"), charge).await.expect("a value");
+    let id = world.record().await.operation_id();
+    let settings = Settings { cache_bytes_max: 0, ..Settings::default() };
+    let other = world.engine_with(|builder| builder.settings(settings)).await;
+    let gate = hold_next_claim(&world);
+    let ask = |engine: &Engine| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.run(intent("k", "5"), never).await })
+    };
+    let before = ask(&other);
+    world.rest().await;
+    assert!(gate.is_waited_for());
+    one.erase(id, Erasure::Response, "ann", "asked to").await.expect("erased");
+    // Within the timeout of the first request's claim.
+    world.pass(Duration::from_millis(500)).await;
+    let after = ask(&other);
+    world.rest().await;
+    gate.open();
+    assert!(before.await.expect("no panic").expect("it asked before the erasure").replayed);
+    let after = after.await.expect("no panic");
+    assert!(matches!(after, Err(RunError { reason: RunErrorReason::NotRetained, .. })), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_suspended_node_caches_a_reading_from_when_it_was_made() {
+    let world = World::new();
+    let (one, other) = (world.engine().await, world.engine().await);
+    one.run(intent("k", "5"), charge).await.expect("a value");
+    let id = world.record().await.operation_id();
+    let gate = hold_next_claim(&world);
+    let suspended = tokio::spawn({
+        let other = other.clone();
+        async move { other.run(intent("k", "5"), never).await }
+    });
+    world.rest().await;
+    one.erase(id, Erasure::Response, "ann", "asked to").await.expect("erased");
+    world.clock.advance(secs(60));
+    gate.open();
+    drop(suspended.await.expect("no panic"));
     assert!(matches!(reason(&other).await, RunErrorReason::NotRetained));
 }
 

@@ -120,7 +120,7 @@ async fn an_ending_in_doubt_without_effect_leaves_nothing_unknown() {
     let world = World::new();
     let engine = world.engine().await;
     let doubt = |_| async { Ended::from(Ending::InDoubt) };
-    engine.execute(intent("k", "5").without_effect(), doubt).await.expect("run");
+    drop(engine.execute(intent("k", "5").without_effect(), doubt).await.expect("run"));
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 

@@ -12,6 +12,7 @@ use semel::{
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Applies a fault to the first call of kind `question`; all others pass.
 fn first(
@@ -147,6 +148,34 @@ async fn a_claim_that_nobody_waits_for_is_released() {
     world.pass(secs(5)).await;
     world.store.deliver().await.expect("it is in flight").expect("an answer");
     world.pass(secs(5)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_claim_that_appears_just_after_a_long_outage_is_released() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let down = Arc::new(AtomicBool::new(true));
+    let reads = Arc::new(AtomicU32::new(0));
+    let (is_down, counted) = (Arc::clone(&down), Arc::clone(&reads));
+    world.fate(move |call| match call.question {
+        Question::Insert if is_down.load(Ordering::SeqCst) => Fault::Late,
+        Question::Get if is_down.load(Ordering::SeqCst) => Fault::FailBefore,
+        Question::Get => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fault::Pass
+        }
+        _ => Fault::Pass,
+    });
+    drop(engine.run(intent("k", "5"), never).await);
+    world.pass(secs(60)).await;
+    down.store(false, Ordering::SeqCst);
+    while reads.load(Ordering::SeqCst) == 0 {
+        world.pass(Duration::from_millis(200)).await;
+    }
+    // The first read after the outage did not show it.
+    world.store.deliver().await.expect("it is in flight").expect("an answer");
+    world.pass(secs(120)).await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 

@@ -7,10 +7,10 @@ use semel::core::machine::Verdict;
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::core::store::{Count, Store as _};
+use semel::core::store::{self, Capabilities, Count, Cursor, Delegate, Filter, Kind, Page, Pending, Store};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
-use semel::{Claimed, Engine, Error, Event, Failed, Observer, RunError, RunErrorReason};
+use semel::{Claimed, Engine, Error, Event, Failed, Observer, RunError, RunErrorReason, SystemRandom};
 use semel_test_support::ScratchDir;
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
@@ -119,6 +119,15 @@ async fn nodes_share_the_sweep_of_expired_records() {
 }
 
 #[tokio::test]
+async fn nodes_that_are_behind_do_not_work_on_the_same_records() {
+    let (world, _engines, rounds) = two_sweepers(true).await;
+    world.skip(secs(30)).await;
+    let [(seen_one, one), (seen_other, other)] = rounds.map(|rounds| rounds.seen_and_expired());
+    assert_eq!(one + other, 40);
+    assert_eq!((seen_one, seen_other), (one, other), "each left the other's share alone");
+}
+
+#[tokio::test]
 async fn other_nodes_sweep_what_one_leaves_behind() {
     let (world, _engines, rounds) = two_sweepers(false).await;
     world.pass(secs(1) + SWEEP).await;
@@ -126,6 +135,89 @@ async fn other_nodes_sweep_what_one_leaves_behind() {
     assert!((5..36).contains(&at_first), "its own share only: {at_first}");
     world.pass(4 * SWEEP).await;
     assert_eq!(rounds[0].seen_and_expired(), (40, 40));
+}
+
+/// A store on a disk.
+struct OnDisk(Arc<dyn Store>);
+
+impl Delegate for OnDisk {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { kept_in_memory: false, ..self.inner().capabilities() }
+    }
+}
+
+/// How many of 300 records that expire at once are swept after so many seconds, at four in a second.
+async fn swept_by(seconds: &[u64], is_on_disk: bool) -> Vec<u64> {
+    let world = World::new();
+    let mut store: Arc<dyn Store> = world.store.clone();
+    if is_on_disk {
+        store = Arc::new(OnDisk(store));
+    }
+    let mut settings = semel::Settings::default();
+    (settings.sweep.chunk, settings.sweep.records_per_second_max) = (4, 4);
+    let builder = Engine::builder(store).settings(settings).on(
+        Arc::new(world.clock.clone()),
+        Arc::new(SystemRandom),
+        Arc::new(tokio::runtime::Handle::current()),
+    );
+    let engine = builder.build().await.expect("the store answers");
+    let short = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("valid");
+    for n in 0..300 {
+        engine.run(intent_under(short.clone(), &format!("key-{n}"), "5"), charge).await.expect("a value");
+    }
+    world.pass(secs(300)).await;
+    let (mut swept, mut passed) = (Vec::new(), 0);
+    for second in seconds {
+        world.pass(secs(second - passed)).await;
+        passed = *second;
+        let expired = world.store.count(Count::State(StateName::Expired), u64::MAX).await;
+        swept.push(expired.expect("counted").count);
+    }
+    swept
+}
+
+#[tokio::test]
+async fn a_sweeper_that_is_behind_catches_up_on_a_store_in_memory() {
+    let [early, late] = swept_by(&[5, 40], false).await[..] else { panic!("two counts") };
+    assert!(early <= 30, "it is not behind yet: {early}");
+    assert_eq!(late, 300, "at its usual pace it would take 75 s");
+    let on_disk = swept_by(&[40], true).await;
+    assert!(on_disk[0] <= 170, "on a disk, requests come first: {on_disk:?}");
+}
+
+/// A store that loses a part: it cannot list all records then, and reports what is due in its other parts.
+struct PartlyLost {
+    store: Arc<dyn Store>,
+    is_lost: AtomicBool,
+}
+
+impl Delegate for PartlyLost {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        if !self.is_lost.load(Ordering::Acquire) {
+            return self.store.page(filter, after, limit);
+        }
+        Box::pin(async { Err(store::Error::new(Kind::DataLost, "listing records")) })
+    }
+}
+
+#[tokio::test]
+async fn a_lost_part_of_the_store_does_not_stop_the_sweeper() {
+    let world = World::new();
+    let store = Arc::new(PartlyLost { store: world.store.clone(), is_lost: AtomicBool::new(false) });
+    let engine = world.engine_on(store.clone(), |builder| builder).await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    store.is_lost.store(true, Ordering::Release);
+    world.skip(DAY).await;
+    world.pass(2 * SWEEP).await;
+    assert_eq!(world.record().await.state_name(), StateName::Expired);
 }
 
 #[tokio::test]
@@ -325,7 +417,7 @@ async fn a_node_with_another_secret_is_refused() {
     let (one, other) = (world.engine().await, world.engine().await);
     one.run(intent("k", "5"), charge).await.expect("a value");
     assert!(other.run(intent("k", "5"), never).await.expect("the same key").replayed);
-    let store: Arc<dyn semel::core::store::Store> = world.store.clone();
+    let store: Arc<dyn Store> = world.store.clone();
     let stranger = Engine::builder(store).secret([7; 32]).build().await;
     assert!(matches!(stranger, Err(semel::BuildError::Secrets(_))));
 }

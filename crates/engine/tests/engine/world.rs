@@ -60,7 +60,15 @@ impl World {
     }
 
     pub(crate) async fn engine_with(&self, with: impl FnOnce(Builder) -> Builder) -> Engine {
-        let store: Arc<dyn Store> = self.store.clone();
+        self.engine_on(self.store.clone(), with).await
+    }
+
+    /// An engine that reaches the store through `store`.
+    pub(crate) async fn engine_on(
+        &self,
+        store: Arc<dyn Store>,
+        with: impl FnOnce(Builder) -> Builder,
+    ) -> Engine {
         // One clock for all nodes: leases end without skew.
         let mut settings = Settings::default();
         settings.clock.skew = Duration::ZERO;

@@ -56,6 +56,43 @@ impl Requirement {
     }
 }
 
+/// Why a request to the admin address may not do what it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessRefusal {
+    /// It has no token.
+    NoToken,
+    /// Its token is not one of those configured.
+    WrongToken,
+    /// Its token lacks the role.
+    Role,
+    /// Without tokens, only requests from the same machine are answered.
+    Address,
+    /// Without tokens, only requests to a name of this machine are answered.
+    Host,
+    /// Too many writes, or too many wrong tokens, came from its address.
+    Rate,
+}
+
+impl AccessRefusal {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::NoToken, Self::WrongToken, Self::Role, Self::Address, Self::Host, Self::Rate];
+
+    /// Its name in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoToken => "no_token",
+            Self::WrongToken => "wrong_token",
+            Self::Role => "role",
+            Self::Address => "address",
+            Self::Host => "host",
+            Self::Rate => "rate",
+        }
+    }
+}
+
+type Refused = (AccessRefusal, Problem);
+
 /// Lets a request through, or refuses it.
 pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let need = Requirement::of(request.method(), request.uri().path());
@@ -67,21 +104,35 @@ pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request
             request.extensions_mut().insert(who);
             next.run(request).await
         }
-        Err(problem) => problem.into_response(),
+        Err((refusal, problem)) => {
+            (shared.sources.refused)(refusal);
+            problem.into_response()
+        }
     }
 }
 
-fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Principal, Problem> {
+/// The longest path that is logged; those of the API are shorter.
+const PATH_CHARACTERS_MAX: usize = 100;
+
+/// Logs a refusal, unless there are too many.
+fn log(shared: &Shared, request: &Request, who: Option<&str>, refusal: AccessRefusal) {
+    let Some(left_out) = shared.refused_lines.take(shared.clock.uptime()) else { return };
+    let left_out = (left_out > 0).then_some(left_out);
+    let address = request.extensions().get::<Peer>().map(|peer| tracing::field::display(peer.address.ip()));
+    let path: String = request.uri().path().chars().take(PATH_CHARACTERS_MAX).collect();
+    let (method, reason) = (request.method().as_str(), refusal.name());
+    tracing::warn!(target: "semel::audit", who, address, method, path, reason, left_out, "a request to the admin address was refused");
+}
+
+fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Principal, Refused> {
     // The listener sets the peer; without it, callers cannot be distinguished.
     let Some(peer) = request.extensions().get::<Peer>() else {
-        return Err(Problem::new(
-            Situation::Forbidden,
-            "The address that the request came from is not known.",
-        ));
+        let detail = "The address that the request came from is not known.";
+        return Err((AccessRefusal::Address, Problem::new(Situation::Forbidden, detail)));
     };
     let address = peer.address.ip();
     let who = if shared.options.tokens.is_empty() {
-        from_this_machine(request, peer)?
+        from_this_machine(request, peer).inspect_err(|(refusal, _)| log(shared, request, None, *refusal))?
     } else {
         by_token(shared, request.headers(), address)?
     };
@@ -90,36 +141,38 @@ fn authorize(shared: &Shared, request: &Request, need: Requirement) -> Result<Pr
     {
         let detail = format!("This needs the role {}, which the token does not have.", role.name());
         let challenge = "Bearer realm=\"semel\", error=\"insufficient_scope\"";
-        return Err(Problem::new(Situation::Forbidden, detail).challenging(challenge));
+        log(shared, request, Some(&who.name), AccessRefusal::Role);
+        return Err((AccessRefusal::Role, Problem::new(Situation::Forbidden, detail).challenging(challenge)));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let taken = shared.writes.take(address, shared.clock.uptime());
         taken.map_err(|wait| {
-            Problem::new(Situation::TooMany, "Too many writes from this address.").after(wait)
+            let problem = Problem::new(Situation::TooMany, "Too many writes from this address.").after(wait);
+            (AccessRefusal::Rate, problem)
         })?;
     }
     Ok(who)
 }
 
 /// Without tokens, requests from this machine may do everything except read stored responses.
-fn from_this_machine(request: &Request, peer: &Peer) -> Result<Principal, Problem> {
+fn from_this_machine(request: &Request, peer: &Peer) -> Result<Principal, Refused> {
     if !peer.address.ip().to_canonical().is_loopback() {
         let detail = "Without tokens, this address answers only requests from its own machine.";
-        return Err(Problem::new(Situation::Forbidden, detail));
+        return Err((AccessRefusal::Address, Problem::new(Situation::Forbidden, detail)));
     }
     if !host::is_own(request.uri(), request.headers(), peer.local.port()) {
         let detail =
             "Without tokens, this address answers only to localhost or a loopback address, with its port.";
-        return Err(Problem::new(Situation::Misdirected, detail));
+        return Err((AccessRefusal::Host, Problem::new(Situation::Misdirected, detail)));
     }
     Ok(Principal { name: LOOPBACK.into(), roles: [Role::Read, Role::Operate, Role::Claim].into() })
 }
 
-fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Principal, Problem> {
+fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Principal, Refused> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let Some(line) = lines.next() else {
         let problem = Problem::new(Situation::Unauthenticated, "Send a token as Authorization: Bearer …");
-        return Err(problem.challenging("Bearer realm=\"semel\""));
+        return Err((AccessRefusal::NoToken, problem.challenging("Bearer realm=\"semel\"")));
     };
     let sent = bearer(line.as_bytes()).filter(|_| lines.next().is_none()).map(TokenHash::of);
     if let Some(who) = sent.and_then(|sent| known(shared, &sent)) {
@@ -129,11 +182,12 @@ fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Pri
     // keeps guesses out of the log; tokens are random, so guessing is hopeless anyway.
     if let Err(wait) = shared.failures.take(address, shared.clock.uptime()) {
         let detail = "Too many wrong tokens from this address.";
-        return Err(Problem::new(Situation::TooMany, detail).after(wait));
+        return Err((AccessRefusal::Rate, Problem::new(Situation::TooMany, detail).after(wait)));
     }
     tracing::warn!(target: "semel::audit", %address, "a wrong token was presented at the admin address");
     let problem = Problem::new(Situation::Unauthenticated, "The token is not one of those configured here.");
-    Err(problem.challenging("Bearer realm=\"semel\", error=\"invalid_token\""))
+    let problem = problem.challenging("Bearer realm=\"semel\", error=\"invalid_token\"");
+    Err((AccessRefusal::WrongToken, problem))
 }
 
 /// The credentials of `Bearer …`.

@@ -9,6 +9,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use semel::WriteRefusal;
 use semel::core::store::{Count, Kind};
+use semel::time::ClockStatus;
 use semel_http::Code;
 use serde::Serialize;
 use std::sync::Arc;
@@ -31,11 +32,14 @@ pub(super) struct Alive {
 
 /// Whether the node is ready for requests.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(super) struct Ready {
+#[schema(as = Ready)]
+pub(super) struct Readiness {
     /// Whether it is ready.
     ready: bool,
     /// Why not.
     reasons: Vec<String>,
+    /// What does not work although it is ready.
+    degraded: Vec<String>,
 }
 
 /// The last answer of the store, and its uptime.
@@ -50,11 +54,14 @@ pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, &Alive { alive: true })
 }
 
-/// Reports whether the node is ready: the store answers and has accepted a write recently, and the process is not
-/// shutting down.
+/// Reports whether the node is ready: the store answers and accepts writes, the clock has been trusted since the start,
+/// and the process is not shutting down.
+///
+/// A node that was ready and then loses the trust in its clock stays ready: all nodes lose it together, and stored
+/// outcomes are still replayed. `degraded` says so.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
-    (status = 200, description = "Ready", body = Ready),
-    (status = 503, description = "Not ready, and why", body = Ready),
+    (status = 200, description = "Ready", body = Readiness),
+    (status = 503, description = "Not ready, and why", body = Readiness),
 ))]
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     let mut reasons = Vec::new();
@@ -68,9 +75,35 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     {
         reasons.push(format!("the store has taken no write for {} s: {kind}", lasts.as_secs()));
     }
+    if !shared.engine.has_current_secret() {
+        reasons.push("the state of the hashing secret cannot be read or renewed in the store".to_owned());
+    }
+    let mut degraded = Vec::new();
+    match (clock(shared.engine.clock_status()), shared.engine.has_trusted_clock()) {
+        (None, _) => {}
+        (Some(distrust), true) => degraded.push(distrust),
+        (Some(distrust), false) => reasons.push(distrust),
+    }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Ready { ready, reasons })
+    json(status, &Readiness { ready, reasons, degraded })
+}
+
+/// Why the clock is not trusted, if it is not.
+fn clock(status: ClockStatus) -> Option<String> {
+    match status {
+        ClockStatus::Trusted => None,
+        ClockStatus::Moved { by_ms } => {
+            let by = Duration::from_millis(by_ms.unsigned_abs()).as_secs();
+            let direction = if by_ms < 0 { "back" } else { "ahead" };
+            Some(format!(
+                "the clock jumped {direction} by {by} s; the gateway continues from the time before"
+            ))
+        }
+        ClockStatus::Untrusted(why) => {
+            Some(format!("the clock is not trusted, and new keys are refused: {why}"))
+        }
+    }
 }
 
 impl CachedReadiness {
@@ -90,6 +123,9 @@ impl CachedReadiness {
             Ok(Err(error)) if error.kind() == Kind::Unfit => {
                 Some("the store is not fit for use until an operator acts; the log says why".to_owned())
             }
+            Ok(Err(error)) if error.kind() == Kind::DataLost => Some(
+                "the store has lost data, and commands could run again; the log says what to do".to_owned(),
+            ),
             Ok(Err(error)) => Some(format!("the store does not answer: {}", error.kind())),
             Err(_) => Some(format!("the store has not answered within {} s", READY_WITHIN.as_secs())),
         };

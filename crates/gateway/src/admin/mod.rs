@@ -45,9 +45,11 @@ mod view;
 
 pub use address::Address;
 pub(crate) use claims::is_claim;
+pub use gate::AccessRefusal;
 pub use options::{COMMAND_LINE, LOOPBACK, Options, OptionsError, Role, Token, TokenHash, check_token_name};
 pub use response_limits::ResponseLimits;
 
+use crate::serve::line_budget::LineBudget;
 use crate::shadow::Tally;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -96,6 +98,8 @@ pub struct Sources {
     pub label: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// The limits of a response that is stored for a record of this operation.
     pub response_limits: Arc<dyn Fn(&str) -> ResponseLimits + Send + Sync>,
+    /// Learns of each request that is refused because of who sent it.
+    pub refused: Arc<dyn Fn(AccessRefusal) + Send + Sync>,
     /// Whether it is known which operations have a probe: the engine has the reconcilers of the configuration.
     pub knows_probes: bool,
 }
@@ -113,6 +117,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     failures: Limiter,
     writes: Limiter,
+    refused_lines: LineBudget,
     ready: CachedReadiness,
     bodies: input::Bodies,
     responses: memory::Budget,
@@ -162,8 +167,19 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let (ready, bodies) = (CachedReadiness::default(), input::Bodies::new(options.body_bytes_max));
     let responses = memory::Budget::for_bodies_of(0);
     let waiting = Semaphore::new(claims::WAITING_MAX);
-    let shared =
-        Shared { engine, options, sources, clock, failures, writes, ready, bodies, responses, waiting };
+    let shared = Shared {
+        engine,
+        options,
+        sources,
+        clock,
+        failures,
+        writes,
+        refused_lines: LineBudget::default(),
+        ready,
+        bodies,
+        responses,
+        waiting,
+    };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
     let described = Bytes::from(description::complete_document(&api, has_tokens).to_string());

@@ -56,6 +56,8 @@ situations! {
     Refused = "RECORD_STATE_CONFLICT", 409, "The record does not allow this";
     /// The record belongs to another attempt by now.
     ClaimLost = "CLAIM_LOST", 409, "The attempt is no longer the token's";
+    /// It is not said which clock is right.
+    ClocksDiffer = "CLOCKS_DIFFER", 409, "Two clocks show different times";
     /// The record exists and cannot be read.
     Unreadable = "RECORD_UNREADABLE", 409, "The record cannot be read";
     /// The body is too long.

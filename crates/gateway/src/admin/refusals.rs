@@ -42,8 +42,8 @@ fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String
     let from = |at: Time| format!("{} ({})", moment::of(at), moment::from_now(at, now));
     match refusal {
         Refusal::LeaseAlive(dead_from) => format!(
-            "The record is {state} and its owner is alive. Nothing was changed. Unless the owner renews its lease, this is allowed \
-             from {}.",
+            "The record is {state}, and its owner's lease is not over: the owner is running, or was until shortly ago. Nothing was \
+             changed. Unless the owner renews its lease, this is allowed from {}.",
             from(dead_from)
         ),
         Refusal::QuietUntil(_) => {

@@ -138,6 +138,8 @@ impl Local {
                 Some((routes, head_bytes_max)) => ResponseLimits::of(routes, operation, *head_bytes_max),
                 None => ResponseLimits::default(),
             }),
+            // This process's own token has the roles that it needs.
+            refused: Arc::new(|_| {}),
             knows_probes: false,
         };
         let admin = admin::service(engine.clone(), options, sources).map_err(|error| unusable(&error))?;

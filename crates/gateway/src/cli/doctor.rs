@@ -11,10 +11,13 @@ use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Option
 use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use crate::stores::Url;
-use semel::SystemClock;
+use clap::ValueEnum as _;
 use semel::archive::rfc3339;
-use semel::core::store::Clock as _;
+use semel::core::store::{self, AcceptedLoss, Clock as _, Store};
 use semel::core::time::Time;
+use semel::time::{self, ClockComparison};
+use semel::{ClockSettings, SystemClock};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +26,7 @@ const EXIT_CODES: &str = "Exit codes: 0 no errors (there may be warnings); 1 fin
     the command line is wrong";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES, group(clap::ArgGroup::new("decision").args(["confirm_clock", "accept_loss"])))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Args {
     /// The store, such as sqlite:semel.db. It is opened for reading only, also while gateways run on it
@@ -40,16 +43,32 @@ pub(super) struct Args {
     /// is written
     #[arg(long)]
     measure_writes: bool,
-    /// Confirm that the clock is right, after it jumped or was not trusted at start: every gateway on the store uses
-    /// it within seconds. Check the clock first: what is expired by it is removed, and those keys can run again
+    /// Confirm that a clock is right, after it jumped or was not trusted at start: every gateway whose clock shows the
+    /// same uses it within seconds, and any other refuses new keys. If this machine's clock and the gateways' differ,
+    /// both are shown, and you have to say which one is right. Check it first: what is expired by it is removed, and
+    /// those keys can run again
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, requires = "reason")]
+    #[expect(clippy::option_option, reason = "a flag with an optional value")]
+    confirm_clock: Option<Option<WhichClock>>,
+    /// Accept that the store has lost data: a server was emptied, came back without its data, or removed keys. Gateways
+    /// use the lost parts again, and commands that were recorded there can run again. Restore the data first, if you can
     #[arg(long, requires = "reason")]
-    confirm_clock: bool,
-    /// With --confirm-clock: why the clock is right. Stored with the confirmation
-    #[arg(long, value_name = "TEXT", requires = "confirm_clock", value_parser = crate::reason::parse)]
+    accept_loss: bool,
+    /// With --confirm-clock or --accept-loss: why the clock is right, or what was lost. Kept in the store
+    #[arg(long, value_name = "TEXT", requires = "decision", value_parser = crate::reason::parse)]
     reason: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A clock that can be confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum WhichClock {
+    /// The store's clock as this machine reads it: of a file, this machine's own
+    ThisMachine,
+    /// The clock of the gateway that runs on this machine
+    Gateway,
 }
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
@@ -70,6 +89,11 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
             fix: "give the configuration of the gateway that uses this store".to_owned(),
         });
     }
+    if let Some(unswept) = config.as_ref().and_then(|config| url.unswept(config.storage.settings.sweep.every))
+    {
+        let fix = "remove `every = \"0s\"` under [sweep] of at least one gateway on the store";
+        findings.push(Finding::warning("sweeper-off", unswept, fix));
+    }
     for operation in config.iter().flat_map(|config| &config.operations) {
         if let Some(callers) = operation.callers() {
             findings.push(Finding {
@@ -83,10 +107,13 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
-    if let Some(reason) = &arguments.reason {
-        return runtime.block_on(confirm_clock(&url, reason));
+    if let (true, Some(reason)) = (arguments.accept_loss, &arguments.reason) {
+        return runtime.block_on(accept_loss(&url, reason));
     }
     let clock = config.as_ref().map(|config| config.storage.settings.clock.clone()).unwrap_or_default();
+    if let (Some(which), Some(reason)) = (arguments.confirm_clock, &arguments.reason) {
+        return runtime.block_on(confirm_clock(&url, which, &clock, reason));
+    }
     let routes = config.as_ref().map(Config::routes).transpose().map_err(|error| error.to_string())?;
     let sealing = config.and_then(|config| config.sealing);
     let (is_quick, measures_writes) = (arguments.quick, arguments.measure_writes);
@@ -95,21 +122,119 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     print_report(arguments, report, findings)
 }
 
-/// Makes every gateway on the store use the clock as it is.
-async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
+/// Makes every gateway on the store use the clock that is meant.
+async fn confirm_clock(
+    url: &Url,
+    which: Option<WhichClock>,
+    settings: &ClockSettings,
+    reason: &str,
+) -> Result<ExitCode, Stop> {
     let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
     if !exists {
         return Err(format!("{url} does not exist; nothing was confirmed").into());
     }
     let opened = url.open().await?;
-    let confirmed = semel::time::confirm_clock(&*opened, &SystemClock, &user::name(), reason).await;
+    let confirmed = confirm_on(&*opened, which, settings, reason).await;
     opened.close().await;
-    let confirmed = confirmed.map_err(|error| format!("nothing was confirmed: {error}"))?;
     say(&format!(
-        "confirmed: it is {}. Gateways on {url} use it within seconds, and expire nothing for a few minutes.",
-        written(&rfc3339::text(confirmed))
+        "confirmed: it is {}. Gateways on {url} whose clock shows the same use it within seconds, and expire nothing for a few \
+         minutes.",
+        written(&rfc3339::text(confirmed?))
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes gateways use the lost parts of the store again.
+async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
+    let why = format!("{} by {}: {reason}", rfc3339::text(SystemClock.now()), user::name());
+    let unsettled = |error| format!("the loss is not accepted, and commands are still refused: {error}");
+    let AcceptedLoss { parts, of, settings, secret } = url.accept_loss(&why).await.map_err(unsettled)?;
+    let left_over = "Commands that were recorded there run again if they are retried.";
+    say(&match (parts, settings, secret) {
+        (0, false, _) => format!("nothing was changed: no part of {url} is lost"),
+        (_, false, _) => format!(
+            "accepted: {parts} of {of} buckets of {url} were lost. Gateways use them again from now on. {left_over}"
+        ),
+        (_, true, false) => format!(
+            "accepted: {parts} of {of} buckets of {url} and a part of its settings were lost. Gateways use them again from now on. {left_over}"
+        ),
+        (_, true, true) => format!(
+            "accepted: {parts} of {of} buckets of {url} and its settings were lost, with the hashing secret. Restart every gateway: until \
+             then, it refuses all keys. {left_over} Records that are left are found again only if the secret is configured \
+             (hashing_secret). If the store had generated it, every command can run again."
+        ),
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn confirm_on(
+    store: &dyn Store,
+    which: Option<WhichClock>,
+    settings: &ClockSettings,
+    reason: &str,
+) -> Result<Time, Stop> {
+    let failed = |error: store::Error| Stop::from(format!("nothing was confirmed: {error}"));
+    let clocks = time::compare_clocks(store, &SystemClock).await.map_err(failed)?;
+    let which = match which {
+        Some(which) => which,
+        None if clocks.agrees(settings) => WhichClock::ThisMachine,
+        None => ask_which(&clocks)?,
+    };
+    let who = user::name();
+    match which {
+        WhichClock::ThisMachine => {
+            time::confirm_clock(store, &SystemClock, &who, reason).await.map_err(failed)
+        }
+        WhichClock::Gateway => {
+            let confirmed = time::confirm_clock_of_nodes(store, &SystemClock, settings, &who, reason).await;
+            confirmed.map_err(failed)?.ok_or_else(|| {
+                Stop::failed(
+                    "nothing was confirmed: no gateway on this machine has written its time to this store recently. Run this on the \
+                     gateway's machine, or send POST /v1/clock/confirm to its admin address",
+                )
+            })
+        }
+    }
+}
+
+/// Asks on the terminal which clock is right. Without a terminal, nothing is confirmed.
+fn ask_which(clocks: &ClockComparison) -> Result<WhichClock, Stop> {
+    let shown = two_clocks(clocks);
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Stop::usage(format!(
+            "{shown}\nnothing was confirmed: say which clock is right, with --confirm-clock this-machine or --confirm-clock gateway"
+        )));
+    }
+    let mut err = std::io::stderr().lock();
+    // If the question cannot be shown, no answer below is a choice.
+    let _ =
+        write!(err, "{shown}\nwhich clock is right, this-machine or gateway? ").and_then(|()| err.flush());
+    let mut answer = String::new();
+    let read = stdin.lock().read_line(&mut answer);
+    read.map_err(|error| Stop::failed(format!("standard input cannot be read: {error}")))?;
+    WhichClock::from_str(answer.trim(), false)
+        .map_err(|_| Stop::failed("neither this-machine nor gateway; nothing was confirmed"))
+}
+
+/// The clocks that may be meant, on one line each.
+fn two_clocks(clocks: &ClockComparison) -> String {
+    let text = |time: Time| written(&rfc3339::text(time));
+    let mut lines = vec![format!("this machine's clock shows         {}", text(clocks.shown))];
+    match clocks.nodes {
+        Some(nodes) => {
+            let since = match nodes.written_ago {
+                Some(ago) => format!("last heard of {} ago", age(ago)),
+                None => "when they last wrote it".to_owned(),
+            };
+            lines.push(format!("gateways on this store use         {} ({since})", text(nodes.used)));
+            if let Some(jumped_to) = nodes.jumped_to() {
+                lines.push(format!("but their machine's clock shows    {}", text(jumped_to)));
+            }
+        }
+        None => lines.push("the time of the gateways on this store cannot be read".to_owned()),
+    }
+    lines.join("\n")
 }
 
 /// Prints the report with the other findings.
@@ -183,9 +308,9 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
         fact("clock", format!("the server's is {by} {which} this machine's (± {within})"));
     }
     if !report.latency.is_empty() {
-        let millis = |us: u64| format!("{}.{} ms", us / 1_000, us % 1_000 / 100);
-        let call =
-            |it: &Latency| format!("{} {} (≤ {})", it.call, millis(it.median_us), millis(it.slowest_us));
+        let call = |it: &Latency| {
+            format!("{} {} (≤ {})", it.call, short_length(it.median_us), short_length(it.slowest_us))
+        };
         fact("latency", report.latency.iter().map(call).collect::<Vec<_>>().join(", "));
     }
     for NotMeasured { calls, why } in &report.not_measured {
@@ -230,6 +355,11 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
     lines
 }
 
+/// Microseconds for people: `42 µs`, `1.2 ms`.
+fn short_length(us: u64) -> String {
+    if us < 1_000 { format!("{us} µs") } else { format!("{}.{} ms", us / 1_000, us % 1_000 / 100) }
+}
+
 /// Milliseconds for people: `12 ms`, `1.5 s`, `3m`.
 fn length(ms: u64) -> String {
     match ms {
@@ -262,7 +392,32 @@ mod tests {
     }
 
     #[test]
+    fn two_clocks_are_printed_with_what_each_shows() {
+        use semel::time::NodesClock;
+        let day = Duration::from_hours(24);
+        let nodes =
+            NodesClock { used: NOW, shown: Some(NOW + 40 * day), written_ago: Some(Duration::from_secs(3)) };
+        let of = |shown, nodes| ClockComparison { shown, nodes, is_unreadable: false };
+        let stopped = NodesClock { used: NOW, shown: None, written_ago: None };
+        let printed = [
+            two_clocks(&of(NOW, Some(nodes))),
+            two_clocks(&of(NOW + 40 * day, Some(stopped))),
+            two_clocks(&of(NOW, None)),
+        ];
+        crate::texts::assert_is("two-clocks", &printed.join("\n\n"));
+        let settings = ClockSettings::default();
+        assert!(
+            !of(NOW, Some(nodes)).agrees(&settings) && !of(NOW + 40 * day, Some(stopped)).agrees(&settings)
+        );
+        let same = NodesClock { shown: Some(NOW), ..nodes };
+        assert!(of(NOW, Some(same)).agrees(&settings) && of(NOW, None).agrees(&settings));
+        assert!(of(NOW + Duration::from_secs(9), Some(stopped)).agrees(&settings), "a heartbeat ago");
+        assert!(!ClockComparison { is_unreadable: true, ..of(NOW, None) }.agrees(&settings));
+    }
+
+    #[test]
     fn lengths_are_for_people() {
+        assert_eq!([42, 999, 1_000, 12_345].map(short_length), ["42 µs", "999 µs", "1.0 ms", "12.3 ms"]);
         assert_eq!([0, 999, 1_500, 59_999, 61_000].map(length), ["0 ms", "999 ms", "1.5 s", "59.9 s", "1m"]);
     }
 }

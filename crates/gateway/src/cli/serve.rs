@@ -59,7 +59,7 @@ pub(super) struct Args {
     /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
     #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = super::unrepeated::upstream())]
     upstream: Option<upstream::Target>,
-    /// The configuration file; flags and environment variables override it. `semel config default` prints one
+    /// The configuration file; flags and environment variables override it. `semel config init` writes one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
     /// Show what Semel does, with a payment service and clients that come with it

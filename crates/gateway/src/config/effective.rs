@@ -113,8 +113,12 @@ fn table(
             _ => {}
         }
         let source = Source::File(Position::of(text, &key.span()).line);
-        let at = keys.get(&**key.get_ref()).map_or(usize::MAX, |(at, _)| *at);
-        keys.insert(key.get_ref(), (at, setting(&label, name, key.get_ref(), value.get_ref(), source)));
+        let key = match (name, &**key.get_ref()) {
+            ("log", "format") => "form",
+            (_, key) => key,
+        };
+        let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
+        keys.insert(key, (at, setting(&label, name, key, value.get_ref(), source)));
     }
     for (table, key, value, variable) in given.iter().filter(|(table, ..)| *table == name) {
         let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
@@ -233,6 +237,8 @@ mod tests {
         let name = found(text, &given, "[[operation]] 1", "name");
         assert_eq!(name, Some(("\"charge\"".to_owned(), Source::File(5))));
         assert_eq!(found(text, &given, "[listen]", "tls_cert"), None, "it has no default");
+        let form = found("[log]\nformat = \"json\"\n", &[], "[log]", "form");
+        assert_eq!(form, Some(("\"json\"".to_owned(), Source::File(2))), "under its usual name");
     }
 
     #[test]

@@ -169,7 +169,9 @@ impl Config {
                 "`{method}` is not a registered HTTP method; make sure that clients send it spelt like this"
             )
         };
-        methods.into_iter().map(warning).chain(self.missing_directories()).collect()
+        let unswept = self.store.unswept(self.storage.settings.sweep.every).map(str::to_owned);
+        let of_store = self.store.warnings().into_iter().chain(unswept);
+        methods.into_iter().map(warning).chain(self.missing_directories()).chain(of_store).collect()
     }
 
     /// The routes without their questions, for checks of what is stored.

@@ -142,7 +142,16 @@ pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
 
 /// The format of log lines, the log level, and whether every request is logged.
 pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level, bool) {
-    let form = table.choice("form", &[("text", Form::Text), ("json", Form::Json)]);
+    let forms = [("text", Form::Text), ("json", Form::Json)];
+    let mut form = table.choice("form", &forms);
+    // What most other programs call it.
+    if let Some(at) = table.span_of("format") {
+        if table.has("form") {
+            let problem = "`format` is another name of `form`, and both are set";
+            table.document.mistake(Some(&at), problem, "remove one of them");
+        }
+        form = table.choice("format", &forms);
+    }
     let levels =
         [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
     let level = table.choice("level", &levels);

@@ -129,6 +129,17 @@ fn the_default_file_has_exactly_the_known_keys() {
 }
 
 #[test]
+fn the_form_of_log_lines_may_be_called_format() {
+    assert_eq!(parsed("[log]\nformat = \"json\"\n").log, Form::Json);
+    one_mistake(
+        "[log]\nform = \"json\"\nformat = \"text\"\n",
+        "3:1",
+        &["another name of `form`", "remove one"],
+    );
+    one_mistake("[log]\nformat = \"xml\"\n", "2:10", &["`format` cannot be \"xml\""]);
+}
+
+#[test]
 fn an_unknown_key_is_reported_with_a_suggestion() {
     one_mistake("[defaults]\n tll = \"1h\"\n", "2:2", &["unknown key `tll` in [defaults]", "write `ttl`"]);
     one_mistake(

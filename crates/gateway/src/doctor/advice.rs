@@ -35,6 +35,7 @@ pub(super) fn unopened(url: &Url, error: &Error) -> &'static str {
             "follow the message; if the data is damaged, stop the gateways and restore the store from a \
                 backup of its server"
         }
+        Kind::DataLost => ACCEPT_LOSS,
         _ if is_file => "try again; another process may have locked the file",
         _ => UNREACHABLE,
     }
@@ -54,6 +55,24 @@ pub(super) fn restored(url: &Url) -> &'static str {
         "stop the gateways, and restore the store from a backup of its server"
     } else {
         "stop the gateways, and restore the file together with its -wal from a backup"
+    }
+}
+
+/// What is lost cannot be told from what never was.
+const ACCEPT_LOSS: &str = "restore the data, or accept the loss with semel doctor --accept-loss --reason \"…\": then the lost \
+    commands can run again";
+
+/// How to protect stored responses that are not sealed, and for how long.
+pub(super) fn unsealed(url: &Url) -> &'static str {
+    if !url.files().is_empty() {
+        "protect the file from readers. Each is removed after its ttl by the sweeper, but SQLite's free pages and log may contain its \
+         bytes for longer"
+    } else if url.backend().schema_steps().is_empty() {
+        "protect the server from readers. Each is removed after its ttl by the sweeper, but the server's snapshots, append-only log \
+         and replicas may contain its bytes for longer"
+    } else {
+        "protect the tables from readers. Each is removed after its ttl by the sweeper, but dead rows, the write-ahead log, standbys \
+         and backups may contain its bytes for longer"
     }
 }
 

@@ -31,13 +31,18 @@ pub(super) async fn check(
                 now refuses new keys",
             rough(by)
         ),
+        ClockStatus::Untrusted(Distrust::Contradicted(by)) => format!(
+            "the clock is {} ahead of the time that gateways on this store last used, and another one contradicted a clock that \
+                was as far ahead; a gateway that starts now refuses new keys",
+            rough(by)
+        ),
         ClockStatus::Untrusted(Distrust::Unreadable) => {
             "the time that gateways on this store last used cannot be read; a gateway that starts now \
                 refuses new keys"
                 .to_owned()
         }
     };
-    let fix = "set the clock; if it is right, run semel doctor --confirm-clock --reason \"…\"";
+    let fix = "set the clock; if it is right, run semel doctor --confirm-clock this-machine --reason \"…\"";
     found.push(Finding::error("clock-not-trusted", problem, fix));
     // Gateways use another time than this machine's clock, or no clock at all.
     Ok(Trust::Untrusted)

@@ -35,8 +35,7 @@ pub struct Finding {
     pub code: &'static str,
     /// What is wrong, and what can happen.
     pub what: String,
-    /// How to fix it. In JSON it has its older name.
-    #[serde(rename = "mend")]
+    /// How to fix it.
     pub fix: String,
 }
 
@@ -45,7 +44,7 @@ impl Finding {
         Self { severity: Severity::Notice, code, what: problem.into(), fix: fix.into() }
     }
 
-    pub(super) fn warning(code: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(crate) fn warning(code: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, code, what: problem.into(), fix: fix.into() }
     }
 

@@ -189,7 +189,7 @@ async fn examine_store(
     records::due(look, judged, report, found).await?;
     secrets::check(look, report, found).await?;
     if !ask.is_quick {
-        scan::all(look, ask, judged(now), report, found).await?;
+        scan::all(url, look, ask, judged(now), report, found).await?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Every record, one by one: what cannot be read, what cannot be opened, what was written in the future.
 
 use super::records::{many, rough};
-use super::{Finding, Options, Report};
+use super::{Finding, Options, Report, advice};
+use crate::stores::Url;
 use semel::core::id::{CommandId, OperationId};
 use semel::core::machine;
 use semel::core::outcome::{Body, Outcome};
@@ -55,6 +56,7 @@ impl Kind {
 }
 
 pub(super) async fn all(
+    url: &Url,
     store: &dyn Store,
     ask: &Options,
     now: Now,
@@ -83,7 +85,7 @@ pub(super) async fn all(
         }
     }
     report.unreadable = seen.unreadable.count;
-    report_findings(&seen, ask, report, found);
+    report_findings(url, &seen, ask, report, found);
     Ok(())
 }
 
@@ -120,7 +122,7 @@ fn outcome(record: &Record) -> Option<&Outcome> {
     }
 }
 
-fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mut Vec<Finding>) {
+fn report_findings(url: &Url, seen: &ScanResult, ask: &Options, report: &Report, found: &mut Vec<Finding>) {
     let ScanResult { unreadable, unopened, unsealed, future } = seen;
     if unreadable.count > 0 {
         found.push(Finding::error(
@@ -164,9 +166,10 @@ fn report_findings(seen: &ScanResult, ask: &Options, report: &Report, found: &mu
             are(unsealed.count),
             unsealed.describe()
         );
-        let fix = "they stay unsealed: protect the file from readers. Each is removed after its ttl by the sweeper, but SQLite's \
-                   free pages and log may contain its bytes for longer. Every node on the store, including semel \
-                   records with --store, needs the keys";
+        let fix = format!(
+            "they stay unsealed: {}. Every node on the store, including semel records with --store, needs the keys",
+            advice::unsealed(url)
+        );
         found.push(Finding::warning("answers-unsealed", problem, fix));
     }
     if let Some(future) = future {

@@ -12,11 +12,13 @@ pub mod jwt;
 mod live;
 mod network;
 mod tenant;
+mod validity;
 
 pub use certificate::CertificateName;
 pub use check::Unsafe;
 pub use live::Live;
 pub use network::{Network, NetworkError};
+pub(crate) use validity::expires_at;
 
 use http::{Extensions, HeaderName};
 use semel::Clock;

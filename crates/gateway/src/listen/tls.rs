@@ -3,12 +3,14 @@
 use super::error::Error;
 use super::options::{Clients, Tls};
 use crate::bounded_read::{self, FileKind};
+use crate::identity;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+use semel::core::time::Time;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
@@ -18,16 +20,22 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The TLS configuration of a listening socket. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Credentials(Arc<RwLock<Arc<ServerConfig>>>);
+pub struct Credentials(Arc<RwLock<LoadedTls>>);
 
 /// TLS files that were read and fit together.
 #[derive(Debug)]
-pub struct LoadedTls(Arc<ServerConfig>);
+pub struct LoadedTls {
+    config: Arc<ServerConfig>,
+    /// When the first certificate of the chain expires, if that can be read.
+    expires_at: Option<Time>,
+}
 
 impl LoadedTls {
     /// Reads the files. On an error nothing has changed anywhere.
     pub fn read(tls: &Tls, clients: Option<&Clients>) -> Result<Self, Error> {
-        Ok(Self(config(tls, clients)?))
+        let chain = certificates(&tls.certificates)?;
+        let expires_at = chain.iter().filter_map(|certificate| identity::expires_at(certificate)).min();
+        Ok(Self { config: config(tls, clients)?, expires_at })
     }
 }
 
@@ -46,17 +54,22 @@ impl Clients {
 }
 
 impl Credentials {
-    pub(super) fn new(LoadedTls(config): LoadedTls) -> Self {
-        Self(Arc::new(RwLock::new(config)))
+    pub(super) fn new(loaded: LoadedTls) -> Self {
+        Self(Arc::new(RwLock::new(loaded)))
+    }
+
+    /// When the first certificate of the chain that is in use expires, if that can be read.
+    pub fn expires_at(&self) -> Option<Time> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).expires_at
     }
 
     /// Uses `fresh` for every new handshake; earlier sessions cannot be resumed. Open connections continue.
-    pub fn replace(&self, LoadedTls(config): LoadedTls) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    pub fn replace(&self, fresh: LoadedTls) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        TlsAcceptor::from(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).config))
     }
 }
 

@@ -5,8 +5,9 @@
 //! that traffic does not notice; the larger the store, the older that number, and a metric of its own tells how old.
 
 use super::{Metrics, OTHER};
-use semel::core::record::StateName;
-use semel::core::store::{Count, Cursor, Error, Hazard, Severity, Store, Tallied};
+use semel::core::record::{State, StateName};
+use semel::core::store::{Count, Cursor, Error, Filter, Hazard, Item, Severity, Store, StoreSize, Tallied};
+use semel::core::time::Time;
 use semel::{Call, Clock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -65,9 +66,19 @@ impl Census {
                 self.clock.sleep(HAZARDS_EVERY).await;
             }
         };
+        let measuring = async {
+            loop {
+                let begun = self.clock.uptime();
+                // A store that does not answer keeps its numbers: idempotency_store_up says so.
+                let _ = self.find_oldest_unknown().await;
+                let _ = self.measure().await;
+                let took = self.clock.uptime().saturating_sub(begun);
+                self.clock.sleep((took * PAUSE_FACTOR).clamp(HAZARDS_EVERY, PAUSE.1)).await;
+            }
+        };
         let counting = self.metrics.0.census.inboxes.run(&*self.store, &*self.clock);
-        let (never, ..): (Infallible, Infallible, Infallible, Infallible) =
-            tokio::join!(looking, walking, asking, counting);
+        let (never, ..): (Infallible, Infallible, Infallible, Infallible, Infallible) =
+            tokio::join!(looking, walking, asking, measuring, counting);
         never
     }
 
@@ -105,6 +116,40 @@ impl Census {
                 return Some(sums);
             }
         }
+    }
+
+    /// Since when the outcome is unknown that is unknown for longest, for each label.
+    async fn find_oldest_unknown(&self) -> Option<()> {
+        let filter = Filter { state: Some(StateName::Unknown), ..Filter::default() };
+        let (mut oldest, mut seen, mut after) = (BTreeMap::<String, Time>::new(), 0, None);
+        loop {
+            let page = self.timed(Call::Page, self.store.page(&filter, after.as_ref(), PART)).await?;
+            for record in page.items.iter().filter_map(Item::record) {
+                let State::Unknown { since, .. } = record.state() else { continue };
+                seen += 1;
+                self.metrics.with_label(record.operation(), |label| {
+                    let oldest = oldest.entry(label.to_owned()).or_insert(*since);
+                    *oldest = (*oldest).min(*since);
+                });
+            }
+            after = page.next;
+            if after.is_none() || seen >= UNKNOWN_MAX {
+                break;
+            }
+        }
+        let ages =
+            oldest.iter().map(|(label, since)| (vec![("operation", &**label)], since.as_millis() / 1_000));
+        self.metrics.0.census.oldest_unknown.replace(ages);
+        Some(())
+    }
+
+    /// The size of the store.
+    async fn measure(&self) -> Option<()> {
+        let StoreSize { data_bytes, log_bytes } = in_time(self.store.usage()).await?;
+        let parts = [("data", data_bytes), ("log", log_bytes)];
+        let known = parts.into_iter().filter_map(|(part, bytes)| Some((vec![("what", part)], bytes?)));
+        self.metrics.0.census.bytes.replace(known);
+        Some(())
     }
 
     /// Walks through all records once, slowly.
@@ -152,13 +197,13 @@ impl Census {
 
     /// The answer to one counting call, if it comes in time; it is measured like the engine's own.
     async fn counted<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
+        self.timed(Call::Count, answer).await
+    }
+
+    async fn timed<T>(&self, call: Call, answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
         let started = self.clock.uptime();
         let answer = in_time(answer).await;
-        self.metrics.store_answered(
-            Call::Count,
-            self.clock.uptime().saturating_sub(started),
-            answer.is_none(),
-        );
+        self.metrics.store_answered(call, self.clock.uptime().saturating_sub(started), answer.is_none());
         answer
     }
 

@@ -184,18 +184,19 @@ impl Histogram {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its samples, with one more label.
-    pub(super) fn write(&self, name: &str, label: (&str, &str), text: &mut String) {
+    /// Its samples, with these labels in common.
+    pub(super) fn write(&self, name: &str, common: &[(&str, &str)], text: &mut String) {
+        let and = |more: &[(&str, &str)]| written(&[common, more].concat());
         let mut sum = 0;
         for (bucket, bound) in self.buckets.iter().zip(self.bounds) {
             sum += bucket.load(Ordering::Relaxed);
-            let labels = written(&[label, ("le", &seconds(*bound))]);
+            let labels = and(&[("le", &seconds(*bound))]);
             let _ = writeln!(text, "{name}_bucket{labels} {sum}");
         }
         // Read last, so that no bucket is larger than the total.
         let count = self.count.load(Ordering::Relaxed).max(sum);
-        let _ = writeln!(text, "{name}_bucket{} {count}", written(&[label, ("le", "+Inf")]));
-        let labels = written(&[label]);
+        let _ = writeln!(text, "{name}_bucket{} {count}", and(&[("le", "+Inf")]));
+        let labels = and(&[]);
         let _ = writeln!(text, "{name}_sum{labels} {}", seconds(self.micros.load(Ordering::Relaxed)));
         let _ = writeln!(text, "{name}_count{labels} {count}");
     }
@@ -234,11 +235,23 @@ impl Histograms {
 
     /// The family in Prometheus format.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
-        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
+        write_head(name, help, text);
+        self.write_series(name, None, text);
+    }
+
+    /// Its samples without the family's head, with one more label if there is one.
+    pub(super) fn write_series(&self, name: &str, more: Option<(&str, &str)>, text: &mut String) {
         for (operation, histogram) in &*self.by_operation.read().unwrap_or_else(PoisonError::into_inner) {
-            histogram.write(name, ("operation", operation), text);
+            let mut common = vec![("operation", operation.as_str())];
+            common.extend(more);
+            histogram.write(name, &common, text);
         }
     }
+}
+
+/// The head of a family of histograms.
+pub(super) fn write_head(name: &str, help: &str, text: &mut String) {
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
 }
 
 /// Microseconds as seconds, exactly.
@@ -276,7 +289,7 @@ mod tests {
             histogram.record(Duration::from_micros(micros));
         }
         let mut text = String::new();
-        histogram.write("took_seconds", ("call", "get"), &mut text);
+        histogram.write("took_seconds", &[("call", "get")], &mut text);
         assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"0.00005\"} 1\n"), "{text}");
         assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"0.0001\"} 2\n"), "{text}");
         assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"+Inf\"} 3\n"), "{text}");

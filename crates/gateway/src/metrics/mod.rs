@@ -3,15 +3,18 @@
 mod census;
 mod family;
 mod inboxes;
+mod process;
 mod watching;
 
 pub(crate) use census::Census;
 pub(crate) use watching::outcome;
 
+use crate::admin::AccessRefusal;
 use crate::trace;
 use crate::upstream::UpstreamError;
 use family::{Counters, Gauges, Histogram, Histograms, InProgress, REQUEST_BOUNDS, STORE_BOUNDS, seconds};
 use http::StatusCode;
+use process::Process;
 use semel::core::record::StateName;
 use semel::core::time::Time;
 use semel::{Call, Resolver};
@@ -36,6 +39,10 @@ const CALLS: [Call; 9] = [
 /// The label of refusals whose problem has no code: 408, 414 and 431.
 const UNCODED: &str = "none";
 
+/// What the time of a request is counted under: its attempt ran, it got a stored outcome, or anything else.
+const RAN: &str = "ran";
+const REPLAYED: &str = "replayed";
+
 /// The label for everything without its own name.
 const OTHER: &str = "other";
 
@@ -53,7 +60,7 @@ struct Series {
     replays: Counters,
     mismatches: Counters,
     shadow: Counters,
-    request_took: Histograms,
+    request_took: [(&'static str, Histograms); 3],
     responses: Counters,
     upstream_took: Histograms,
     upstream_errors: Counters,
@@ -72,6 +79,7 @@ struct Series {
     swept_millis: AtomicU64,
     is_clock_trusted: AtomicBool,
     census: StoreCounts,
+    process: Process,
     spans: OnceLock<Arc<trace::Counts>>,
 }
 
@@ -83,6 +91,8 @@ struct StoreCounts {
     walked_millis: AtomicU64,
     states: Gauges,
     unknown: Gauges,
+    oldest_unknown: Gauges,
+    bytes: Gauges,
     records: Gauges,
     hazards: Gauges,
     inboxes: inboxes::Inboxes,
@@ -99,7 +109,7 @@ impl Metrics {
             replays: Counters::default(),
             mismatches: Counters::default(),
             shadow: Counters::default(),
-            request_took: Histograms::new(REQUEST_BOUNDS),
+            request_took: [RAN, REPLAYED, OTHER].map(|outcome| (outcome, Histograms::new(REQUEST_BOUNDS))),
             responses: Counters::default(),
             upstream_took: Histograms::new(REQUEST_BOUNDS),
             upstream_errors: Counters::default(),
@@ -118,6 +128,7 @@ impl Metrics {
             swept_millis: AtomicU64::default(),
             is_clock_trusted: AtomicBool::new(true),
             census: StoreCounts::default(),
+            process: Process::new(began),
             spans: OnceLock::new(),
         };
         numbers.purged.init(&[]);
@@ -164,7 +175,9 @@ impl Metrics {
             numbers.replays.init(&[("operation", label)]);
             numbers.expired.init(&[("operation", label)]);
             numbers.under_way.add(label, 0);
-            numbers.request_took.init(label);
+            for (_, took) in &numbers.request_took {
+                took.init(label);
+            }
             numbers.upstream_took.init(label);
             numbers.ended.init(&[("operation", label), ("state", StateName::Unknown.as_str())]);
             for class in ["2xx", "4xx", "5xx"] {
@@ -185,10 +198,27 @@ impl Metrics {
         self.with_label(operation, str::to_owned)
     }
 
-    /// A request was answered.
-    pub(crate) fn answered(&self, operation: &str, status: StatusCode, took: Duration) {
+    /// A request was answered; `outcome` as in the request log.
+    pub(crate) fn answered(&self, operation: &str, outcome: &str, status: StatusCode, took: Duration) {
         self.responded(operation, status);
-        self.0.request_took.record(operation, took);
+        let [named @ .., (_, others)] = &self.0.request_took;
+        let histograms = named.iter().find(|(name, _)| *name == outcome).map_or(others, |(_, named)| named);
+        histograms.record(operation, took);
+    }
+
+    /// A request to the admin address was refused; `None` if it could not even be read.
+    pub(crate) fn refused_at_admin(&self, refusal: Option<AccessRefusal>) {
+        self.0.process.refused(refusal);
+    }
+
+    /// The configuration was read again: when, or `None` if it cannot be used.
+    pub(crate) fn reloaded(&self, at: Option<Time>) {
+        self.0.process.reloaded(at);
+    }
+
+    /// The certificates in use, and when the first of each chain expires.
+    pub(crate) fn show_certificates(&self, expiries: &[(&'static str, Time)]) {
+        self.0.process.show_certificates(expiries);
     }
 
     /// A request got no further than its connection.
@@ -241,6 +271,7 @@ impl Metrics {
         if let Some(bytes) = resident_bytes() {
             gauge("process_resident_memory_bytes", "Memory in use.", "", &bytes.to_string(), text);
         }
+        self.0.process.write(text);
         let name = "semel_spans_total";
         let help = "Spans by result: sent, dropped because the queue was full, or failed to be sent.";
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
@@ -280,7 +311,10 @@ impl Metrics {
         let help = "Responses to requests, by operation and class of the status.";
         numbers.responses.write("semel_responses_total", help, text);
         let help = "How long requests took, from their head to the head of the response.";
-        numbers.request_took.write("semel_request_seconds", help, text);
+        family::write_head("semel_request_seconds", help, text);
+        for (outcome, took) in &numbers.request_took {
+            took.write_series("semel_request_seconds", Some(("outcome", outcome)), text);
+        }
         let help =
             "How long the upstream took, from a request to the head of its response or to its failure.";
         numbers.upstream_took.write("semel_upstream_seconds", help, text);
@@ -332,7 +366,7 @@ impl Metrics {
         let took = "idempotency_store_seconds";
         let _ = write!(text, "# HELP {took} How long calls to the store took.\n# TYPE {took} histogram\n");
         for (call, histogram) in CALLS.iter().zip(&numbers.store_took) {
-            histogram.write(took, ("call", call.name()), text);
+            histogram.write(took, &[("call", call.name())], text);
         }
         let trusted = u8::from(numbers.is_clock_trusted.load(Ordering::Relaxed)).to_string();
         let help = "Whether the clock is trusted: 0 if it jumped, or contradicts what the store remembers.";
@@ -370,7 +404,13 @@ impl Metrics {
         let families = [
             (&counted.states, "idempotency_store_records", "Records in the store, by state."),
             (&counted.unknown, "idempotency_unknown", "Records with an unknown outcome."),
+            (
+                &counted.oldest_unknown,
+                "idempotency_unknown_oldest_timestamp_seconds",
+                "Since when the outcome is unknown that is unknown for longest.",
+            ),
             (&counted.records, "idempotency_records", "Records in the store, by operation and state."),
+            (&counted.bytes, "idempotency_store_bytes", "The size of the store: its data, and its log."),
             (&counted.hazards, "idempotency_store_hazards", "Hazards in the store's settings."),
         ];
         for (family, name, help) in families {

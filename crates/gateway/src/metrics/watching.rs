@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Events that should never happen.
-pub(super) const ALARMS: [&str; 14] = [
+pub(super) const ALARMS: [&str; 15] = [
     "archive_failed",
     "clock_disagrees",
     "clock_distrusted",
@@ -22,6 +22,7 @@ pub(super) const ALARMS: [&str; 14] = [
     "panicked",
     "record_lost",
     "secrets_behind",
+    "store_lost",
     "unopened",
     "unreadable",
     "unstored",
@@ -176,6 +177,7 @@ impl semel::Observer for Metrics {
                 numbers.is_clock_trusted.store(is_trusted, Ordering::Relaxed);
             }
             Event::SecretsBehind { .. } => self.alarm("secrets_behind"),
+            Event::StoreLost { .. } => self.alarm("store_lost"),
             Event::ArchiveFailed { .. } => self.alarm("archive_failed"),
             Event::LeftToOperator { .. } => self.alarm("left_to_operator"),
             _ => {}

@@ -3,7 +3,7 @@
 use super::Admin as Plan;
 use crate::admin::{self, Admin};
 use crate::ask::Directory;
-use crate::listen::{self, Bound, Credentials, Peer};
+use crate::listen::{self, Bound, Credentials, Peer, RefusalObserver};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
 use crate::upstream;
@@ -31,11 +31,13 @@ pub(super) fn response_limits(directory: &Directory, upstream: &upstream::Option
 }
 
 /// Binds the address, before anything else is opened.
-pub(super) async fn bind(plan: &Plan) -> Result<Bound, String> {
+pub(super) async fn bind(plan: &Plan, metrics: &Metrics) -> Result<Bound, String> {
     let address = plan.options.address;
     plan.options.check().map_err(|error| format!("the admin address {address} cannot be opened: {error}"))?;
     let (tls, drain) = (plan.tls.clone(), DRAIN);
-    let options = listen::Options { address, tls, drain, ..listen::Options::default() };
+    let counted = metrics.clone();
+    let refusals = RefusalObserver::new(move |_| counted.refused_at_admin(None));
+    let options = listen::Options { address, tls, refusals, drain, ..listen::Options::default() };
     Bound::bind(&options).await.map_err(|error| match error {
         listen::Error::Address(_, why) if why.kind() == io::ErrorKind::AddrInUse => format!(
             "the admin address {address} is in use, perhaps by another gateway on this machine. Choose \
@@ -72,6 +74,7 @@ impl AdminServer {
         response_limits: ResponseLimitsOf,
     ) -> Result<Self, String> {
         let (counted, named, running) = (metrics.clone(), metrics.clone(), engine.clone());
+        let refusing = metrics.clone();
         let is_draining = Arc::clone(is_draining);
         let sources = admin::Sources {
             metrics: Arc::new(move || counted.text(running.running())),
@@ -80,6 +83,7 @@ impl AdminServer {
             clock: Arc::new(SystemClock),
             label: Arc::new(move |operation| named.label_of(operation)),
             response_limits,
+            refused: Arc::new(move |refusal| refusing.refused_at_admin(Some(refusal))),
             knows_probes: true,
         };
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
@@ -95,6 +99,11 @@ impl AdminServer {
 
     pub(super) fn admin_handle(&self) -> AdminHandle {
         self.admin_handle.clone()
+    }
+
+    /// Its TLS credentials, if it uses TLS.
+    pub(super) fn credentials(&self) -> Option<Credentials> {
+        self.bound.credentials()
     }
 
     /// Serves until `stop`.

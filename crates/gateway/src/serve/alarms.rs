@@ -1,11 +1,13 @@
 //! Logs the engine's events that somebody has to know about. Events that happen with every request are not logged
 //! here.
 
+use super::repeated::{Line, Repeated};
 use crate::cli::span;
 use crate::metrics::Metrics;
 use semel::time::ClockChange;
 use semel::{Event, Observer, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
@@ -13,12 +15,14 @@ use tracing::{error, info, warn};
 #[derive(Debug, Clone)]
 pub(super) struct Alarms {
     metrics: Metrics,
+    secrets: Arc<Repeated>,
+    archive: Arc<Repeated>,
 }
 
 impl Alarms {
     /// `metrics` knows the names of operations.
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { metrics }
+        Self { metrics, secrets: Arc::default(), archive: Arc::default() }
     }
 }
 
@@ -62,12 +66,36 @@ impl Observer for Alarms {
             Event::StoreRefuses { error } => {
                 error!(%error, "the store accepts no writes; requests with a key are refused with 503 until it does");
             }
-            Event::StoreWrites => info!("the store accepts writes again"),
-            Event::SecretsBehind { error } => {
-                error!(%error, "the state of the hashing secret cannot be read from the store");
+            Event::StoreLost { error } => {
+                error!(%error, "the store has lost data; requests whose records may be lost are refused with 503, because they could run again");
             }
-            Event::ArchiveFailed { error } => {
-                error!(%error, "records could not be archived; none of them is deleted");
+            Event::StoreIntact => info!("no part of the store is missing any more"),
+            Event::StoreWrites => info!("the store accepts writes again"),
+            Event::SecretsBehind { error } => match self.secrets.again(&error.to_string()) {
+                Some(Line::First) => {
+                    error!(%error, "the state of the hashing secret cannot be read from the store");
+                }
+                Some(Line::Still(failures)) => {
+                    error!(failures, "the state of the hashing secret still cannot be read from the store");
+                }
+                None => {}
+            },
+            Event::SecretsCurrent => {
+                let failures = self.secrets.over();
+                info!(failures, "the state of the hashing secret can be read from the store again");
+            }
+            Event::ArchiveFailed { error } => match self.archive.again(&error.to_string()) {
+                Some(Line::First) => error!(%error, "records could not be archived; none of them is deleted"),
+                Some(Line::Still(failures)) => {
+                    error!(failures, "records still cannot be archived; none of them is deleted");
+                }
+                None => {}
+            },
+            Event::Swept(report) if report.purged > 0 => {
+                let failures = self.archive.over();
+                if failures > 0 {
+                    info!(failures, "records can be archived again");
+                }
             }
             // Operators' actions are in the audit log.
             Event::Reconciled { operation_id, state, by: Resolver::Reconciler, .. } => {

@@ -1,14 +1,17 @@
 //! `semel serve --demo`: the usual gateway in front of the demo's payment service, on a temporary store.
 
-use super::{Gateway, Plan, signals};
+use super::{Admin, Gateway, Plan, signals};
 use crate::demo::{payments, story};
-use crate::{listen, stores, upstream};
+use crate::{admin, listen, stores, upstream};
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Only this machine reaches it.
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How long the demo takes to stop.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -22,6 +25,7 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     let has_colour = story::stdout_has_colour();
     let stage = story::Stage {
         gateway: gateway.address(),
+        admin: gateway.admin_address(),
         upstream: payments.address(),
         ledger: payments.ledger().clone(),
         engine: gateway.engine().clone(),
@@ -57,8 +61,11 @@ fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan
     let target = upstream::Target::parse(&format!("http://{payments}"));
     Ok(Plan {
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
-        // The demo may run beside a gateway that uses the default address.
-        admin: None,
+        // On a free port: the demo may run beside a gateway that uses the default address.
+        admin: Some(Admin {
+            options: admin::Options { address: ADMIN, ..admin::Options::default() },
+            tls: None,
+        }),
         store: stores::Url::embedded(&folder.join("demo.db")),
         ..Plan::new(target.map_err(|error| error.to_string())?)
     })

@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lines that may be written now, and how many were left out since the last one.
 #[derive(Debug, Default)]
-pub(super) struct LineBudget(Mutex<Interval>);
+pub(crate) struct LineBudget(Mutex<Interval>);
 
 #[derive(Debug, Default)]
 struct Interval {
@@ -20,7 +20,7 @@ struct Interval {
 
 impl LineBudget {
     /// Whether a line may be written at the uptime `now`: then how many were left out before it.
-    pub(super) fn take(&self, now: Duration) -> Option<u64> {
+    pub(crate) fn take(&self, now: Duration) -> Option<u64> {
         let mut interval = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if interval.began.is_none_or(|began| now >= began + INTERVAL) {
             (interval.began, interval.lines) = (Some(now), 0);

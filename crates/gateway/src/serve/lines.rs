@@ -31,6 +31,7 @@ fn describe(kind: EventKind) -> Option<(&'static str, Severity)> {
             code:
                 code @ (Code::Unknown
                 | Code::StoreUnavailable
+                | Code::NotRecorded
                 | Code::Unreachable
                 | Code::UpstreamFailed
                 | Code::UpstreamTimeout),

@@ -8,13 +8,15 @@ mod announce;
 pub mod demo;
 mod entrance;
 mod ledgers;
-mod line_budget;
+pub(crate) mod line_budget;
 mod lines;
 mod plan;
+mod repeated;
 pub(crate) mod requests;
 mod rotation;
 mod signals;
 mod stack;
+mod starting;
 mod storage;
 mod unsealed;
 
@@ -75,17 +77,21 @@ impl Gateway {
         let metrics = Metrics::new(SystemClock.now());
         let requests = Requests::new(metrics.clone(), plan.logs_requests);
         let listen = listen::Options { refusals: requests.refusals(), ..plan.listen.clone() };
-        let bound = Bound::bind(&listen).await.map_err(|error| error.to_string())?;
-        let admin_address = match &plan.admin {
-            Some(admin) => Some((admin, admin_address::bind(admin).await?)),
-            None => None,
-        };
+        let mut bound = Some(bind(&plan, &listen, &metrics).await?);
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
         let stack = Stack::of(&plan, &ledgers, &metrics, None).await?;
         let live = stack.live.clone();
-        let options = OpenOptions { is_archived: plan.storage.archive.is_some(), ..OpenOptions::default() };
-        let store = plan.store.open_with(&options).await?;
+        let options = OpenOptions {
+            request_timeout: Some(plan.storage.settings.request_timeout),
+            ..OpenOptions::default()
+        };
+        // While it waits for the store, nothing can be answered: clients are refused, and do not hang.
+        let store = starting::open(&plan.store, &options, &SystemClock, || bound = None).await?;
+        let (bound, admin_address) = match bound {
+            Some(bound) => bound,
+            None => bind(&plan, &listen, &metrics).await?,
+        };
         let next = &plan.storage.hashing.next;
         if *next == Next::Withdrawn {
             let timeout = plan.storage.settings.store_timeout;
@@ -116,11 +122,17 @@ impl Gateway {
         }
         let is_draining = Arc::new(AtomicBool::new(false));
         let admin_address = admin_address
-            .map(|(admin, bound)| {
+            .zip(plan.admin.as_ref())
+            .map(|(bound, admin)| {
                 let limits = admin_address::response_limits(&directory, &plan.upstream);
                 AdminServer::open(bound, admin, &engine, &metrics, &shadow, &is_draining, limits)
             })
             .transpose()?;
+        show_certificates(
+            &metrics,
+            bound.credentials().as_ref(),
+            admin_address.as_ref().and_then(AdminServer::credentials).as_ref(),
+        );
         let joined = stack.joined(&plan, &engine, &metrics, &shadow, None);
         let (way, layer) = joined.map_err(|error| error.to_string())?;
         let entrance = Entrance::new(way, plan.tracer.clone(), requests);
@@ -167,6 +179,11 @@ impl Gateway {
     /// Where clients reach it.
     pub fn address(&self) -> SocketAddr {
         self.bound.address()
+    }
+
+    /// Where operators reach it, if it has an admin address.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address.as_ref().map(AdminServer::address)
     }
 
     /// The engine under it.
@@ -314,6 +331,8 @@ impl Reloading {
         if let Some((credentials, fresh)) = shown {
             credentials.replace(fresh);
         }
+        let admin_credentials = self.admin_handle.as_ref().and_then(AdminHandle::credentials);
+        show_certificates(&self.metrics, self.credentials.as_ref(), admin_credentials);
         self.plan.listen = listen;
         self.plan.listen.prefix.replace(&plan.prefix);
         self.plan.listen.proxies.replace(plan.is_proxy());
@@ -327,6 +346,30 @@ impl Reloading {
         // Settings in use stay the reference; otherwise, a second reload would not report them.
         Ok(plan.held_back(&self.plan))
     }
+}
+
+/// Binds the address for clients, and the admin address if there is one.
+async fn bind(
+    plan: &Plan,
+    listen: &listen::Options,
+    metrics: &Metrics,
+) -> Result<(Bound, Option<Bound>), String> {
+    let bound = Bound::bind(listen).await.map_err(|error| error.to_string())?;
+    let admin = match &plan.admin {
+        Some(admin) => Some(admin_address::bind(admin, metrics).await?),
+        None => None,
+    };
+    Ok((bound, admin))
+}
+
+/// When the certificates in use expire.
+fn show_certificates(metrics: &Metrics, listen: Option<&Credentials>, admin: Option<&Credentials>) {
+    let shown = [("listen", listen), ("admin", admin)];
+    let expiries: Vec<_> = shown
+        .into_iter()
+        .filter_map(|(used, credentials)| Some((used, credentials?.expires_at()?)))
+        .collect();
+    metrics.show_certificates(&expiries);
 }
 
 /// The TLS files as they are now, for a socket that keeps using TLS.
@@ -364,12 +407,14 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
         signals::shutdown_requested().await;
     };
     tokio::select! {
-        () = served => Ok(ExitCode::SUCCESS),
+        // First, so that the second signal is awaited before anybody can notice the first one.
+        biased;
         () = twice => {
             warn!("second signal: stopping now; the outcome of running requests is unknown as soon as their \
                 leases end");
             Ok(ExitCode::FAILURE)
         }
+        () = served => Ok(ExitCode::SUCCESS),
         never = reload(reloads) => match never {},
     }
 }
@@ -383,8 +428,12 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
             Ok(plan) => {
                 let operations = plan.operations.clone();
                 match reloading.take(plan).await {
-                    Ok(held) => log_applied(&operations, &held),
+                    Ok(held) => {
+                        reloading.metrics.reloaded(Some(SystemClock.now()));
+                        log_applied(&operations, &held);
+                    }
                     Err(why) => {
+                        reloading.metrics.reloaded(None);
                         error!(
                             "the configuration was read again and cannot be used; the old one stays in force: {why}"
                         );
@@ -392,6 +441,7 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                 }
             }
             Err(mistakes) => {
+                reloading.metrics.reloaded(None);
                 for mistake in &mistakes {
                     error!("{mistake}");
                 }

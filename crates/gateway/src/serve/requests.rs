@@ -133,7 +133,7 @@ impl Requests {
             known.outcome = code.map_or(REFUSED, Code::as_str);
         }
         let took = SystemClock.uptime().saturating_sub(begun);
-        self.metrics.answered(&known.operation, status, took);
+        self.metrics.answered(&known.operation, known.outcome, status, took);
         if self.is_logged {
             log(&method, &known, status, took);
         }

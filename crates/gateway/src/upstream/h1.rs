@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use semel::Attempt;
 use semel_http::Failure;
 use semel_http::is_endless;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -46,7 +47,7 @@ impl Connection {
 
     /// Whether it can carry a request now, as far as is known here.
     pub(super) fn is_live(&self) -> bool {
-        self.sender.is_ready() && self.socket.is_quiet()
+        self.sender.is_ready() && self.socket.is_open() && self.socket.is_quiet()
     }
 
     /// Whether it has ended.
@@ -57,6 +58,11 @@ impl Connection {
     /// Whether the last exchange is over for the connection too.
     pub(super) fn is_ready(&self) -> bool {
         self.sender.is_ready()
+    }
+
+    /// The last exchange is over for its request.
+    pub(super) fn end(&self) {
+        self.socket.end();
     }
 
     /// Resolves with the last exchange; an error if the connection ended instead.
@@ -90,10 +96,17 @@ pub(super) async fn exchange(
     let connection = lent.connection();
     let socket = Arc::clone(&connection.socket);
     socket.begin(attempt);
-    let sending = connection.sender.try_send_request(request);
-    let Some(sent) = patience.wait(sending).await else {
-        let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::TimedOut };
-        return Err(Failed::new(failure, "no response in time").into());
+    let mut sending = pin!(connection.sender.try_send_request(request));
+    let sent = match patience.wait(&mut sending).await {
+        Some(sent) => sent,
+        None if socket.seal() == 0 => {
+            return Err(Failed::new(Failure::Unreachable, "no response in time").into());
+        }
+        // The socket is sealed: reading on sends nothing more.
+        None => match patience.arrived(&mut sending).await {
+            Some(Ok(response)) => Ok(response),
+            _ => return Err(Failed::new(Failure::TimedOut, "no response in time").into()),
+        },
     };
     let response = match sent {
         Ok(response) => response,

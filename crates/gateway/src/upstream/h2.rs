@@ -22,6 +22,7 @@ use semel::{Attempt, Clock, SystemClock};
 use semel_http::is_endless;
 use semel_http::{BoxError, Failure};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -136,14 +137,24 @@ pub(super) async fn exchange(
     let (response, sending) =
         sender.send_request(head, is_end).map_err(|error| Failed::new(Failure::Unreachable, error))?;
     let broken = Broken::default();
-    let sending = Sending::of(body, sending, is_end, &broken);
-    let Some(response) = patience.wait(response).await else {
-        lease.suspect();
+    let mut sending = Sending::of(body, sending, is_end, &broken, attempt.as_ref());
+    let mut response = pin!(response);
+    let response = match patience.wait(&mut response).await {
+        Some(response) => response,
         // If the socket accepted nothing since, nothing of the request was sent, and it must stay so: otherwise the
         // library keeps it and sends it later. Other streams of the connection are stuck as well.
-        let is_unsent = socket.accepted() == before && socket.seal() == before;
-        let failure = if is_unsent { Failure::Unreachable } else { Failure::TimedOut };
-        return Err(Failed::new(failure, "no response in time"));
+        None if socket.accepted() == before && socket.seal() == before => {
+            lease.suspect();
+            return Err(Failed::new(Failure::Unreachable, "no response in time"));
+        }
+        None => {
+            sending.stop();
+            let Some(Ok(response)) = patience.arrived(&mut response).await else {
+                lease.suspect();
+                return Err(Failed::new(Failure::TimedOut, "no response in time"));
+            };
+            Ok(response)
+        }
     };
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;
@@ -204,29 +215,45 @@ type Broken = Arc<Mutex<Option<BoxError>>>;
 pub(super) struct Sending(Option<AbortHandle>);
 
 impl Sending {
-    fn of(body: semel_http::Body, stream: SendStream<Bytes>, is_end: bool, broken: &Broken) -> Self {
+    fn of(
+        body: semel_http::Body,
+        stream: SendStream<Bytes>,
+        is_end: bool,
+        broken: &Broken,
+        attempt: Option<&Attempt>,
+    ) -> Self {
         if is_end {
             return Self(None);
         }
-        let mut pumping = Box::pin(pump(body, stream, Arc::clone(broken)));
+        let mut pumping = Box::pin(pump(body, stream, Arc::clone(broken), attempt.cloned()));
         // What fits into the upstream's window is sent at once.
         if (&mut pumping).now_or_never().is_some() {
             return Self(None);
         }
         Self(Some(tokio::spawn(pumping).abort_handle()))
     }
-}
 
-impl Drop for Sending {
-    fn drop(&mut self) {
+    fn stop(&mut self) {
         if let Some(task) = self.0.take() {
             task.abort();
         }
     }
 }
 
-/// Sends a body as far as the window allows. If the stream ends early, its response says why.
-async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>, broken: Broken) {
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Sends a body as far as the window allows, and until its attempt is overdue. If the stream ends early, its response
+/// says why.
+async fn pump(
+    mut body: semel_http::Body,
+    mut stream: SendStream<Bytes>,
+    broken: Broken,
+    attempt: Option<Attempt>,
+) {
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
@@ -244,6 +271,10 @@ async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>, broken:
                     let Some(Ok(room)) = poll_fn(|context| stream.poll_capacity(context)).await else {
                         return;
                     };
+                    if attempt.as_ref().is_some_and(Attempt::is_overdue) {
+                        stream.send_reset(Reason::CANCEL);
+                        return;
+                    }
                     let part = data.split_to(room.min(data.len()));
                     let is_end = is_last && data.is_empty();
                     if stream.send_data(part, is_end).is_err() || is_end {

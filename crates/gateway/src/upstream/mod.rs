@@ -47,7 +47,7 @@ const REUSES_MAX: u32 = 3;
 /// It takes requests in origin form, does not change their path ([`forward`](crate::forward) does), and returns what
 /// the upstream answered. A request with an [`Attempt`] among its extensions is *protected*: the attempt is checked
 /// right before the first byte is sent, only recently used connections are reused, and the response timeout covers the
-/// body too.
+/// body too. Do not send anything else for it, because the attempt [promises](Attempt::promise_checks) this check.
 ///
 /// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] prove that the upstream
 /// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] do not. Nothing is sent again after a byte was
@@ -99,6 +99,9 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
         let (connector, counting) = (Arc::clone(&self.connector), self.counting.clone());
         Box::pin(async move {
             let attempt = request.extensions().get::<Attempt>().cloned();
+            if let Some(attempt) = &attempt {
+                attempt.promise_checks();
+            }
             let operation_id = attempt.as_ref().map(Attempt::operation_id);
             let sent = send(&connector, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&connector.target, failed.message());

@@ -13,6 +13,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Sleep;
 
+/// How late a timer has to be for the process to count as suspended meanwhile. A busy machine can be that late too.
+const LATE: Duration = Duration::from_millis(50);
+/// How long a process that was suspended reads what arrived meanwhile.
+const CATCH_UP: Duration = Duration::from_secs(1);
+/// The same if it was not: what has just arrived may be on its way from the connection's task.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
 /// A request's timer. It stops while a streamed body is being uploaded.
 pub(super) struct Patience {
     timeout: Duration,
@@ -58,11 +65,29 @@ impl Patience {
         }
     }
 
+    /// The result of `answer`, if it had arrived when the timeout ended. The timer of a process that was suspended ends
+    /// before the runtime has read the sockets.
+    pub(super) async fn arrived<T>(&mut self, answer: impl Future<Output = T>) -> Option<T> {
+        let waited = SystemClock.uptime().saturating_sub(self.started_at);
+        let span = catch_up(waited, self.timeout);
+        self.timeout = waited + span;
+        tokio::time::timeout(span, answer).await.ok()
+    }
+
     /// The remaining time, for the response's body.
     pub(super) fn remaining(self) -> Remaining {
         let waited = SystemClock.uptime().saturating_sub(self.started_at);
-        Remaining { left: self.timeout.saturating_sub(waited), timer: self.deadline, waiting_since: None }
+        let left = match self.timeout.saturating_sub(waited) {
+            Duration::ZERO => catch_up(waited, self.timeout),
+            left => left,
+        };
+        Remaining { left, timer: self.deadline, waiting_since: None, has_caught_up: false }
     }
+}
+
+/// How long to go on reading after `waited`, if the wait should have ended after `timeout`.
+fn catch_up(waited: Duration, timeout: Duration) -> Duration {
+    if waited.saturating_sub(timeout) < LATE { LAST_LOOK } else { CATCH_UP }
 }
 
 /// How long the rest of a response may take. It runs only while the reader wants more and the upstream has nothing: a
@@ -72,15 +97,26 @@ pub(super) struct Remaining {
     timer: Pin<Box<Sleep>>,
     /// By the uptime.
     waiting_since: Option<Duration>,
+    /// Once, so that a slow sender gains nothing.
+    has_caught_up: bool,
 }
 
 impl Remaining {
     /// The upstream has nothing at the moment. Ready when the time is over.
     pub(super) fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.waiting_since.is_none() {
-            self.waiting_since = Some(SystemClock.uptime());
+        let since = *self.waiting_since.get_or_insert_with(|| {
             self.timer.set(tokio::time::sleep(self.left));
+            SystemClock.uptime()
+        });
+        ready!(self.timer.as_mut().poll(context));
+        if std::mem::replace(&mut self.has_caught_up, true) {
+            return Poll::Ready(());
         }
+        // What had arrived by now is read, as in `Patience::arrived`.
+        let waited = SystemClock.uptime().saturating_sub(since);
+        let span = catch_up(waited, self.left);
+        self.left = waited + span;
+        self.timer.set(tokio::time::sleep(span));
         self.timer.as_mut().poll(context)
     }
 

@@ -158,6 +158,7 @@ impl PooledConnection {
     /// The response has come to its end.
     pub(super) fn give_back(mut self) {
         let Some(mut connection) = self.connection.take() else { return };
+        connection.end();
         let (pool, announced) = (Arc::clone(&self.pool), self.announced);
         if connection.is_ready() {
             pool.put(connection, announced);
@@ -174,7 +175,9 @@ impl PooledConnection {
 
     /// Somebody else owns the connection from now on.
     pub(super) fn let_go(mut self) {
-        self.connection = None;
+        if let Some(connection) = self.connection.take() {
+            connection.end();
+        }
     }
 }
 

@@ -42,11 +42,16 @@ impl Socket {
     }
 
     /// A request is about to be handed over, on a connection that carries nothing else. For a protected one, its
-    /// attempt is checked right before the first byte.
+    /// attempt is checked right before the first byte, and nothing is sent after its deadline.
     pub(super) fn begin(&self, attempt: Option<Attempt>) {
         let mut sending = self.sending();
         sending.accepted = 0;
         sending.attempt = attempt;
+    }
+
+    /// The exchange is over.
+    pub(super) fn end(&self) {
+        self.sending().attempt = None;
     }
 
     /// How many bytes the system accepted since [`begin`](Self::begin), or in total. With TLS, bytes of records.
@@ -59,6 +64,11 @@ impl Socket {
         let mut sending = self.sending();
         sending.is_sealed = true;
         sending.accepted
+    }
+
+    /// Whether it may send.
+    pub(super) fn is_open(&self) -> bool {
+        !self.sending().is_sealed
     }
 
     /// Whether nothing was received: no end, no error, no unrequested byte. Asks the system, because the runtime may
@@ -82,17 +92,18 @@ impl Socket {
         if sending.is_sealed {
             return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was abandoned"));
         }
-        if let Some(attempt) = &sending.attempt
-            && let Err(error) = attempt.check()
-        {
+        // Only the first byte needs the lease: a request that has begun is in doubt anyway.
+        let refused = match &sending.attempt {
+            Some(attempt) if sending.accepted == 0 => attempt.check().err().map(io::Error::other),
+            Some(attempt) if attempt.is_overdue() => Some(io::Error::other("the deadline is over")),
+            _ => None,
+        };
+        if let Some(error) = refused {
             sending.is_sealed = true;
-            return Err(io::Error::other(error));
+            return Err(error);
         }
         let written = write(self.stream())?;
-        if written > 0 {
-            sending.attempt = None;
-            sending.accepted += written as u64;
-        }
+        sending.accepted += written as u64;
         Ok(written)
     }
 

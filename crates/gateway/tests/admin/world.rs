@@ -236,6 +236,7 @@ fn sources(clock: &FakeClock, draining: &Arc<AtomicBool>) -> Sources {
         clock: Arc::new(clock.clone()),
         label: Arc::new(str::to_owned),
         response_limits: Arc::new(|_| ResponseLimits::default()),
+        refused: Arc::new(|_| {}),
         knows_probes: true,
     }
 }

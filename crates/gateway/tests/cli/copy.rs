@@ -104,6 +104,80 @@ fn outcomes_are_replayed_after_a_move_to_postgresql_and_back() {
     assert_eq!(world.upstream.calls(), calls, "nothing was charged again");
 }
 
+/// Rows with every kind of value. The sums stay empty.
+const ROWS: &str = "INSERT INTO semel_inbox_marks VALUES ('billing', 'payments', 'a', x'00ff', 5), ('Billing', 'ü', 'b', x'01', 6); \
+    INSERT INTO semel_operation_fences VALUES ('o-1', 9007199254740993, 1, x'', 7), ('o-2', 2, 0, NULL, 8); \
+    INSERT INTO semel_business_references VALUES ('t', 'pay', 'INV-1', 'o-1', 9, NULL), ('t', 'pay', 'INV-2', 'o-2', 9, 10); \
+    INSERT INTO semel_counter_operations VALUES ('paid', 'o-1', 0, -3, 0, 11);";
+
+const TABLES: [(&str, u64); 5] = [
+    ("inbox_marks", 2),
+    ("operation_fences", 2),
+    ("business_references", 2),
+    ("counter_sums", 0),
+    ("counter_operations", 1),
+];
+
+/// The rows of the tables in a file.
+fn rows(scratch: &Scratch) -> Vec<Vec<rusqlite::types::Value>> {
+    let file = rusqlite::Connection::open(scratch.file()).expect("it opens");
+    let mut rows = Vec::new();
+    for (table, _) in TABLES {
+        let mut statement =
+            file.prepare(&format!("SELECT * FROM semel_{table} ORDER BY 1, 2, 3")).expect("a table");
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
+        rows.extend(statement.query_map([], row).expect("rows").map(|row| row.expect("a row")));
+    }
+    rows
+}
+
+#[test]
+fn the_tables_of_applications_are_copied_too() {
+    let Some(database) = Database::start("cli-copy-tables") else { return };
+    let (mut world, back) = (World::new(), Scratch::new());
+    world.gateway.shut_down();
+    let scratch = &world.scratch;
+    let (file, server) = (scratch.store(), database.store());
+    rusqlite::Connection::open(scratch.file()).expect("it opens").execute_batch(ROWS).expect("rows");
+
+    let copied = copy(&file, &server, &["--json"]).exits(0).json();
+    for (table, count) in TABLES {
+        let expected = serde_json::json!({ "rows": count, "copied": true });
+        assert_eq!(copied["tables"][table], expected, "{copied}");
+    }
+    let done = database
+        .server
+        .sql("SELECT fence, is_done, result FROM semel.operation_fences ORDER BY operation_id");
+    assert_eq!(done.trim(), "9007199254740993|t|\\x\n2|f|");
+    let ran = copy(&server, &back.store(), &[]).exits(0);
+    let line = |text: &str| ran.out.lines().any(|line| line.split_whitespace().eq(text.split(' ')));
+    assert!(line("inbox_marks 2") && line("counter_sums 0"), "{ran:?}");
+    let (counted, advised) = (ran.out.find("counter_sums"), ran.out.find("were copied too"));
+    assert!(counted.is_some() && counted < advised, "{ran:?}");
+    assert_eq!(rows(&back), rows(scratch));
+}
+
+/// A mark that was set anew after an interrupted copy must not be lost, and neither may the older one win.
+#[test]
+fn a_copy_into_other_rows_of_applications_is_refused() {
+    let (mut world, other) = (World::new(), Scratch::new());
+    world.gateway.shut_down();
+    let scratch = &world.scratch;
+    let (file, target) = (scratch.store(), other.store());
+    semel(&["schema", "apply", "--store", &target]).exits(0);
+    let open = |scratch: &Scratch| rusqlite::Connection::open(scratch.file()).expect("it opens");
+    open(scratch).execute_batch(ROWS).expect("rows");
+    open(&other)
+        .execute_batch("INSERT INTO semel_operation_fences VALUES ('o-1', 3, 0, NULL, 7)")
+        .expect("a row");
+    let refused = copy(&file, &target, &[]).exits(1);
+    assert!(refused.err.contains("different rows in operation_fences"), "{refused:?}");
+    open(&other).execute_batch("DELETE FROM semel_operation_fences").expect("empty");
+    copy(&file, &target, &[]).exits(0);
+    assert_eq!(rows(&other), rows(scratch));
+}
+
 /// A gateway that runs on would charge what the copy does not know, and the other way round.
 #[test]
 fn a_running_gateway_is_noticed_although_its_end_was_confirmed() {

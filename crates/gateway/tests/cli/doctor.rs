@@ -13,7 +13,7 @@ fn codes(ran: &RunResult) -> Vec<(String, String)> {
     let findings = report["findings"].as_array().expect("findings");
     let member = |finding: &Value, name: &str| finding[name].as_str().expect("a string").to_owned();
     for finding in findings {
-        assert!(!member(finding, "what").is_empty() && !member(finding, "mend").is_empty(), "{finding}");
+        assert!(!member(finding, "what").is_empty() && !member(finding, "fix").is_empty(), "{finding}");
     }
     findings.iter().map(|finding| (member(finding, "severity"), member(finding, "code"))).collect()
 }
@@ -61,7 +61,7 @@ fn a_server_that_cannot_be_reached_is_not_a_file() {
     for store in ["redis://127.0.0.1:1", "postgres://semel@127.0.0.1:1/payments"] {
         let ran = semel(&["doctor", "--json", "--store", store]).exits(1);
         found(&ran, "error", "store-unreadable");
-        let fix = ran.json()["findings"][0]["mend"].as_str().expect("a fix").to_owned();
+        let fix = ran.json()["findings"][0]["fix"].as_str().expect("a fix").to_owned();
         assert!(
             fix.contains("server runs") && !fix.contains("path") && !fix.contains("schema apply"),
             "{fix}"
@@ -178,7 +178,7 @@ fn records_from_the_future_say_that_the_clock_is_wrong() {
         ahead,
         async |engine, intent| {
             let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
-            engine.execute(intent, work).await.expect("run");
+            drop(engine.execute(intent, work).await.expect("run"));
         },
     ));
     found(&doctor(&scratch, &[]).exits(1), "error", "clock-behind");

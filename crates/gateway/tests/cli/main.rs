@@ -3,6 +3,7 @@
 mod config;
 mod copy;
 mod database;
+mod demo;
 mod doctor;
 mod entered;
 mod erase;

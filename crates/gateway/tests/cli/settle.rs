@@ -135,7 +135,7 @@ fn a_silent_owner_may_still_act_for_a_stated_time() {
     let id = listed["records"][0]["operationId"].as_str().expect("an id").to_owned();
     let resolve = ["records", "resolve", &id, "--reason", "not in the ledger", "--outcome"];
     let alive = world.at_admin(&[&resolve[..], &["not-applied"]].concat()).exits(4);
-    assert!(alive.err.contains("is alive") && alive.err.contains("Ask again in"), "{alive:?}");
+    assert!(alive.err.contains("lease is not over") && alive.err.contains("Ask again in"), "{alive:?}");
     world.gateway.kill();
     drop(hanging);
     // No sweeper runs: the store alone decides when the lease has expired.

@@ -124,6 +124,13 @@ impl Gateway {
         Self { process, address: address.expect("an address"), admin }
     }
 
+    /// Requests a shutdown, and waits for it.
+    pub(crate) fn shut_down(&mut self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("it runs").success());
+        assert!(self.process.wait().expect("it has exited").success());
+    }
+
     pub(crate) fn kill(&mut self) {
         drop(self.process.kill());
         self.process.wait().expect("it has exited");

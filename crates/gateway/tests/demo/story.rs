@@ -13,7 +13,8 @@ async fn play(world: &World) -> (Balance, String) {
         story::play(stage, &mut out).await.map(|balance| (balance, out))
     });
     let (balance, mut out) = telling.await.expect("no panic").expect("a story");
-    story::print_commands(&balance, world.gateway, false, &mut out).expect("an invitation");
+    story::print_commands(&balance, world.gateway, Some(world.gateway), false, &mut out)
+        .expect("an invitation");
     (balance, String::from_utf8(out).expect("UTF-8"))
 }
 
@@ -157,8 +158,9 @@ async fn with_colours_it_says_the_same() {
     let world = World::new().await;
     let (plain, coloured) = (&mut Vec::new(), &mut Vec::new());
     let balance = story::play(world.stage(), &mut Vec::new()).await.expect("a story");
-    story::print_commands(&balance, world.gateway, false, plain).expect("an invitation");
-    story::print_commands(&balance, world.gateway, true, coloured).expect("an invitation");
+    story::print_commands(&balance, world.gateway, Some(world.gateway), false, plain).expect("an invitation");
+    story::print_commands(&balance, world.gateway, Some(world.gateway), true, coloured)
+        .expect("an invitation");
     let mut stripped = String::new();
     for (index, part) in str::from_utf8(coloured).expect("UTF-8").split('\u{1b}').enumerate() {
         stripped += if index == 0 { part } else { part.split_once('m').expect("a colour").1 };

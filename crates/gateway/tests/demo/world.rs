@@ -72,6 +72,7 @@ impl World {
     pub(crate) fn stage(&self) -> Stage {
         Stage {
             gateway: self.gateway,
+            admin: None,
             upstream: self.payments.address(),
             ledger: self.payments.ledger().clone(),
             engine: self.engine.clone(),

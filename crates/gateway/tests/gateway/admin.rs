@@ -90,7 +90,7 @@ fn a_taken_admin_address_is_reported_with_a_fix() {
 }
 
 /// A new token and its configuration lines, from `semel key token`.
-fn new_token(name: &str, roles: &[&str]) -> (String, String) {
+pub(crate) fn new_token(name: &str, roles: &[&str]) -> (String, String) {
     let roles = roles.iter().flat_map(|role| ["--role", *role]);
     let made = Command::new(env!("CARGO_BIN_EXE_semel")).args(["key", "token", name]).args(roles).output();
     let output = String::from_utf8(made.expect("semel runs").stdout).expect("text");

@@ -154,6 +154,20 @@ impl Shop {
             .await;
     }
 
+    /// Whether it is ready, and what it reports.
+    async fn readiness(&self) -> (u16, String) {
+        let reply = TestRequest::get("/readyz").send(self.admin).await.expect("an answer");
+        (reply.status, reply.text().to_owned())
+    }
+
+    async fn is_ready_without_degradation(&self) {
+        until(async || {
+            let (status, text) = self.readiness().await;
+            (status == 200 && text.contains("\"degraded\":[]")).then_some(())
+        })
+        .await;
+    }
+
     async fn logs(&self, line: &str) {
         until(async || self.world.log().contains(line).then_some(())).await;
     }
@@ -189,6 +203,15 @@ impl Shop {
         let store = format!("sqlite:{}", self.world.scratch.file().display());
         let mut program = self.clock.program();
         program.args(["doctor", "--store", &store]).args(flags).output().expect("it runs")
+    }
+
+    /// Confirms a clock from a machine whose clock is right.
+    fn confirm_from_elsewhere(&self, which: &[&str]) -> Output {
+        let store = format!("sqlite:{}", self.world.scratch.file().display());
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_semel"));
+        let flags =
+            [&["doctor", "--store", &store, "--confirm-clock"][..], which, &["--reason", "so"]].concat();
+        doctor.args(flags).output().expect("it runs")
     }
 
     async fn confirm(&self, body: &str) -> Reply {
@@ -244,6 +267,8 @@ async fn a_month_ahead_while_running_forgets_nothing() {
     shop.clock.set("+32d");
     shop.logs("the clock jumped and is not trusted").await;
     shop.is_trusted(false).await;
+    let (status, text) = shop.readiness().await;
+    assert!(status == 200 && text.contains("\"degraded\":[\"the clock jumped ahead"), "{text}");
     shop.wait_for_sweeps().await;
     shop.wait_for_heartbeats().await;
     shop.is_replayed(1, &first).await;
@@ -260,6 +285,7 @@ async fn a_month_ahead_while_running_forgets_nothing() {
     shop.clock.set("+0");
     shop.logs("the clock is right again, and is trusted").await;
     shop.is_trusted(true).await;
+    shop.is_ready_without_degradation().await;
     shop.is_replayed(1, &first).await;
 }
 
@@ -320,8 +346,11 @@ async fn a_clock_behind_at_start_refuses_new_keys() {
     shop.restart(|shop| shop.clock.set("-2d"));
     shop.is_refused(2).await;
     shop.is_replayed(1, &first).await;
+    let (status, text) = shop.readiness().await;
+    assert!(status == 503 && text.contains("the clock is not trusted"), "{status} {text}");
     shop.clock.set("+0");
     let second = shop.pay_until_accepted(2).await;
+    shop.is_ready_without_degradation().await;
     shop.logs("the clock is plausible again").await;
     shop.is_trusted(true).await;
     shop.restart(|_| ());
@@ -357,12 +386,19 @@ async fn the_doctor_finds_a_wrong_clock_and_confirms_a_right_one() {
     let report = String::from_utf8(found.stdout).expect("text");
     assert_eq!(found.status.code(), Some(1), "{report}");
     assert!(report.contains("\"clock-not-trusted\""), "{report}");
-    for flags in [&["--confirm-clock"][..], &["--confirm-clock", "--reason", " "], &["--reason", "so"]] {
+    let reason = "the machine lay in a drawer for forty days";
+    for flags in [
+        &["--confirm-clock"][..],
+        &["--confirm-clock", "--reason", " "],
+        &["--reason", "so"],
+        // It does not say which clock: this one, or the one of forty days ago.
+        &["--confirm-clock", "--reason", reason],
+    ] {
         let refused = shop.doctor(flags);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
     shop.is_refused(2).await;
-    let done = shop.doctor(&["--confirm-clock", "--reason", "the machine lay in a drawer for forty days"]);
+    let done = shop.doctor(&["--confirm-clock", "this-machine", "--reason", reason]);
     assert!(done.status.success() && done.stdout.starts_with(b"confirmed: it is "), "{done:?}");
     let second = shop.pay_until_accepted(2).await;
     shop.is_trusted(true).await;
@@ -376,6 +412,46 @@ async fn the_doctor_finds_a_wrong_clock_and_confirms_a_right_one() {
 }
 
 #[tokio::test]
+async fn a_confirmation_from_another_clock_asks_which_one_is_meant() {
+    let Some(shop) = Shop::new().await else { return };
+    shop.pay_first(1).await;
+    shop.clock.set("+40d");
+    shop.is_trusted(false).await;
+    shop.wait_for_heartbeats().await;
+    let asked = shop.confirm_from_elsewhere(&[]);
+    let text = String::from_utf8(asked.stderr).expect("text");
+    assert_eq!(asked.status.code(), Some(2), "{text}");
+    for part in
+        ["this machine's clock shows", "gateways on this store use", "but their machine's clock shows"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    // Nothing has changed.
+    shop.pay_first(2).await;
+    let confirmed = shop.confirm_from_elsewhere(&["gateway"]);
+    assert!(confirmed.status.success(), "{confirmed:?}");
+    shop.is_trusted(true).await;
+    shop.pay_first(3).await;
+    assert!(!shop.world.log().contains("the clock is not trusted: new keys"), "{}", shop.world.log());
+}
+
+#[tokio::test]
+async fn a_gateway_that_loses_its_trust_while_it_runs_stays_ready() {
+    let Some(shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.clock.set("+3h");
+    shop.is_trusted(false).await;
+    shop.wait_for_heartbeats().await;
+    let confirmed = shop.confirm_from_elsewhere(&["this-machine"]);
+    assert!(confirmed.status.success(), "{confirmed:?}");
+    shop.logs("the clock is not trusted: new keys are refused").await;
+    shop.is_refused(2).await;
+    shop.is_replayed(1, &first).await;
+    let (status, text) = shop.readiness().await;
+    assert!(status == 200 && text.contains("\"degraded\":[\"the clock is not trusted"), "{status} {text}");
+}
+
+#[tokio::test]
 async fn an_operator_confirms_the_clock_over_the_admin_address() {
     let Some(mut shop) = Shop::new().await else { return };
     let first = shop.pay_first(1).await;
@@ -386,7 +462,11 @@ async fn an_operator_confirms_the_clock_over_the_admin_address() {
         assert_eq!(refused.status, 400, "{refused:?}");
     }
     shop.is_refused(2).await;
-    let confirmed = shop.confirm("{\"reason\":\"it was two days fast until now\"}").await;
+    let unclear = shop.confirm("{\"reason\":\"it was two days fast until now\"}").await;
+    assert_eq!((unclear.status, unclear.code().as_deref()), (409, Some("CLOCKS_DIFFER")), "{unclear:?}");
+    shop.is_refused(2).await;
+    let chosen = "{\"reason\":\"it was two days fast until now\",\"clock\":\"this-gateway\"}";
+    let confirmed = shop.confirm(chosen).await;
     assert_eq!(confirmed.status, 200, "{confirmed:?}");
     assert!(confirmed.json()["confirmedAt"].as_str().is_some_and(|at| at.ends_with('Z')), "{confirmed:?}");
     let second = shop.pay_until_accepted(2).await;

@@ -21,6 +21,7 @@ mod lost;
 mod malformed;
 mod once;
 mod operations;
+mod operators;
 mod passing;
 mod rebuild;
 mod reconcile;
@@ -36,6 +37,7 @@ mod states;
 mod status;
 mod storage;
 mod store;
+mod suspended;
 mod telemetry;
 mod tokens;
 #[path = "../clients/tools.rs"]

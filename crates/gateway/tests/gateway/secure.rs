@@ -64,6 +64,14 @@ impl Authority {
         self.holder(&params)
     }
 
+    /// The same, valid until the beginning of this year.
+    pub(crate) fn server_until(&self, year: i32) -> Holder {
+        let mut params = named("server");
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        self.holder(&params)
+    }
+
     fn holder(&self, params: &CertificateParams) -> Holder {
         let key = KeyPair::generate().expect("a key");
         let issuer = Issuer::from_params(&self.params, &self.key);

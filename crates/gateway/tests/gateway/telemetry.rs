@@ -58,14 +58,17 @@ async fn latency_statuses_and_upstream_errors_are_counted_by_operation() {
     for kind in ["dns", "connect", "connect_timeout", "tls", "not_sent", "reset", "malformed", "timeout"] {
         assert_metric(admin, &format!("semel_upstream_errors_total{{kind=\"{kind}\"}}"), 0.0).await;
     }
-    assert_metric(admin, "semel_request_seconds_count{operation=\"charge\"}", 0.0).await;
+    assert_metric(admin, "semel_request_seconds_count{operation=\"charge\",outcome=\"ran\"}", 0.0).await;
 
     assert_eq!(world.charge(5).await.status, 201);
     assert!(world.charge(5).await.is_replay());
     assert_eq!(world.charge(6).await.status, 422);
     assert_metric(admin, "semel_responses_total{operation=\"charge\",class=\"2xx\"}", 2.0).await;
     assert_metric(admin, "semel_responses_total{operation=\"charge\",class=\"4xx\"}", 1.0).await;
-    assert_metric(admin, "semel_request_seconds_count{operation=\"charge\"}", 3.0).await;
+    for outcome in ["ran", "replayed", "other"] {
+        let series = format!("semel_request_seconds_count{{operation=\"charge\",outcome=\"{outcome}\"}}");
+        assert_metric(admin, &series, 1.0).await;
+    }
     assert_metric(admin, "semel_upstream_seconds_count{operation=\"charge\"}", 1.0).await;
 
     // Unprotected requests are counted too, but never under a client's path.
@@ -94,7 +97,12 @@ async fn latency_statuses_and_upstream_errors_are_counted_by_operation() {
     assert_metric(admin, "semel_upstream_seconds_count{operation=\"refund\"}", 3.0).await;
     // A timeout of one second is in no smaller bucket.
     assert_metric(admin, "semel_upstream_seconds_bucket{operation=\"refund\",le=\"0.5\"}", 2.0).await;
-    assert_metric(admin, "semel_request_seconds_bucket{operation=\"refund\",le=\"30\"}", 3.0).await;
+    assert_metric(
+        admin,
+        "semel_request_seconds_bucket{operation=\"refund\",outcome=\"other\",le=\"30\"}",
+        3.0,
+    )
+    .await;
     assert_metric(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"UPSTREAM_FAILED\"}", 2.0)
         .await;
     assert_metric(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"UPSTREAM_TIMEOUT\"}", 1.0)

@@ -38,3 +38,38 @@ fn every_rule_is_staged_and_has_a_remedy() {
         );
     }
 }
+
+/// The label sets by which a query aggregates: `by (…)` or `without (…)`.
+fn aggregations(query: &str) -> Vec<(&str, Vec<&str>)> {
+    let words = ["by", "without"];
+    let found = words.into_iter().flat_map(|word| {
+        query.match_indices(word).filter_map(move |(at, _)| {
+            let (labels, _) = query[at + word.len()..].trim_start().strip_prefix('(')?.split_once(')')?;
+            Some((word, labels.split(',').map(str::trim).collect()))
+        })
+    });
+    found.collect()
+}
+
+#[test]
+fn no_rule_and_no_series_of_a_panel_merges_services() {
+    let (rules, board) = (text(RULES), text("docs/operations/grafana.json"));
+    let aggregated: Vec<_> = aggregations(&rules).into_iter().chain(aggregations(&board)).collect();
+    assert!(aggregated.len() > 40, "{aggregated:?}");
+    for (word, labels) in &aggregated {
+        assert_eq!(labels.contains(&"job"), *word == "by", "{word} {labels:?}");
+        // A label that tells services apart beside the job: `by` would drop it, and an alert that names none is lost.
+        assert!(!labels.contains(&"namespace") && !labels.contains(&"service"), "{word} {labels:?}");
+    }
+    assert_eq!(
+        aggregations(&rules).iter().filter(|(word, _)| *word == "by").count(),
+        0,
+        "an alert keeps every other label"
+    );
+    for bare in ["sum(", "max(", "min(", "avg(", "count("] {
+        assert!(!rules.contains(bare), "{bare} merges everything");
+    }
+    let expected: Vec<_> =
+        text(STAGED).lines().filter(|line| line.contains("exp_labels:")).map(str::to_owned).collect();
+    assert!(expected.len() > 40 && expected.iter().all(|line| line.contains("job: ")), "{expected:?}");
+}

@@ -7,6 +7,7 @@ mod erase;
 mod kills;
 #[path = "../gateway/once.rs"]
 mod once;
+mod starting;
 #[path = "../gateway/states.rs"]
 mod states;
 #[path = "../gateway/status.rs"]

@@ -1,6 +1,7 @@
 //! The tests of the program `semel` about its guarantees to clients, on Redis instead of a file. Each starts its own
 //! server, which `cargo xtask test` installs.
 
+mod emptied;
 #[path = "../gateway/erase.rs"]
 mod erase;
 #[path = "../gateway/kills.rs"]
@@ -9,6 +10,7 @@ mod kills;
 mod once;
 mod servers;
 mod settings;
+mod starting;
 #[path = "../gateway/states.rs"]
 mod states;
 #[path = "../gateway/status.rs"]

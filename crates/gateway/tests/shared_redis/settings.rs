@@ -75,3 +75,40 @@ async fn the_doctor_ignores_foreign_keys() {
         assert!(!printed.contains(words), "{words} in {printed}");
     }
 }
+
+/// The output of `semel` with these arguments.
+fn output_of(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_semel")).args(arguments).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Nothing but a sweeper removes records, and they are in the server's memory.
+#[tokio::test]
+async fn a_sweeper_that_is_off_is_reported_everywhere() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+    let store = scratch.store().url();
+    let configure = |parameters: &str, every: &str| {
+        scratch.configure(&format!(
+            "[upstream]\nurl = \"http://{}\"\n[store]\nurl = '{store}{parameters}'\n[sweep]\nevery = \"{every}\"\n",
+            upstream.address
+        ));
+    };
+    let config = scratch.config();
+    let config = config.to_str().expect("text");
+    configure("?ttl=on", "0s");
+    let checked = output_of(&["config", "check", config]);
+    assert!(checked.contains("warning: the sweeper is off"), "{checked}");
+    assert!(checked.contains("warning: the store's URL has `ttl`, which has no effect"), "{checked}");
+    let mut gateway = Gateway::configured(&scratch, &[]);
+    gateway.terminate();
+    assert!(gateway.ended().await.success());
+    let printed = gateway.rest_of_output();
+    assert!(printed.contains("(sweeper-off)") && printed.contains("(redis-ttl-ignored)"), "{printed}");
+    let examined = output_of(&["doctor", "--config", config, "--quick"]);
+    assert!(examined.contains("sweeper-off") && examined.contains("redis-ttl-ignored"), "{examined}");
+    configure("", "1s");
+    for arguments in [&["config", "check", config][..], &["doctor", "--config", config, "--quick"]] {
+        let printed = output_of(arguments);
+        assert!(!printed.contains("sweeper") && !printed.contains("ttl"), "{printed}");
+    }
+}

@@ -125,3 +125,30 @@ async fn trailers_are_replayed_and_control_headers_among_them_are_not() {
         assert_eq!((trailers.len(), trailers["x-sum"].as_bytes()), (1, b"7".as_slice()));
     }
 }
+
+/// A JSON document of 10 MiB - 61 bytes, in brotli: `{"a":"000…"}`.
+const BROTLI: [u8; 41] = [
+    0xcb, 0xff, 0xff, 0x3f, 0xf8, 0x8d, 0xd4, 0x60, 0xcd, 0x98, 0x63, 0xa5, 0x88, 0xce, 0x5e, 0xc1, 0x84,
+    0xc5, 0x6d, 0x81, 0xc0, 0xd9, 0xfb, 0xbf, 0x15, 0x29, 0xfc, 0xff, 0x81, 0x5f, 0x4a, 0xa4, 0xaf, 0x24,
+    0x39, 0x2c, 0x02, 0xb8, 0x77, 0xff, 0x41,
+];
+
+#[tokio::test]
+async fn a_body_below_the_limit_passes_however_much_it_was_compressed() {
+    let server = Server::new(Terms::default(), async |_: u32, _: Request| "done".into_response()).await;
+    let send = async |path: &str, coding: &str, body: Vec<u8>| {
+        let request = post(path).header("content-type", "application/json");
+        server.send(request.header("content-encoding", coding).bytes(body)).await
+    };
+    let zipped = |length: usize| gzip(format!("{{\"a\":\"{}\"}}", "0".repeat(length - 8)).as_bytes());
+    let gzip = zipped((10 << 20) - 61);
+    assert!(gzip.len() < (10 << 20) / 500, "far beyond what is tried first");
+    for (path, coding, body) in [("/br", "br", BROTLI.to_vec()), ("/gzip", "gzip", gzip)] {
+        for is_replay in [false, true] {
+            let reply = send(path, coding, body.clone()).await;
+            assert_eq!((reply.status, reply.is_replay()), (200, is_replay), "{coding}");
+        }
+    }
+    let refused = send("/longer", "gzip", zipped((10 << 20) + 1)).await;
+    refused.is_problem(413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false);
+}

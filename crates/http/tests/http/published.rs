@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use semel::core::fingerprint::Pointer;
 use semel::core::policy::{Class, Policy};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{KeySource, Layer, Reconciler, Routes, Terms, TermsError};
+use semel_http::{KeySource, Layer, Mode, Reconciler, Routes, Terms, TermsError};
 use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
@@ -345,4 +345,48 @@ async fn the_specification_gives_real_waits_and_every_status() {
     let errors = document["errors"].as_array().expect("a list");
     let unreachable = errors.iter().find(|error| error["code"] == "UPSTREAM_UNREACHABLE").expect("it");
     assert_eq!(unreachable["statuses"], serde_json::json!([502, 503, 504]));
+}
+
+#[tokio::test]
+async fn an_operation_in_shadow_mode_promises_nothing() {
+    let terms = Terms { mode: Mode::Shadow, ..Terms::default() };
+    let enforced = Terms { name: Some("enforced".to_owned()), ..Terms::default() };
+    let routes = Routes::new(terms).and_then(|routes| routes.with("/enforced", enforced)).expect("valid");
+    let layer = Layer::routed(engine().await, routes).expect("valid").publishing("");
+    let server = Server::under(layer, charged).await;
+    let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let operation = |mode: &str| {
+        let operations = document["operations"].as_array().expect("a list");
+        operations.iter().find(|operation| operation["mode"] == mode).expect("one of each").clone()
+    };
+    let (observed, enforced) = (operation("shadow"), operation("enforce"));
+    assert_eq!(
+        (&observed["class"], &observed["whileStoreIsDown"]),
+        (&"observed only".into(), &"observed only".into())
+    );
+    assert_eq!((&enforced["class"], &enforced["whileStoreIsDown"]), (&"external".into(), &"refused".into()));
+    for promise in [
+        "notAppliedStatuses",
+        "retained",
+        "retentionSeconds",
+        "tombstoneSeconds",
+        "requestBytesMax",
+        "keptResponseBytesMax",
+        "mismatchStatus",
+        "waitMilliseconds",
+        "unknownOutcome",
+    ] {
+        assert!(observed[promise].is_null(), "{promise}: {observed}");
+        assert!(!enforced[promise].is_null(), "{promise}: {enforced}");
+    }
+    assert_eq!(observed["key"]["rule"], "optional", "what is observed is still published");
+
+    let html = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
+    let page = server.send(html).await.text().to_owned();
+    let section = page.split("<section").find(|part| part.contains("All other requests")).expect("a section");
+    assert!(section.contains("none: requests are observed only"), "{section}");
+    for promise in ["at most once", "replayed for", "refused"] {
+        assert!(!section.contains(promise), "{promise} is in {section}");
+    }
+    assert!(page.contains("Operations in mode <code>shadow</code> are observed only"), "{page}");
 }

@@ -1,10 +1,16 @@
 -- The value, from a server that takes writes. A script copies its data several times, so a long value would block the server.
 -- Of a long value only the first bytes are returned, which identify the value when it is read separately.
--- KEYS: 1 record, 2 proof    ARGV: 1 '1' to be confirmed, '0' to be proven, '' for any server, 2 longest value to read here
+-- KEYS: 1 record, 2 proof, 3 the store's identity
+-- ARGV: 1 '1' to be confirmed, '0' to be proven, '' for any server, 2 longest value to read here,
+--       3 the identity that this node knows ('' for none)
 local GUARD = 57
 local is = redis.call('TYPE', KEYS[1]).ok
 if is ~= 'none' and is ~= 'string' then
     return {'type', KEYS[1]}
+end
+-- That nothing is found is true only where nothing was lost.
+if is == 'none' and ARGV[3] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[3] then
+    return {'lost', redis.call('GET', KEYS[3])}
 end
 if ARGV[1] == '1' then
     redis.call('SET', KEYS[2], '1')

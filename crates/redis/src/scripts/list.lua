@@ -1,8 +1,10 @@
 -- The next positions of some lists, in order.
--- KEYS: 1 proof, then the lists    ARGV: 1 as for get, 2 'up' or 'down', 3 the position to continue after ('' for the end),
---       4 not beyond these bytes ('' for all, 'now' for the server's time), 5 how many of each
+-- KEYS: 1 proof, 2 the store's identity, then the lists
+-- ARGV: 1 as for get, 2 'up' or 'down', 3 the position to continue after ('' for the end),
+--       4 not beyond these bytes ('' for all, 'now' for the server's time), 5 how many of each, 6 the identity that this node knows ('' for none)
+if ARGV[6] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[6] then return {'lost', redis.call('GET', KEYS[2])} end
 local is_list = {}
-for at = 2, #KEYS do
+for at = 3, #KEYS do
     local is = redis.call('TYPE', KEYS[at]).ok
     is_list[at] = is == 'zset'
     -- An inspection skips foreign keys and shows the rest.
@@ -23,7 +25,7 @@ if upper == 'now' then
 end
 upper = upper == '' and '+' or '[' .. upper .. string.rep('\255', 17)
 local found = {}
-for at = 2, #KEYS do
+for at = 3, #KEYS do
     local part = {}
     if not is_list[at] then
         -- Nothing to list.

@@ -27,8 +27,6 @@ try('GET', KEYS[1])
 try('GETRANGE', KEYS[1], 0, 1)
 try('STRLEN', KEYS[1])
 try('SETRANGE', KEYS[1], 0, '')
--- In the year 2200.
-try('PEXPIREAT', KEYS[1], '7258118400000')
 try('PERSIST', KEYS[1])
 try('ZADD', KEYS[2], 0, 'probe')
 try('ZCARD', KEYS[2])

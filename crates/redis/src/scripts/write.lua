@@ -1,10 +1,9 @@
 -- One conditional write: the record and its index entries. Everything is checked before the first change; Redis undoes nothing.
--- KEYS: 1 record, 2 due, 3 the list that it leaves, 4 the list that it joins, 5 callers, 6 proof
+-- KEYS: 1 record, 2 due, 3 the list that it leaves, 4 the list that it joins, 5 callers, 6 proof, 7 the store's identity
 -- ARGV: 1 the first bytes that are expected ('' for none), 2 operation id, 3 the new value ('' to remove),
---       4 the millisecond at which the record expires ('' for never), 5 longest value to read here, 6 '1' to be confirmed,
---       7 the current millisecond ('' for the server's), 8 digest and length of a longer value that was intact ('' for none)
+--       4 digest and length of a longer value that was intact ('' for none), 5 longest value to read here, 6 '1' to be confirmed,
+--       7 the identity that this node knows
 local HEAD, GUARD = 126, 57
-local WEEK, CENTURY = 604800000, 3155760000000
 local types, exists = {'string', 'zset', 'zset', 'zset', 'hash'}, false
 for at, wanted in ipairs(types) do
     local is = redis.call('TYPE', KEYS[at]).ok
@@ -41,12 +40,16 @@ else
     is_met = found and string.sub(found, 1, GUARD) == ARGV[1]
     if is_met and is_large then
         local whole = string.sub(found, 58, 73) .. redis.call('STRLEN', KEYS[1])
-        if ARGV[8] ~= whole then
+        if ARGV[4] ~= whole then
             return {'unproven', time[1], time[2], string.sub(found, 1, GUARD)}
         end
     elseif is_met then
         is_met = is_whole(found)
     end
+end
+-- What is found is true even after a loss; that nothing is found is not.
+if (is_met or not found) and redis.call('GET', KEYS[7]) ~= ARGV[7] then
+    return {'lost', redis.call('GET', KEYS[7])}
 end
 if not is_met then
     if is_large then
@@ -71,29 +74,14 @@ local function place(value)
     return string.sub(value, 74, 81) .. id
 end
 
--- The safety net: a week after the record's end the server may remove it if no sweeper did. An absolute time, because the clock
--- that `TIME` reads may differ by a millisecond from the one that a duration is added to.
-local expires
-if ARGV[4] ~= '' then
-    local clock = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-    local now = ARGV[7] ~= '' and tonumber(ARGV[7]) or clock
-    local left = math.max(tonumber(ARGV[4]) - now, 0) + WEEK
-    if left <= CENTURY then expires = clock + left end
-end
-
 -- From here on everything succeeds. Index entries are added before the record, and removed after it.
 if next == '' then
     redis.call('DEL', KEYS[1])
 else
     if due(next) then redis.call('ZADD', KEYS[2], 0, due(next)) end
     redis.call('ZADD', KEYS[4], 0, place(next))
+    -- Without an expiry: SET drops one that an older version set. The server's clock may be wrong.
     redis.call('SET', KEYS[1], next)
-    -- SET drops a time to live by itself; that a live record has none must not depend on which command writes it.
-    if expires then
-        redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', expires))
-    elseif exists then
-        redis.call('PERSIST', KEYS[1])
-    end
 end
 if found then
     if due(found) and (next == '' or due(next) ~= due(found)) then redis.call('ZREM', KEYS[2], due(found)) end

@@ -1,13 +1,16 @@
 //! Tests of the Redis store beyond the contract of all stores. They need servers: `SEMEL_TEST_REDIS_URL`,
 //! `SEMEL_TEST_REDIS_CLUSTER_URL` and `SEMEL_TEST_VALKEY_URL`, which `cargo xtask test` sets.
 
+mod acceptance;
 mod cluster;
 mod contract;
 mod damage;
 mod dedup;
 mod erase;
+mod expiry;
 mod faults;
 mod hazards;
+mod loss;
 mod masters;
 mod opening;
 mod promotion;
@@ -22,7 +25,6 @@ mod tls;
 
 // The storms that the stores share use it.
 use semel as _;
-mod ttl;
 mod verification;
 mod waiters;
 mod world;

@@ -21,15 +21,21 @@ fn address(server: &RedisServer) -> SocketAddr {
     server.address().parse().expect("an address")
 }
 
-async fn storm_on(mut server: RedisServer, folder: &ScratchDir) {
-    let direct = server.url();
-    Store::open(&direct).await.expect("the store opens").close().await;
+/// An existing store, and a network for each node in front of it.
+async fn networks(server: &RedisServer) -> (Vec<FaultProxy>, Vec<String>) {
+    Store::open(&server.url()).await.expect("the store opens").close().await;
     let (mut proxies, mut urls) = (Vec::new(), Vec::new());
     for number in 0..NODES as u64 {
-        let proxy = storms::proxy(address(&server), Protocol::Redis, number).await;
+        let proxy = storms::proxy(address(server), Protocol::Redis, number).await;
         urls.push(format!("redis://{}?{TIMEOUTS}", proxy.address()));
         proxies.push(proxy);
     }
+    (proxies, urls)
+}
+
+async fn storm_on(mut server: RedisServer, folder: &ScratchDir) {
+    let direct = server.url();
+    let (_proxies, urls) = networks(&server).await;
     let mut storm = Storm::start(folder.path(), urls);
     storm
         .run_to_end(|fault| match fault {
@@ -56,6 +62,19 @@ async fn a_key_has_one_effect_on_valkey_too() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "storm-valkey");
     let Some(server) = RedisServer::start_valkey(folder.join("server"), &[]) else { return };
     storm_on(server, &folder).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_has_one_effect_although_the_server_is_emptied() {
+    if !RedisServer::is_installed() {
+        return;
+    }
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "storm-emptied");
+    let server = RedisServer::start(folder.join("server"), &[]);
+    let (_proxies, urls) = networks(&server).await;
+    let mut storm = Storm::start(folder.path(), urls);
+    storm.run_until_lost(|| drop(server.ask(END_CLIENTS)), || drop(server.ask("FLUSHALL"))).await;
+    storm.judge_after_loss();
 }
 
 /// Three servers without replicas: a failover loses writes, which another test covers. Each announces the

@@ -1,5 +1,6 @@
 //! Parses `postgres:` URLs.
 
+use super::connecting::LastGood;
 use super::named_file::{self, PASSWORD_BYTES_MAX};
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
@@ -18,6 +19,7 @@ pub(super) const SCHEMA: &str = "semel";
 const CONNECTIONS: usize = 4;
 const CONNECTIONS_MAX: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// Parameters that are passed to the driver unchanged.
 const DRIVER_PARAMETERS: &[&str] = &[
@@ -54,6 +56,9 @@ pub(super) struct Address {
     pub(super) connections: Option<usize>,
     /// How long a statement may take before its connection is closed.
     pub(super) answer_timeout: Duration,
+    /// How long a connection may be silent, while a statement waits, before it is replaced.
+    pub(super) silent_after: Duration,
+    pub(super) last_good: Arc<LastGood>,
     /// The servers seen so far; `None` if any server may be used.
     pub(super) timelines: Option<Arc<Timelines>>,
 }
@@ -124,6 +129,8 @@ impl FromStr for Address {
             schema: schema.unwrap_or_else(|| SCHEMA.to_owned()),
             connections,
             answer_timeout: timeout.unwrap_or(ANSWER_TIMEOUT),
+            silent_after: SILENT_AFTER,
+            last_good: Arc::default(),
             timelines: Some(Arc::default()),
         })
     }
@@ -282,16 +289,6 @@ impl Address {
         Ok(())
     }
 
-    /// The same for each host separately; empty if there is only one.
-    pub(super) fn each_host(config: &Config) -> Vec<Config> {
-        let (hosts, ports) = (config.get_hosts(), config.get_ports());
-        if hosts.len() < 2 {
-            return Vec::new();
-        }
-        let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(5432);
-        hosts.iter().enumerate().map(|(number, host)| with_host(config, host, port(number))).collect()
-    }
-
     /// The same for read-only use: a standby is sufficient.
     pub(super) fn for_reading(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
@@ -316,6 +313,7 @@ impl Address {
                 config.connect_timeout(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
                 config.keepalives_idle(Duration::from_secs(30));
                 address.config = config;
+                address.last_good = Arc::default();
             }
         }
         Some(address)
@@ -345,40 +343,6 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("schema", &self.schema).finish_non_exhaustive()
     }
-}
-
-/// The driver's settings with one of their hosts. The driver has no way to remove a host.
-fn with_host(config: &Config, host: &Host, port: u16) -> Config {
-    let mut one = Config::new();
-    match host {
-        Host::Tcp(name) => one.host(name),
-        Host::Unix(path) => one.host_path(path),
-    };
-    one.port(port).user(config.get_user().unwrap_or_default());
-    if let Some(database) = config.get_dbname() {
-        one.dbname(database);
-    }
-    if let Some(password) = config.get_password() {
-        one.password(password);
-    }
-    if let Some(name) = config.get_application_name() {
-        one.application_name(name);
-    }
-    if let Some(timeout) = config.get_connect_timeout() {
-        one.connect_timeout(*timeout);
-    }
-    if let Some(timeout) = config.get_tcp_user_timeout() {
-        one.tcp_user_timeout(*timeout);
-    }
-    if let Some(interval) = config.get_keepalives_interval() {
-        one.keepalives_interval(interval);
-    }
-    if let Some(retries) = config.get_keepalives_retries() {
-        one.keepalives_retries(retries);
-    }
-    one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
-    one.ssl_mode(config.get_ssl_mode()).target_session_attrs(config.get_target_session_attrs());
-    one
 }
 
 fn is_local(host: &Host) -> bool {
@@ -458,12 +422,6 @@ mod tests {
         let listening = chosen.for_listening().expect("it listens").config().expect("no password");
         assert_eq!((listening.get_ports(), listening.get_dbname()), (&[5432][..], Some("payments")));
         assert!(address("//semel@h/d?listen=off").for_listening().is_none());
-        let apart = Address::each_host(&config);
-        let ports: Vec<_> = apart.iter().map(|one| (one.get_hosts().len(), one.get_ports())).collect();
-        assert_eq!(ports, [(1, &[5433][..]), (1, &[5434][..])]);
-        assert_eq!(apart[1].get_hosts()[0], config.get_hosts()[1]);
-        assert_eq!((apart[0].get_user(), apart[0].get_ssl_mode()), (Some("semel"), SslMode::Require));
-        assert!(Address::each_host(&plain.config().expect("no password")).is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::inspection::Inspected;
 use super::schema::{self, STEPS};
-use super::session::Slot;
+use super::slot::Slot;
 use super::{Options, Store};
 use semel_core::store::{self, Inspection, OpenOptions, Pending};
 use std::sync::Arc;
@@ -60,7 +60,11 @@ impl store::Backend for Backend {
 
     fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn store::Store>> {
         Box::pin(async move {
-            let chosen = Options { connections: options.connections, clock: options.clock.clone() };
+            let chosen = Options {
+                connections: options.connections,
+                request_timeout: options.request_timeout,
+                clock: options.clock.clone(),
+            };
             Ok(Arc::new(Store::at(address, chosen).await?) as Arc<dyn store::Store>)
         })
     }

@@ -6,7 +6,8 @@
 
 use semel_core::id::OperationId;
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many are remembered; the oldest are dropped first.
 const REMEMBERED_MAX: usize = 65_536;
@@ -54,15 +55,45 @@ impl Doubts {
     }
 }
 
-/// A write that was handed over and not answered yet. If it is dropped unanswered, the write is in doubt.
+/// Whether a write was sent, or given up before that.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sending(Arc<AtomicU8>);
+
+impl Sending {
+    const QUEUED: u8 = 0;
+    const SENT: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// Whether the write may be sent, now or again: its caller has not given it up before.
+    pub(super) fn begin(&self) -> bool {
+        self.change(Self::SENT) != Self::GIVEN_UP
+    }
+
+    /// Whether it is given up before it was sent. From now on it will not be.
+    fn give_up(&self) -> bool {
+        self.change(Self::GIVEN_UP) != Self::SENT
+    }
+
+    /// Returns the state that counts: the first change of a queued write does.
+    fn change(&self, to: u8) -> u8 {
+        match self.0.compare_exchange(Self::QUEUED, to, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => to,
+            Err(decided) => decided,
+        }
+    }
+}
+
+/// A write that was handed over and not answered yet. If it is dropped unanswered after it was sent, the write is in
+/// doubt.
 pub(super) struct Unanswered<'a> {
     doubts: Option<&'a Doubts>,
     id: OperationId,
+    sending: Sending,
 }
 
 impl<'a> Unanswered<'a> {
-    pub(super) fn of(doubts: &'a Doubts, id: OperationId) -> Self {
-        Self { doubts: Some(doubts), id }
+    pub(super) fn of(doubts: &'a Doubts, id: OperationId, sending: Sending) -> Self {
+        Self { doubts: Some(doubts), id, sending }
     }
 
     /// It was answered. The answer already says whether it is in doubt.
@@ -73,7 +104,9 @@ impl<'a> Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some(doubts) = self.doubts {
+        if let Some(doubts) = self.doubts
+            && !self.sending.give_up()
+        {
             doubts.add(self.id);
         }
     }
@@ -82,6 +115,18 @@ impl Drop for Unanswered<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_that_was_never_sent_is_not_in_doubt_and_is_not_sent_later() {
+        let (doubts, id) = (Doubts::default(), OperationId::from_bytes([7; 16]));
+        let queued = Sending::default();
+        drop(Unanswered::of(&doubts, id, queued.clone()));
+        assert!(!doubts.contains(id) && !queued.begin());
+        let sent = Sending::default();
+        assert!(sent.begin() && sent.begin(), "it may be sent again");
+        drop(Unanswered::of(&doubts, id, sent));
+        assert!(doubts.contains(id));
+    }
 
     #[test]
     fn the_oldest_doubts_are_dropped_first() {

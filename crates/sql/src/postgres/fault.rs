@@ -10,6 +10,8 @@ pub(super) struct Fault {
     cause: String,
     /// The remedy, if nothing was written.
     pub(super) remedy: Remedy,
+    /// The server accepts no connections yet.
+    is_starting: bool,
 }
 
 /// How the writer continues with a batch that failed and wrote nothing.
@@ -27,7 +29,12 @@ pub(super) enum Remedy {
 
 impl Fault {
     pub(super) fn new(kind: Kind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into(), remedy: Remedy::Report }
+        Self { kind, cause: cause.into(), remedy: Remedy::Report, is_starting: false }
+    }
+
+    /// For a call that got no connection.
+    pub(super) fn of_connecting(error: &Error, cause: impl Into<String>) -> Self {
+        Self { is_starting: error.is_starting(), ..Self::new(error.kind(), cause) }
     }
 
     /// For a statement that writes, after it may have reached the server.
@@ -74,12 +81,13 @@ impl Fault {
         } else {
             (Kind::Unfit, Remedy::Report)
         };
-        Self { kind, cause: described(db), remedy }
+        Self { kind, cause: described(db), remedy, is_starting: false }
     }
 
     pub(super) fn error(&self, context: &str) -> Error {
         let error = match self.remedy {
             Remedy::WaitForLock => Error::entry_locked(context),
+            _ if self.is_starting => Error::starting(context),
             _ => Error::new(self.kind, context),
         };
         error.because(self.cause.clone())

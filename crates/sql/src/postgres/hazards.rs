@@ -1,7 +1,7 @@
 //! Finds dangerous settings of the server.
 
 use super::schema::tables;
-use super::session::Slot;
+use super::slot::{Slot, owned};
 use semel_core::store::{Error, Hazard, Severity};
 use std::collections::BTreeMap;
 use tokio_postgres::types::Type;
@@ -70,7 +70,7 @@ type Settings = BTreeMap<String, String>;
 async fn settings(slot: &Slot) -> Result<Settings, Error> {
     let sql = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('autovacuum', 'default_transaction_read_only', \
                'fsync', 'full_page_writes', 'synchronous_commit', 'zero_damaged_pages')";
-    let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error("reading pg_settings"))?;
+    let rows = slot.read(sql, Vec::new()).await.map_err(|fault| fault.error("reading pg_settings"))?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
@@ -140,7 +140,8 @@ struct Standbys {
 async fn standbys(slot: &Slot) -> Result<Standbys, Error> {
     let sql = "SELECT (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
                pg_catalog.current_setting('synchronous_standby_names') <> '', pg_catalog.pg_is_in_recovery()";
-    let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error("reading pg_stat_replication"))?;
+    let rows =
+        slot.read(sql, Vec::new()).await.map_err(|fault| fault.error("reading pg_stat_replication"))?;
     let of = |row: &tokio_postgres::Row| Standbys {
         connected: row.get(0),
         waited_for: row.get(1),
@@ -178,8 +179,10 @@ fn of_standbys(connected: i64, waited_for: bool) -> Option<Hazard> {
 async fn unlogged(slot: &Slot, schema: &str) -> Result<Vec<String>, Error> {
     let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relpersistence <> 'p'";
-    let rows =
-        slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(|fault| fault.error("reading pg_class"))?;
+    let rows = slot
+        .read(sql, vec![owned(schema.to_owned(), Type::TEXT)])
+        .await
+        .map_err(|fault| fault.error("reading pg_class"))?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use super::reader::proved;
 use super::scan::{Scanner, get};
-use super::session::Parameter;
+use super::slot::owned;
 use semel_core::store::{Error, InboxCensus, InboxMarks};
 use semel_core::time::Time;
 use std::time::Duration;
@@ -49,13 +49,13 @@ impl Scanner {
              ORDER BY s.consumer_group, s.topic"
         );
         let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX / 2);
-        let parameters: [Parameter<'_>; 4] = [
-            (&window, Type::INT8),
-            (&after.group, Type::TEXT),
-            (&after.topic, Type::TEXT),
-            (&after.message_id, Type::TEXT),
+        let parameters = vec![
+            owned(window, Type::INT8),
+            owned(after.group.clone(), Type::TEXT),
+            owned(after.topic.clone(), Type::TEXT),
+            owned(after.message_id.clone(), Type::TEXT),
         ];
-        let rows = proved(&self.slot, &sql, &parameters, self.any_server).await?;
+        let rows = proved(&self.slot, &sql, parameters, self.any_server).await?;
         let (mut last, mut looked) = (None, 0);
         for row in &rows {
             census.now = self.time.at(get(row, 1)?);

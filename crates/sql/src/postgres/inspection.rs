@@ -5,7 +5,7 @@ use super::hazards;
 use super::reader::{self, READING, Reader};
 use super::scan::Scanner;
 use super::schema;
-use super::session::Slot;
+use super::slot::{Slot, owned};
 use super::store::capabilities;
 use super::time::ServerTime;
 use crate::columns::Row;
@@ -15,7 +15,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::store::{
     Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, InboxCensus, Inspection,
-    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
+    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, SideRow, SideTable, Store, StoreSize, Tally,
+    Written,
 };
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -54,11 +55,15 @@ impl Inspected {
     }
 }
 
-async fn size(slot: &Slot, schema: &str) -> Result<StoreSize, Error> {
+/// The size of the tables with everything that belongs to them, such as indexes.
+pub(super) async fn size(slot: &Slot, schema: &str) -> Result<StoreSize, Error> {
     let sql = "SELECT sum(pg_catalog.pg_total_relation_size(c.oid))::int8 FROM pg_catalog.pg_class c \
                JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                WHERE n.nspname = $1 AND c.relname IN ('meta', 'records', 'settings')";
-    let rows = slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(|fault| fault.error(READING))?;
+    let rows = slot
+        .read(sql, vec![owned(schema.to_owned(), Type::TEXT)])
+        .await
+        .map_err(|fault| fault.error(READING))?;
     let bytes: Option<i64> = rows.first().and_then(|row| row.get(0));
     Ok(StoreSize { data_bytes: bytes.and_then(|bytes| u64::try_from(bytes).ok()), log_bytes: None })
 }
@@ -133,6 +138,15 @@ impl Store for Inspected {
         Box::pin(async move { self.scanner.inboxes(window).await.map(Some) })
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        Box::pin(async move { self.scanner.side_rows(table, after, limit).await.map(Some) })
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         Box::pin(reader::settings(&self.scanner.slot, &self.scanner.schema, true))
     }
@@ -167,7 +181,7 @@ impl Inspection for Inspected {
     fn is_replica(&self) -> Pending<'_, bool> {
         Box::pin(async move {
             let sql = "SELECT pg_catalog.pg_is_in_recovery()";
-            let rows = self.scanner.slot.read(sql, &[]).await.map_err(|fault| fault.error(READING))?;
+            let rows = self.scanner.slot.read(sql, Vec::new()).await.map_err(|fault| fault.error(READING))?;
             let is_standby = rows.first().map(|row| row.try_get(0)).transpose();
             is_standby
                 .map(|is_standby| is_standby.unwrap_or(true))
@@ -192,7 +206,7 @@ impl Inspected {
         let rows = self
             .scanner
             .slot
-            .read(&sql, &[(&after, Type::INT8)])
+            .read(&sql, vec![owned(after, Type::INT8)])
             .await
             .map_err(|fault| fault.error(READING))?;
         let mut last = None;

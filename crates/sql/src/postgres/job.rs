@@ -1,5 +1,7 @@
 //! One write on its way to the server.
 
+use super::doubts::Sending;
+use super::fault::Fault;
 use super::queue::InFlight;
 use crate::columns::Row;
 use semel_core::id::{CommandId, OperationId};
@@ -19,6 +21,10 @@ pub(super) enum Answer {
     Written(Written),
     /// Refused by an entry that is too long to be returned with the refusal: it has to be read.
     RefusedByLargeEntry,
+    /// Refused by an entry that may still be lost: it has to be read and confirmed.
+    RefusedInDoubt,
+    /// Not sent, because earlier writes have no answer. Reads may still be answered.
+    Unsent(Fault),
 }
 
 /// An encoded conditional write, with the caller that waits for it.
@@ -32,6 +38,7 @@ pub(super) struct Job {
     pub(super) repeats: u32,
     /// Since when its row is known to be locked by another session, by the uptime.
     pub(super) locked_since: Option<Duration>,
+    pub(super) sending: Sending,
     reply: oneshot::Sender<Result<Answer, Error>>,
     /// Delays other writes to the same ID until this one is answered.
     pub(super) in_flight: Option<InFlight>,
@@ -51,7 +58,17 @@ impl Job {
         let digest = change.record().map(|row| digest(&row.entry));
         let operation_id = OperationId::of(&id);
         (
-            Self { id, operation_id, change, digest, repeats: 0, locked_since: None, reply, in_flight: None },
+            Self {
+                id,
+                operation_id,
+                change,
+                digest,
+                repeats: 0,
+                locked_since: None,
+                sending: Sending::default(),
+                reply,
+                in_flight: None,
+            },
             answer,
         )
     }

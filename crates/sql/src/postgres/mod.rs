@@ -22,6 +22,8 @@
 mod address;
 mod backend;
 mod changes;
+mod confirming;
+mod connecting;
 mod doubts;
 mod fault;
 mod hazards;
@@ -29,11 +31,15 @@ mod inboxes;
 mod inspection;
 mod job;
 mod named_file;
+mod pulse;
 mod queue;
 mod reader;
 mod scan;
 mod schema;
 mod session;
+mod side;
+mod slot;
+mod socket;
 mod store;
 mod time;
 mod timeline;
@@ -46,19 +52,21 @@ pub use backend::Backend;
 
 use address::Address;
 use changes::Changes;
+use confirming::Confirming;
 use doubts::Doubts;
 use queue::{Ids, Queue};
 use reader::Reader;
 use scan::Scanner;
 use semel_core::store::{Clock, Error, Kind};
-use session::Slot;
+use slot::Slot;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use time::ServerTime;
 use tokio::task::{AbortHandle, JoinHandle};
 use waiters::Waiters;
-use writer::{Writer, Writing};
+use writer::{PATIENCE_WHEN_LOCKED, Writer, Writing};
 
 /// The most bytes of one entry.
 const ENTRY_BYTES_MAX: u64 = 128 << 20;
@@ -71,15 +79,26 @@ const CONNECTIONS_FOR_LOCKED: usize = 2;
 #[derive(Clone, Default)]
 pub struct Options {
     connections: Option<usize>,
+    request_timeout: Option<Duration>,
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Options {
-    /// How many connections read and write, if the URL does not say (`connections=8`); 2 to 64. Up to four
-    /// more are for listings, notifications and rows that others have locked. Default: 4.
+    /// How many connections read and write, if the URL does not say (`connections=8`); 2 to 64. Up to five
+    /// more are for listings, settings, notifications and rows that others have locked. While connections do not
+    /// answer, for example because commits wait for a standby that is missing, there are up to three times as many.
+    /// Default: 4.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
+        self
+    }
+
+    /// How long callers wait for an answer. A connection on which nothing comes for that long, while a call
+    /// waits, gets no new calls and is replaced. Default: 1 s.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
+        self.request_timeout = Some(request_timeout);
         self
     }
 
@@ -107,6 +126,9 @@ pub struct Store {
     shared: Arc<Writing>,
     reader: Reader,
     scanner: Scanner,
+    /// For what commits besides records, and may wait for a standby: settings, notifications, confirmations.
+    committing: Arc<Slot>,
+    confirming: Arc<Confirming>,
     is_closed: AtomicBool,
     writers: Mutex<Vec<JoinHandle<()>>>,
     /// The tasks that receive and send notifications.
@@ -127,7 +149,11 @@ impl Store {
     /// `address` is what follows the scheme.
     async fn at(text: &str, options: Options) -> Result<Self, Error> {
         let unfit = |cause: String| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
-        let address: Arc<Address> = Arc::new(text.parse().map_err(unfit)?);
+        let mut address: Address = text.parse().map_err(unfit)?;
+        if let Some(silent_after) = options.request_timeout {
+            address.silent_after = silent_after;
+        }
+        let address = Arc::new(address);
         let schema = address.schema.clone();
         let slot = Arc::new(Slot::new(&address));
         schema::migrate(&slot, &schema, address.user()).await?;
@@ -145,24 +171,30 @@ impl Store {
             locked_logged_at: Mutex::default(),
         });
         let connections = address.connections_or(options.connections);
-        let writer = || Writer { slot: Slot::new(&address), shared: Arc::clone(&shared) };
+        let writer_on = |slot| Writer { slot: Arc::new(slot), shared: Arc::clone(&shared) };
+        let writer = || writer_on(Slot::new(&address));
+        let for_locked = || writer_on(Slot::with_patience(&address, PATIENCE_WHEN_LOCKED));
         let for_any = (connections / 2).min(CONNECTIONS_FOR_ANY);
         let mut writers: Vec<_> = (0..for_any).map(|_| tokio::spawn(writer().run())).collect();
         writers.extend((for_any..connections / 2).map(|_| tokio::spawn(writer().run_for_many())));
-        writers.extend((0..CONNECTIONS_FOR_LOCKED).map(|_| tokio::spawn(writer().run_for_locked())));
+        writers.extend((0..CONNECTIONS_FOR_LOCKED).map(|_| tokio::spawn(for_locked().run_for_locked())));
         let readers = (0..connections - connections / 2).map(|_| Slot::new(&address)).collect();
+        let committing = Arc::new(Slot::new(&address));
         let mut notifiers = Vec::new();
         if let Some(listening) = address.for_listening() {
             let channel = format!("semel_{schema}");
-            let sending = waiters::send_notifications(Arc::clone(&slot), to_send, channel.clone());
+            let sending = waiters::send_notifications(Arc::clone(&committing), to_send, channel.clone());
             let receiving = waiters::listen(Arc::downgrade(&waiters), listening, channel);
             notifiers.extend([tokio::spawn(sending).abort_handle(), tokio::spawn(receiving).abort_handle()]);
             waiters.listened().await;
         }
         Ok(Self {
             name: format!("postgres:{text}"),
-            reader: Reader::new(readers, &schema, time.clone(), false).with_doubts(doubts),
+            reader: Reader::new(readers, &schema, time.clone(), false)
+                .with_doubts(doubts, Arc::clone(&committing)),
             scanner: Scanner { slot, schema, time, any_server: false },
+            confirming: Confirming::new(Arc::clone(&committing)),
+            committing,
             address,
             shared,
             is_closed: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use super::changes::other_command;
 use super::doubts::{CONFIRMATION, Doubts};
 use super::fault::Fault;
-use super::session::{Parameter, Slot};
+use super::slot::{OwnedParameter, Slot, owned};
 use super::time::ServerTime;
 use crate::columns::MARKER;
 use bytes::Bytes;
@@ -12,26 +12,25 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::store::{Error, Item, Kind, Reading, Setting};
 use semel_core::time::Time;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 pub(super) const READING: &str = "reading from PostgreSQL";
-/// How many entries are read and decoded at once per connection: they are as large as their responses.
-const CONCURRENT_READS_MAX: usize = 4;
 
 /// Connections that read.
 pub(super) struct Reader {
     pub(super) time: ServerTime,
     slots: Vec<Slot>,
     next: AtomicUsize,
-    read_permits: Semaphore,
+    is_closed: AtomicBool,
     read: String,
     /// The same, answered only when the standby has the data that was read.
     read_confirmed: String,
     doubts: Arc<Doubts>,
+    /// Confirms reads. Its calls wait for a standby, which other reads do not.
+    confirms: Option<Arc<Slot>>,
     /// A standby is sufficient: no decision depends on the answers.
     any_server: bool,
 }
@@ -49,23 +48,25 @@ impl Reader {
             "SELECT is_standby, at_ms, found_command_id, found_state, found_entry FROM {schema}.read($1)"
         );
         let read_confirmed = read.replacen(" FROM ", &format!(", {CONFIRMATION} FROM "), 1);
-        let read_permits = Semaphore::new(CONCURRENT_READS_MAX * slots.len());
-        let (next, doubts) = (AtomicUsize::new(0), Arc::default());
-        Self { time, slots, next, read_permits, read, read_confirmed, doubts, any_server }
+        let (next, is_closed, doubts) = (AtomicUsize::new(0), AtomicBool::new(false), Arc::default());
+        Self { time, slots, next, is_closed, read, read_confirmed, doubts, confirms: None, any_server }
     }
 
-    /// Reads of commands in doubt are confirmed first.
-    pub(super) fn with_doubts(self, doubts: Arc<Doubts>) -> Self {
-        Self { doubts, ..self }
+    /// Reads of commands in doubt are confirmed first, on a connection of their own.
+    pub(super) fn with_doubts(self, doubts: Arc<Doubts>, confirms: Arc<Slot>) -> Self {
+        Self { doubts, confirms: Some(confirms), ..self }
     }
 
+    /// The next connection that is not busy or silent, or else the next one.
     fn slot(&self) -> &Slot {
-        &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()]
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let at = |number: usize| &self.slots[next.wrapping_add(number) % self.slots.len()];
+        (0..self.slots.len()).map(at).find(|slot| slot.is_ready()).unwrap_or_else(|| at(0))
     }
 
     /// Accepts no more reads.
     pub(super) fn close(&self) {
-        self.read_permits.close();
+        self.is_closed.store(true, Ordering::Release);
     }
 
     pub(super) async fn get(&self, id: CommandId) -> Result<Reading, Error> {
@@ -92,10 +93,11 @@ impl Reader {
     }
 
     /// Reads, then commits something that waits for the standby.
-    async fn confirmed(&self, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+    async fn confirmed(&self, operation_id: Uuid) -> Result<Vec<Row>, Error> {
         let mut tries = 0;
+        let slot = self.confirms.as_deref().unwrap_or_else(|| self.slot());
         loop {
-            let fault = match self.slot().write(&self.read_confirmed, parameters).await {
+            let fault = match slot.write(&self.read_confirmed, vec![owned(operation_id, Type::UUID)]).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => fault,
             };
@@ -113,13 +115,14 @@ impl Reader {
     }
 
     async fn stored(&self, operation_id: OperationId) -> Result<(Time, Option<Stored>), Error> {
-        let _permit = self.read_permits.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
-        let parameter = Uuid::from_bytes(*operation_id.as_bytes());
-        let parameters: [Parameter<'_>; 1] = [(&parameter, Type::UUID)];
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::new(Kind::Closed, READING));
+        }
+        let uuid = Uuid::from_bytes(*operation_id.as_bytes());
         let rows = if self.doubts.contains(operation_id) {
-            self.confirmed(&parameters).await?
+            self.confirmed(uuid).await?
         } else {
-            proved(self.slot(), &self.read, &parameters, self.any_server).await?
+            proved(self.slot(), &self.read, vec![owned(uuid, Type::UUID)], self.any_server).await?
         };
         let read = || -> Result<_, tokio_postgres::Error> {
             let Some(row) = rows.first() else { return Ok(None) };
@@ -140,7 +143,7 @@ impl Reader {
 pub(super) async fn proved(
     slot: &Slot,
     sql: &str,
-    parameters: &[Parameter<'_>],
+    parameters: Vec<OwnedParameter>,
     any_server: bool,
 ) -> Result<Vec<Row>, Error> {
     let rows = slot.read(sql, parameters).await.map_err(|fault| fault.error(READING))?;
@@ -148,9 +151,7 @@ pub(super) async fn proved(
         for row in &rows {
             let is_standby: bool = row.try_get(0).map_err(|error| unreadable(&error))?;
             if is_standby {
-                if let Ok(session) = slot.session().await {
-                    slot.discard(&session).await;
-                }
+                slot.discard_current();
                 let cause = "the server that answered is a standby, which may lag behind; the connection was given up";
                 return Err(Error::new(Kind::ReadOnly, READING).because(cause));
             }
@@ -173,7 +174,7 @@ pub(super) async fn settings(
         "SELECT pg_catalog.pg_is_in_recovery(), s.name, s.value FROM (SELECT 1) AS one \
          LEFT JOIN {schema}.settings AS s ON true ORDER BY s.name"
     );
-    let rows = proved(slot, &sql, &[], any_server).await?;
+    let rows = proved(slot, &sql, Vec::new(), any_server).await?;
     let read = |row: &Row| -> Result<Option<(String, Bytes)>, tokio_postgres::Error> {
         let Some(name) = row.try_get::<_, Option<String>>(1)? else { return Ok(None) };
         Ok(Some((name, Bytes::copy_from_slice(row.try_get(2)?))))
@@ -194,10 +195,11 @@ pub(super) async fn set(
 ) -> Result<Setting, Error> {
     const SETTING: &str = "writing a setting to PostgreSQL";
     let sql = format!("SELECT done, current FROM {schema}.set($1, $2, $3)");
-    let parameters: [Parameter<'_>; 3] = [(&name, Type::TEXT), (&expect, Type::BYTEA), (&next, Type::BYTEA)];
+    let bytes = |value: Option<&[u8]>| owned(value.map(<[u8]>::to_vec), Type::BYTEA);
+    let parameters = || vec![owned(name.to_owned(), Type::TEXT), bytes(expect), bytes(next)];
     let mut tries = 0;
     let rows = loop {
-        match slot.write(&sql, &parameters).await {
+        match slot.write(&sql, parameters()).await {
             Ok(rows) => break rows,
             Err(fault) if fault.remedy == super::fault::Remedy::Repeat && tries < 5 => tries += 1,
             Err(fault) => return Err(fault.error(SETTING)),

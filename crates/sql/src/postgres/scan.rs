@@ -2,7 +2,7 @@
 
 use super::changes::text;
 use super::reader::{proved, unreadable};
-use super::session::{Parameter, Slot};
+use super::slot::{Slot, owned};
 use super::time::ServerTime;
 use crate::columns::{self, MARKER};
 use bytes::Bytes;
@@ -112,9 +112,9 @@ impl Scanner {
             reverse = if filter.newest_first { "ASC" } else { "DESC" },
             more = limit + 1,
         );
-        let operation = filter.operation.as_deref().map(text);
-        let parameters: [Parameter<'_>; 2] = [(&operation, Type::TEXT), (&mark.seq, Type::INT8)];
-        let rows = proved(&self.slot, &sql, &parameters, self.any_server).await?;
+        let operation = filter.operation.as_deref().map(|operation| text(operation).into_owned());
+        let parameters = vec![owned(operation, Type::TEXT), owned(mark.seq, Type::INT8)];
+        let rows = proved(&self.slot, &sql, parameters, self.any_server).await?;
         let mut candidates = Vec::new();
         let mut end = None;
         for row in &rows {
@@ -143,9 +143,9 @@ impl Scanner {
             schema = self.schema,
             more = limit + 1,
         );
-        let parameters: [Parameter<'_>; 3] =
-            [(&replaced, Type::INT8), (&mark.at, Type::INT8), (&mark.seq, Type::INT8)];
-        let rows = proved(&self.slot, &sql, &parameters, self.any_server).await?;
+        let parameters =
+            vec![owned(replaced, Type::INT8), owned(mark.at, Type::INT8), owned(mark.seq, Type::INT8)];
+        let rows = proved(&self.slot, &sql, parameters, self.any_server).await?;
         let (mut candidates, mut now) = (Vec::new(), Time::default());
         for row in &rows {
             now = self.time.at(get(row, 4)?);
@@ -172,7 +172,7 @@ impl Scanner {
             schema = self.schema,
             more = limit + 1,
         );
-        let rows = proved(&self.slot, &sql, &[(&mark.seq, Type::INT8)], self.any_server).await?;
+        let rows = proved(&self.slot, &sql, vec![owned(mark.seq, Type::INT8)], self.any_server).await?;
         let mut candidates = Vec::new();
         for row in &rows {
             if let Some(seq) = get::<Option<i64>>(row, 1)? {
@@ -192,7 +192,8 @@ impl Scanner {
             schema = self.schema
         );
         let seqs: Vec<i64> = candidates.iter().map(|candidate| candidate.mark.seq).collect();
-        let rows = proved(&self.slot, &sql, &[(&seqs, Type::INT8_ARRAY)], self.any_server).await?;
+        let rows =
+            proved(&self.slot, &sql, vec![owned(seqs.clone(), Type::INT8_ARRAY)], self.any_server).await?;
         let (mut now, mut found) = (Time::default(), BTreeMap::new());
         for row in &rows {
             now = self.time.at(get(row, 1)?);
@@ -221,7 +222,7 @@ impl Scanner {
              GROUP BY operation, state) AS t ON true",
             schema = self.schema
         );
-        let rows = proved(&self.slot, &sql, &[(&mark.seq, Type::INT8)], self.any_server).await?;
+        let rows = proved(&self.slot, &sql, vec![owned(mark.seq, Type::INT8)], self.any_server).await?;
         let (mut counts, mut looked_at, mut last, mut now) = (Vec::new(), 0, mark.seq, Time::default());
         for row in &rows {
             now = self.time.at(get(row, 1)?);
@@ -255,7 +256,7 @@ impl Scanner {
             schema = self.schema,
             bound = at_most.min(COUNT_MAX),
         );
-        let rows = proved(&self.slot, &sql, &[(&about, Type::INT8)], self.any_server).await?;
+        let rows = proved(&self.slot, &sql, vec![owned(about, Type::INT8)], self.any_server).await?;
         let row = rows.first().ok_or_else(no_answer)?;
         let (now, count) = (self.time.at(get(row, 1)?), get::<i64>(row, 2)?);
         let mut counted = Counted { now, count: count.unsigned_abs() };
@@ -281,7 +282,7 @@ impl Scanner {
              GROUP BY state) AS s ON true",
             schema = self.schema
         );
-        let rows = proved(&self.slot, &sql, &[], self.any_server).await?;
+        let rows = proved(&self.slot, &sql, Vec::new(), self.any_server).await?;
         let mut census = Census::empty(Time::default());
         let (mut by_state, mut all) = (BTreeMap::new(), 0);
         for row in &rows {
@@ -315,8 +316,8 @@ impl Scanner {
                    JOIN LATERAL unnest(s.most_common_freqs) WITH ORDINALITY AS f (share, place) ON f.place = v.place \
                    WHERE s.schemaname = $2 AND s.tablename = 'records' AND s.attname = 'state'";
         let table = format!("{}.records", self.schema);
-        let parameters: [Parameter<'_>; 2] = [(&table, Type::TEXT), (&self.schema, Type::TEXT)];
-        let rows = proved(&self.slot, sql, &parameters, self.any_server).await?;
+        let parameters = vec![owned(table, Type::TEXT), owned(self.schema.clone(), Type::TEXT)];
+        let rows = proved(&self.slot, sql, parameters, self.any_server).await?;
         rows.iter().map(|row| Ok((get(row, 1)?, get::<i64>(row, 2)?.unsigned_abs()))).collect()
     }
 }

@@ -4,7 +4,8 @@ pub(super) mod tables;
 
 use super::address::SCHEMA;
 use super::fault::{Fault, chain};
-use super::session::{Session, Slot};
+use super::session::Session;
+use super::slot::{Slot, owned};
 use semel_core::store::{Error, Kind, SchemaVersion};
 use std::fmt::Write as _;
 use tokio_postgres::types::Type;
@@ -68,7 +69,7 @@ pub(super) async fn migrate(slot: &Slot, schema: &str, user: &str) -> Result<(),
     let applied = apply(&session, schema).await;
     if applied.is_err() {
         // Its transaction is still open.
-        slot.discard(&session).await;
+        slot.discard(&session);
     }
     match applied {
         Ok(()) => {}
@@ -118,7 +119,7 @@ async fn apply(session: &Session, schema: &str) -> Result<(), tokio_postgres::Er
 
 async fn check_server(slot: &Slot) -> Result<(), Error> {
     let sql = "SELECT current_setting('server_version_num')::int, current_setting('server_version')";
-    let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error(READING))?;
+    let rows = slot.read(sql, Vec::new()).await.map_err(|fault| fault.error(READING))?;
     let unfit = |cause: String| Error::new(Kind::Unfit, READING).because(cause);
     let row = rows.first().ok_or_else(|| unfit("the server did not say which version it is".to_owned()))?;
     let (number, name): (i32, String) = (row.get(0), row.get(1));
@@ -137,7 +138,7 @@ async fn version(slot: &Slot, schema: &str) -> Result<usize, Error> {
     let unfit = |cause: String| Error::new(Kind::Unfit, READING).because(cause);
     let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                WHERE n.nspname = $1 AND c.relname IN ('meta', 'records', 'settings')";
-    let tables = slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(looking)?;
+    let tables = slot.read(sql, vec![owned(schema.to_owned(), Type::TEXT)]).await.map_err(looking)?;
     let tables: Vec<String> = tables.iter().map(|row| row.get(0)).collect();
     if tables.is_empty() {
         return Ok(0);
@@ -150,7 +151,7 @@ async fn version(slot: &Slot, schema: &str) -> Result<usize, Error> {
         ))
     };
     let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'schema'");
-    let stored = match slot.read(&sql, &[]).await {
+    let stored = match slot.read(&sql, Vec::new()).await {
         Ok(rows) => rows,
         Err(fault) if fault.kind == Kind::Unfit && !tables.iter().any(|name| name == "meta") => {
             return Err(foreign());

@@ -2,14 +2,16 @@
 
 use super::doubts::Unanswered;
 use super::job::{Answer, Job};
-use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
+use super::writer::WRITING;
+use super::{ENTRY_BYTES_MAX, Store, hazards, inspection, reader};
 use crate::columns;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, SideRow, SideTable,
+    StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -54,10 +56,10 @@ impl store::Store for Store {
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
-            let (job, answer) = Job::new(id, change);
+            let encoded = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
+            let (job, answer) = Job::new(id, encoded);
+            let unanswered = Unanswered::of(&self.shared.doubts, OperationId::of(&id), job.sending.clone());
             self.shared.queue.push(job)?;
-            let unanswered = Unanswered::of(&self.shared.doubts, OperationId::of(&id));
             // A writer that ended early: it is not known whether its statement was committed.
             let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
             let answer = answer.await.map_err(lost)?;
@@ -65,6 +67,18 @@ impl store::Store for Store {
             match answer? {
                 Answer::Written(written) => Ok(written),
                 Answer::RefusedByLargeEntry => self.reader.get(id).await.map(Written::Refused),
+                Answer::RefusedInDoubt => {
+                    let reading = self.reader.get(id).await.map_err(|error| in_doubt(error.to_string()))?;
+                    if change.is_met_by(reading.found()) {
+                        return Err(in_doubt("what refused it is not there any more".to_owned()));
+                    }
+                    Ok(Written::Refused(reading))
+                }
+                // A duplicate is answered although nothing can be written.
+                Answer::Unsent(fault) => match self.reader.get(id).await {
+                    Ok(reading) if !change.is_met_by(reading.found()) => Ok(Written::Refused(reading)),
+                    _ => Err(fault.error(WRITING)),
+                },
             }
         })
     }
@@ -110,6 +124,23 @@ impl store::Store for Store {
         self.ask(async move { self.scanner.inboxes(window).await.map(Some) })
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        self.ask(async move { self.scanner.side_rows(table, after, limit).await.map(Some) })
+    }
+
+    fn add_side_rows(&self, table: &'static SideTable, rows: Vec<SideRow>) -> Pending<'_, u64> {
+        self.ask(async move { self.scanner.add_side_rows(table, &rows).await })
+    }
+
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        self.ask(inspection::size(&self.scanner.slot, &self.scanner.schema))
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         self.ask(reader::settings(&self.scanner.slot, &self.scanner.schema, false))
     }
@@ -122,7 +153,7 @@ impl store::Store for Store {
     ) -> Pending<'a, Setting> {
         self.ask(async move {
             columns::check_size("writing a setting", next.map_or(0, <[u8]>::len), ENTRY_BYTES_MAX)?;
-            reader::set(&self.scanner.slot, &self.scanner.schema, name, expect, next).await
+            reader::set(&self.committing, &self.scanner.schema, name, expect, next).await
         })
     }
 
@@ -132,6 +163,10 @@ impl store::Store for Store {
 
     fn wake(&self, id: CommandId) {
         self.shared.waiters.changed(std::iter::once(OperationId::of(&id)));
+    }
+
+    fn confirm<'a>(&'a self, timeline: &'a str) -> Pending<'a, ()> {
+        self.ask(self.confirming.confirm(timeline))
     }
 
     fn doubt(&self, id: CommandId) {
@@ -152,6 +187,11 @@ impl Store {
     }
 }
 
+/// A refusal that proves nothing: its cause may be an earlier write of the same caller.
+fn in_doubt(cause: String) -> Error {
+    Error::new(Kind::Ambiguous, WRITING).because(cause)
+}
+
 /// The capabilities, for writing and for reading.
 pub(super) fn capabilities() -> Capabilities {
     Capabilities {
@@ -161,6 +201,7 @@ pub(super) fn capabilities() -> Capabilities {
         counts: Counting::Approximate,
         order: Order::OldestFirst,
         notifies: false,
+        kept_in_memory: false,
         entry_bytes_max: ENTRY_BYTES_MAX,
     }
 }

@@ -8,6 +8,10 @@ use super::session::Session;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
+/// The name of the timeline of a server that takes writes, in a statement.
+pub(super) const TIMELINE_NAME: &str =
+    "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)";
+
 /// The server's timeline, and its cluster. `NULL` on a standby, and without the right to read it.
 const TIMELINE: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
      ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, \

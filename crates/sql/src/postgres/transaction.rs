@@ -5,6 +5,7 @@
 
 use super::address::{SCHEMA, schema_name};
 use super::job::{NO_TOKEN, digest, token};
+use super::timeline::TIMELINE_NAME;
 use super::{ENTRY_BYTES_MAX, changes, schema};
 use crate::columns::{Row, encoded};
 use bytes::Bytes;
@@ -22,10 +23,13 @@ const LOCK_WAIT: &str = "2000";
 /// The statements of a local command, for one schema. Parameters are numbered as the fields say.
 #[derive(Debug, Clone)]
 pub struct TransactionStatements {
-    /// `$1` lock (bigint), `$2` and `$3` operation ids (uuid, the second may be null). Tries the lock, then
-    /// reads. One row: whether the lock was obtained, whether the server is a standby, its time in ms,
-    /// command id and entry under `$2`, the same under `$3`, the mark of the transaction (bigint), the
-    /// server's timeline (text, null on a standby), its process (integer).
+    /// `$1` lock (bigint), `$2` and `$3` operation ids (uuid, the second may be null), `$4` how long the
+    /// transaction may be idle (milliseconds, integer). Tries the lock, then reads. One row: whether the lock
+    /// was obtained, whether the server is a standby, its time in ms, command id and entry under `$2`, the
+    /// same under `$3`, the mark of the transaction (bigint), the server's timeline (text, null on a standby),
+    /// its process (integer), the limit that `$4` replaced (text, null if the earlier one was stricter), whether
+    /// commits wait for a standby. If they do, an acknowledged commit may be missing there: let the store confirm
+    /// it.
     pub look: String,
     /// The values of [`RecordColumns`], `$1` to `$12` in the order of its fields, and `$13` the transaction's
     /// mark. Changes one row, or fails; none if the transaction no longer has that mark.
@@ -53,13 +57,22 @@ impl TransactionStatements {
              CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') \
              THEN pg_catalog.set_config('synchronous_commit', 'on', true) END AS durability)"
         );
+        // Otherwise a frozen process would hold its locks for as long as its host keeps the connection open.
+        // A stricter limit stays.
+        let idle = format!(
+            "idle AS MATERIALIZED (SELECT pg_catalog.current_setting('{IDLE}') AS earlier), \
+             limited AS MATERIALIZED (SELECT CASE WHEN idle.earlier::interval = '0' \
+             OR idle.earlier::interval > $4::integer * interval '1 millisecond' THEN idle.earlier END AS replaced FROM idle), \
+             held AS MATERIALIZED (SELECT pg_catalog.pg_try_advisory_xact_lock($1) AS is_mine, limited.replaced, \
+             CASE WHEN limited.replaced IS NOT NULL THEN pg_catalog.set_config('{IDLE}', $4::text, true) END AS idle_max \
+             FROM limited)"
+        );
         let unchanged = "AND r.digest = pg_catalog.substring(pg_catalog.sha256(r.entry), 1, 8)";
         Ok(Self {
             look: of(&format!(
-                "WITH held AS MATERIALIZED (SELECT pg_catalog.pg_try_advisory_xact_lock($1) AS is_mine) \
-                 SELECT held.is_mine, a.is_standby, a.at_ms, a.found_command_id, a.found_entry, b.found_command_id, \
-                 b.found_entry, {MARK}, CASE WHEN NOT a.is_standby THEN pg_catalog.substr(pg_catalog.pg_walfile_name(\
-                 pg_catalog.pg_current_wal_lsn()), 1, 8) END, pg_catalog.pg_backend_pid() FROM held \
+                "WITH {idle} SELECT held.is_mine, a.is_standby, a.at_ms, a.found_command_id, a.found_entry, b.found_command_id, \
+                 b.found_entry, {MARK}, CASE WHEN NOT a.is_standby THEN {TIMELINE_NAME} END, pg_catalog.pg_backend_pid(), held.replaced, \
+                 pg_catalog.current_setting('synchronous_standby_names') <> '' FROM held \
                  CROSS JOIN LATERAL semel.read(CASE WHEN held.is_mine IS NOT NULL THEN $2::uuid END) AS a \
                  CROSS JOIN LATERAL semel.read(CASE WHEN held.is_mine IS NOT NULL THEN $3::uuid END) AS b"
             )),
@@ -92,10 +105,17 @@ impl TransactionStatements {
     pub const END_SESSION: &'static str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
         WHERE pid = $1 AND (EXTRACT(epoch FROM xact_start) * 1000000)::bigint = $2";
 
+    /// `$1` a limit that the look replaced (text). Sets it again: the transaction goes back to its owner.
+    pub const RESTORE_IDLE: &'static str =
+        "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
+
     /// Identifies the server: one row with its system identifier (text), the same for all copies of one
     /// cluster.
     pub const SERVER: &'static str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
 }
+
+/// How long a transaction may wait for its client.
+const IDLE: &str = "idle_in_transaction_session_timeout";
 
 /// Distinguishes one transaction of a session from the next.
 const MARK: &str = "(EXTRACT(epoch FROM pg_catalog.transaction_timestamp()) * 1000000)::bigint";

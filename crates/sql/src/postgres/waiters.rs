@@ -5,7 +5,9 @@
 //! database.
 
 use super::address::Address;
-use super::session::{Session, Slot};
+use super::pulse::PulseSettings;
+use super::session::Session;
+use super::slot::{Slot, owned};
 use semel_core::id::OperationId;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -230,7 +232,9 @@ pub(super) async fn send_notifications(
         payloads.sort_unstable();
         payloads.dedup();
         let sql = "SELECT pg_catalog.pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
-        let sent = slot.write(sql, &[(&channel, Type::TEXT), (&payloads, Type::TEXT_ARRAY)]).await;
+        let parameters =
+            vec![owned(channel.clone(), Type::TEXT), owned(std::mem::take(&mut payloads), Type::TEXT_ARRAY)];
+        let sent = slot.write(sql, parameters).await;
         if let Err(fault) = sent {
             tracing::debug!(error = %fault.error("notifying other nodes"), "notifications were not sent");
         }
@@ -251,7 +255,7 @@ pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: St
                 waiters.receive(notification.payload());
             }
         });
-        match Session::open(&address, Some(notified)).await {
+        match Session::open(&address, &PulseSettings::default(), Some(notified)).await {
             Ok(session) => {
                 lacked_notifications =
                     receive_until_closed(&waiters, &session, received, &channel, lacked_notifications).await;

@@ -1,17 +1,18 @@
 //! The connections that write.
 
 use super::changes::{Changes, answers};
-use super::doubts::{CONFIRMATION, Doubts};
+use super::doubts::Doubts;
 use super::fault::{Fault, Remedy};
 use super::job::{Answer, Job};
 use super::queue::{BatchSize, MANY, Queue};
-use super::session::Slot;
+use super::slot::{Slot, unconnected};
 use super::time::ServerTime;
 use super::waiters::Waiters;
 use crate::clock::uptime;
 use semel_core::store::{Error, Kind, Written};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 /// How much one statement writes.
@@ -27,6 +28,8 @@ const LOCK_WAIT: &str = "50ms";
 const LOCK_WAIT_IN_PART: &str = "2ms";
 /// How long a write waits alone.
 const LOCK_WAIT_ALONE: &str = "2s";
+/// The same, with time for an answer.
+pub(super) const PATIENCE_WHEN_LOCKED: Duration = Duration::from_secs(4);
 /// How long after its row was found locked a write is tried for the last time, without waiting: if many rows
 /// are locked, each caller learns why well before the engine gives up on the store.
 const LOCKED_FOR_MAX: Duration = Duration::from_secs(4);
@@ -34,7 +37,7 @@ const LOCKED_FOR_MAX: Duration = Duration::from_secs(4);
 const LOCKED_LOGGED_EVERY: Duration = Duration::from_mins(1);
 /// How often a write is repeated after a conflict with another transaction.
 const REPEATS_MAX: u32 = 5;
-const WRITING: &str = "writing to PostgreSQL";
+pub(super) const WRITING: &str = "writing to PostgreSQL";
 
 /// What the writers of a store share.
 pub(super) struct Writing {
@@ -50,8 +53,9 @@ pub(super) struct Writing {
 }
 
 /// One connection that writes.
+#[derive(Clone)]
 pub(super) struct Writer {
-    pub(super) slot: Slot,
+    pub(super) slot: Arc<Slot>,
     pub(super) shared: Arc<Writing>,
 }
 
@@ -67,8 +71,22 @@ impl Writer {
     }
 
     async fn run_with(self, size: BatchSize) {
+        // A batch on a connection that does not answer.
+        let mut stalled: Option<JoinHandle<()>> = None;
         while let Some(batch) = self.shared.queue.next_batch(size).await {
-            self.apply(batch).await;
+            let writer = self.clone();
+            let mut applying = tokio::spawn(async move { writer.apply(batch).await });
+            tokio::select! {
+                _ = &mut applying => {}
+                () = self.slot.silence() => {
+                    if let Some(earlier) = stalled.replace(applying) {
+                        drop(earlier.await);
+                    }
+                }
+            }
+        }
+        if let Some(last) = stalled {
+            drop(last.await);
         }
     }
 
@@ -129,15 +147,32 @@ impl Writer {
     }
 
     /// Sends a batch and answers all its callers, unless nothing was written and there is a remedy.
-    async fn send(&self, batch: Vec<Job>, lock_wait: &'static str) -> Result<(), (Vec<Job>, Fault)> {
+    async fn send(&self, mut batch: Vec<Job>, lock_wait: &'static str) -> Result<(), (Vec<Job>, Fault)> {
+        let seat = match self.slot.seat().await {
+            Ok(seat) => seat,
+            Err(error) if self.slot.is_stuck() => {
+                let fault = unconnected(&error);
+                for job in batch {
+                    job.answer(Ok(Answer::Unsent(fault.clone())));
+                }
+                return Ok(());
+            }
+            Err(error) => return Err((batch, unconnected(&error))),
+        };
+        // It may have taken long to connect. A write that is sent after its caller has given up helps nobody.
+        batch.retain(|job| job.is_awaited() && job.sending.begin());
+        if batch.is_empty() {
+            return Ok(());
+        }
         let sent = {
             let changes = Changes::of(&batch, lock_wait);
-            let answered = self.slot.write(&self.shared.sql, &changes.parameters()).await;
+            let answered = seat.write(&self.shared.sql, &changes.parameters()).await;
             answered.and_then(|rows| answers(&batch, &rows, &self.shared.time))
         };
+        drop(seat);
         match sent {
             Ok(mut answers) => {
-                self.confirm(&batch, &mut answers).await;
+                self.doubt_refusals(&batch, &mut answers);
                 self.shared.waiters.changed(batch.iter().map(|job| job.operation_id));
                 batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer));
                 Ok(())
@@ -153,25 +188,14 @@ impl Writer {
         }
     }
 
-    /// A refusal may be caused by an earlier write of the same caller whose answer was lost, so it counts
-    /// only when the standby has that too. A batch of only refusals commits nothing that would wait for the
-    /// standby.
-    async fn confirm(&self, batch: &[Job], answers: &mut [Result<Answer, Error>]) {
-        let in_doubt: Vec<_> = batch
-            .iter()
-            .zip(answers)
-            .filter(|(job, answer)| {
-                let is_refused = matches!(answer, Ok(Answer::Written(Written::Refused(_))));
-                is_refused && self.shared.doubts.contains(job.operation_id)
-            })
-            .map(|(_, answer)| answer)
-            .collect();
-        if in_doubt.is_empty() {
-            return;
-        }
-        if let Err(fault) = self.slot.write(&format!("SELECT {CONFIRMATION}"), &[]).await {
-            for answer in in_doubt {
-                *answer = Err(fault.error(WRITING));
+    /// A refusal may be caused by an earlier write of the same caller whose answer was lost, and which the
+    /// standby does not have. So the entry is read again, with a commit in the same statement: a separate commit
+    /// could be answered by another server, which never had the entry.
+    fn doubt_refusals(&self, batch: &[Job], answers: &mut [Result<Answer, Error>]) {
+        for (job, answer) in batch.iter().zip(answers) {
+            let is_refused = matches!(answer, Ok(Answer::Written(Written::Refused(_))));
+            if is_refused && self.shared.doubts.contains(job.operation_id) {
+                *answer = Ok(Answer::RefusedInDoubt);
             }
         }
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// After how many VM steps to check the time: a fraction of a millisecond.
 const STEPS: i32 = 2_000;
-/// The tables that the patterns of `semel-tx` write to in the work of a local command, and the name of their
-/// savepoint.
+/// The tables that the patterns of `semel-tx` write to in the work of a local command, and what the names of
+/// their savepoints begin with. A number follows.
 const PATTERN_TABLES: [&str; 5] = [
     "semel_inbox_marks",
     "semel_operation_fences",
@@ -21,7 +21,7 @@ const PATTERN_TABLES: [&str; 5] = [
     "semel_counter_sums",
     "semel_counter_operations",
 ];
-const PATTERN_SAVEPOINT: &str = "semel_pattern";
+const PATTERN_SAVEPOINT: &str = "semel_pattern_";
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -99,8 +99,8 @@ impl Drop for Watch<'_> {
 /// users, or touch the store's own tables.
 fn is_denied(action: &AuthAction<'_>) -> bool {
     match action {
-        // The patterns' savepoint is inside the work's own, so the work can still be undone.
-        AuthAction::Savepoint { savepoint_name, .. } => *savepoint_name != PATTERN_SAVEPOINT,
+        // The patterns' savepoints are inside the work's own, so the work can still be undone.
+        AuthAction::Savepoint { savepoint_name, .. } => !savepoint_name.starts_with(PATTERN_SAVEPOINT),
         AuthAction::Transaction { .. }
         | AuthAction::Attach { .. }
         | AuthAction::Detach { .. }
@@ -201,9 +201,14 @@ mod tests {
             }
         }
         connection
-            .execute_batch("SAVEPOINT semel_pattern; ROLLBACK TO semel_pattern; RELEASE semel_pattern")
+            .execute_batch("SAVEPOINT semel_pattern_7; ROLLBACK TO semel_pattern_7; RELEASE semel_pattern_7")
             .expect("the patterns' own savepoint");
-        for denied in ["RELEASE semel_work", "ROLLBACK TO semel_work", "SAVEPOINT semel_patterns"] {
+        for denied in [
+            "RELEASE semel_work",
+            "ROLLBACK TO semel_work",
+            "SAVEPOINT semel_patterns",
+            "SAVEPOINT semel_pattern",
+        ] {
             assert!(connection.execute_batch(denied).is_err(), "{denied}");
         }
         drop(watch);

@@ -42,6 +42,7 @@ mod row;
 mod row_writer;
 mod scan;
 mod schema;
+mod side;
 mod store;
 mod tally;
 pub mod transaction;

@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::schema;
 use crate::clock;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
-use semel_core::store::{Error, Kind};
+use semel_core::store::{Error, Kind, StoreSize};
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,6 +154,12 @@ impl File {
         connection
             .pragma_query_value(None, "page_size", |row| row.get(0))
             .map_err(|error| self.failed(&error).into())
+    }
+
+    /// How many bytes the file and its log have.
+    pub(super) fn size(&self) -> StoreSize {
+        let bytes = |path: &Path| Some(std::fs::metadata(path).map_or(0, |found| found.len()));
+        StoreSize { data_bytes: bytes(&self.path), log_bytes: bytes(&self.wal()) }
     }
 
     /// Whether anything is in the log.

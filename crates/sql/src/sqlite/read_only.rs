@@ -15,11 +15,12 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::Record;
 use semel_core::store::{
     Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, InboxCensus, Inspection,
-    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
+    Item, Kind, Page, Pending, Reading, SchemaVersion, Setting, SideRow, SideTable, Store, StoreSize,
+    Written,
 };
 use semel_core::time::Time;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +112,15 @@ impl Store for ReadOnlyStore {
         self.ask(move |reader| reader.inboxes(window).map(Some))
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        self.ask(move |reader| reader.side_rows(table, after, limit).map(Some))
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         self.ask(Reader::settings)
     }
@@ -130,8 +140,7 @@ impl Inspection for ReadOnlyStore {
     }
 
     fn size(&self) -> StoreSize {
-        let bytes = |path: &Path| Some(std::fs::metadata(path).map_or(0, |found| found.len()));
-        StoreSize { data_bytes: bytes(&self.file.path), log_bytes: bytes(&self.file.wal()) }
+        self.file.size()
     }
 }
 

@@ -6,6 +6,7 @@
 use super::fault::Fault;
 use super::recent::{Known, Recent};
 use super::row::{self, Row};
+use super::side;
 use super::write::{EntryLocation, FoundEntry, Work, WriteAnswer};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
@@ -114,6 +115,9 @@ impl<'c> RowWriter<'c> {
         match work {
             Work::Change { location, change } => self.write(*location, change, now),
             Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
+            Work::AddSideRows { table, rows } => {
+                side::add(self.connection, table, rows).map(WriteAnswer::SideRows)
+            }
             Work::Inspect => self.inspect(),
             Work::Local(_) => unreachable!("work is run by the writer"),
         }

@@ -12,7 +12,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, SideRow, SideTable,
+    StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -123,6 +124,32 @@ impl store::Store for Store {
         Box::pin(self.put(&self.long_questions, move |reader| reader.inboxes(window).map(Some)))
     }
 
+    fn side_rows<'a>(
+        &'a self,
+        table: &'static SideTable,
+        after: Option<&'a SideRow>,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<SideRow>>> {
+        let after = after.cloned();
+        Box::pin(self.ask(move |reader| reader.side_rows(table, after.as_ref(), limit).map(Some)))
+    }
+
+    fn add_side_rows(&self, table: &'static SideTable, rows: Vec<SideRow>) -> Pending<'_, u64> {
+        Box::pin(async move {
+            match self.write(Work::AddSideRows { table, rows }).await? {
+                WriteAnswer::SideRows(present) => Ok(present),
+                other => unreachable!("added rows are not answered {other:?}"),
+            }
+        })
+    }
+
+    fn usage(&self) -> Pending<'_, StoreSize> {
+        Box::pin(async move {
+            self.files.check_open()?;
+            Ok(self.file.size())
+        })
+    }
+
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
         Box::pin(self.ask(Reader::settings))
     }
@@ -166,6 +193,7 @@ pub(super) fn capabilities() -> Capabilities {
         counts: Counting::Exact,
         order: Order::OldestFirst,
         notifies: false,
+        kept_in_memory: false,
         entry_bytes_max: ENTRY_BYTES_MAX,
     }
 }

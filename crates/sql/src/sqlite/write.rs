@@ -7,7 +7,7 @@ use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::Entry;
-use semel_core::store::{Change, Error, Reading, Setting, Written};
+use semel_core::store::{Change, Error, Reading, Setting, SideRow, SideTable, Written};
 use semel_core::time::Time;
 use std::fmt;
 use tokio::runtime::Handle;
@@ -46,6 +46,10 @@ pub(super) enum Work {
         expect: Option<Vec<u8>>,
         next: Option<Vec<u8>>,
     },
+    AddSideRows {
+        table: &'static SideTable,
+        rows: Vec<SideRow>,
+    },
     /// The settings of this connection.
     Inspect,
     /// The application's own work, with its record.
@@ -58,6 +62,8 @@ pub(super) enum WriteAnswer {
     Done(Time),
     Refused(Time, FoundEntry),
     Set(Setting),
+    /// How many of the rows are in the table.
+    SideRows(u64),
     Settings {
         synchronous: i64,
         journal_mode: String,
@@ -139,6 +145,7 @@ impl Job {
         match &self.work {
             Work::Change { change, .. } => change.record().map_or(0, |row| row.entry.len()),
             Work::Set { next, .. } => next.as_ref().map_or(0, Vec::len),
+            Work::AddSideRows { rows, .. } => rows.iter().flatten().flatten().map(String::len).sum(),
             // Its size is not known yet.
             Work::Inspect | Work::Local(_) => 0,
         }

@@ -1,12 +1,17 @@
 //! Reads of a write that the standby may not have.
 
-use crate::records::{claimed, id};
+use crate::records::{claimed, id, is_done};
+use crate::server::Schema;
 use semel_core::id::OperationId;
-use semel_core::store::{Change, Kind, Store as _, Written};
+use semel_core::store::{Change, Error, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::faults::Pause;
+use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// The server waits for a missing standby; cancelling the wait makes a write visible that the standby does
 /// not have.
@@ -56,6 +61,198 @@ async fn an_unreplicated_write_is_hidden_until_the_standby_has_it() {
     let other = store.write(id(2), Change::Insert(&second)).await.expect("an answer");
     assert!(matches!(other, Written::Done { .. }));
     store.close().await;
+}
+
+/// The server keeps each session that waits for a standby, also if its connection is closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_standby_does_not_use_up_the_connections() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "missing-standby");
+    let server = PostgresServer::start(folder.join("server"));
+    let url = format!("{}?connections=2&listen=off&timeout=0.5", server.url());
+    let options = Options::default().request_timeout(Duration::from_millis(100));
+    let store = Arc::new(Store::open(&url, options).await.expect("it opens"));
+    let stored = claimed(1);
+    assert!(is_done(&store.write(id(1), Change::Insert(&stored)).await.expect("an answer")));
+    let waits_for = |names: &str| {
+        server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
+        server.sql("SELECT pg_reload_conf()");
+    };
+    waits_for("nobody");
+    let mut callers = JoinSet::new();
+    for number in 0..8 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            for round in 0.. {
+                let (number, limit) = (1_000 * (number + 1) + round, Duration::from_millis(100));
+                let claim = claimed(number);
+                let writing = store.write(id(number), Change::Insert(&claim));
+                drop(tokio::time::timeout(limit, writing).await);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    let waiting = || -> u32 {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        server.sql(count).trim().parse().expect("a number")
+    };
+    // One connection writes records, and has at most two more beside it. Each write is another one, because reading
+    // one in doubt would wait, too.
+    let mut number = 100_000;
+    let refused = until(async || {
+        let read = store.get(id(1)).await.ok()?;
+        assert_eq!(read.record(), Some(&stored));
+        let waiting = waiting();
+        assert!(waiting <= 3, "{waiting} sessions wait");
+        number += 1;
+        let refused = store.write(id(number), Change::Insert(&claimed(number))).await.err()?;
+        (waiting == 3 && refused.kind() == Kind::Unavailable).then_some(refused)
+    });
+    let refused = refused.await.to_string();
+    assert!(refused.contains("3 connections have not answered") && refused.contains("standby"), "{refused}");
+    // Nothing is sent any more. A duplicate is answered from a read.
+    let duplicate = store.write(id(1), Change::Insert(&stored)).await.expect("an answer");
+    assert!(matches!(duplicate, Written::Refused(reading) if reading.record() == Some(&stored)));
+    callers.abort_all();
+    waits_for("");
+    let works = until(async || {
+        number += 1;
+        store.write(id(number), Change::Insert(&claimed(number))).await.ok()
+    });
+    assert!(is_done(&works.await), "without a restart");
+    until(async || (waiting() == 0).then_some(())).await;
+}
+
+/// Text that only a confirmation without a read contains.
+const CONFIRMS: &[u8] = b"SELECT pg_catalog.substr(pg_catalog.pg_walfile_name(";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirmations_are_shared_and_begin_after_the_commit() {
+    let schema = Schema::new();
+    let (store, proxy) = crate::faults::proxied(&schema).await;
+    let confirmations = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&confirmations);
+    proxy.set_plan(move |request: &Request<'_>| {
+        if !request.contains(CONFIRMS) {
+            return Fault::Pass;
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fault::DelayResponse(Pause::of(Duration::from_millis(400)))
+    });
+    let timeline = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+    let timeline: String =
+        crate::server::connect().await.query_one(timeline, &[]).await.expect("an answer").get(0);
+    let confirm = || {
+        let (store, timeline) = (Arc::clone(&store), timeline.clone());
+        async move { store.confirm(&timeline).await.expect("it is confirmed") }
+    };
+    let first = tokio::spawn(confirm());
+    while confirmations.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // These may have committed after the first one began.
+    let others: JoinSet<()> = (0..20).map(|_| confirm()).collect();
+    others.join_all().await;
+    assert!(first.is_finished());
+    assert_eq!(confirmations.load(Ordering::SeqCst), 2, "one for all the others");
+}
+
+/// The caller that began the confirmation is on a runtime that ends, as in a test or at a shutdown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_confirmation_goes_on_after_the_runtime_of_the_first_caller_has_ended() {
+    let schema = Schema::new();
+    let (store, proxy) = crate::faults::proxied(&schema).await;
+    let is_sent = Arc::<AtomicU64>::default();
+    let sent = Arc::clone(&is_sent);
+    proxy.set_plan(move |request: &Request<'_>| {
+        if request.contains(CONFIRMS) && sent.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Fault::HalfOpen;
+        }
+        Fault::Pass
+    });
+    let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let other = other.expect("a runtime");
+    let confirming = Arc::clone(&store);
+    let first = other.spawn(async move { confirming.confirm(TIMELINE).await.map_err(drop) });
+    while is_sent.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let confirming = Arc::clone(&store);
+    let second =
+        tokio::spawn(async move { confirming.confirm(TIMELINE).await.map_err(|error| error.kind()) });
+    other.shutdown_background();
+    assert!(first.await.is_err(), "it was cancelled");
+    let second = tokio::time::timeout(Duration::from_mins(1), second).await.expect("it does not hang");
+    let second = second.expect("no panic");
+    assert!(matches!(second, Ok(()) | Err(Kind::Ambiguous)), "{second:?}");
+}
+
+/// The timeline of a server that was never promoted.
+const TIMELINE: &str = "00000001";
+
+/// A primary, and a copy of it that takes writes too: the primary was not stopped before the failover.
+async fn split(folder: &ScratchDir) -> (PostgresServer, PostgresServer) {
+    let primary = PostgresServer::start(folder.join("primary"));
+    Store::open(&primary.url(), Options::default()).await.expect("it opens").close().await;
+    let mut standby = primary.standby(folder.join("standby"));
+    standby.catch_up(&primary);
+    standby.promote();
+    (primary, standby)
+}
+
+/// A store with one connection that writes and one that reads, through a proxy that leads to `server`.
+async fn proxied(server: &PostgresServer) -> (Arc<Store>, FaultProxy) {
+    let (url, plan) = (server.url(), |_: &Request<'_>| Fault::Pass);
+    let address = crate::faults::address_in(&url);
+    let proxy = FaultProxy::start(address, Protocol::Postgres, plan).await.expect("a port");
+    let url = url.replace(&address.to_string(), &proxy.address().to_string());
+    let store = Store::open(&format!("{url}?connections=2&listen=off"), Options::default()).await;
+    (Arc::new(store.expect("it opens")), proxy)
+}
+
+/// The new primary confirms only what it has itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_the_replaced_primary_is_not_confirmed_by_the_new_one() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "confirmed-elsewhere");
+    let (primary, promoted) = split(&folder).await;
+    let (store, proxy) = proxied(&primary).await;
+    store.confirm("00000001").await.expect("on the server that committed");
+    proxy.swap(crate::faults::address_in(&promoted.url()), Existing::Cut);
+    let is_elsewhere = |error: &Error| error.to_string().contains("failed over to timeline 00000002");
+    until(async || store.confirm("00000001").await.err().filter(is_elsewhere)).await;
+    store.confirm("00000002").await.expect("on the server that committed");
+}
+
+/// The refusal comes from the replaced primary, while the store finds the new one, which never had the entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_in_doubt_is_not_confirmed_by_another_server() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "refused-elsewhere");
+    let (primary, promoted) = split(&folder).await;
+    let (store, proxy) = proxied(&primary).await;
+    let first = claimed(1);
+    assert!(is_done(&store.write(id(1), Change::Insert(&first)).await.expect("an answer")));
+    store.doubt(id(1));
+    let is_sent = Arc::<AtomicU64>::default();
+    let sent = Arc::clone(&is_sent);
+    proxy.set_plan(move |request: &Request<'_>| {
+        if !request.contains(b".write(") {
+            return Fault::Pass;
+        }
+        sent.fetch_add(1, Ordering::SeqCst);
+        Fault::DelayResponse(Pause::of(Duration::from_millis(800)))
+    });
+    proxy.swap(crate::faults::address_in(&promoted.url()), Existing::Keep);
+    let again = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.write(id(1), Change::Insert(&first)).await }
+    });
+    while is_sent.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // On a new connection.
+    assert_eq!(store.get(id(2)).await.expect("an answer").entry, None);
+    let again = again.await.expect("no panic").expect_err("the new primary does not have what refused it");
+    assert_eq!(again.kind(), Kind::Ambiguous, "{again}");
+    assert_eq!(primary.sql("SELECT count(*) FROM semel.records").trim(), "1");
 }
 
 async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {

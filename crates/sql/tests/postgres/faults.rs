@@ -20,14 +20,14 @@ const WRITES: &str = ".write(";
 const BATCH: u64 = 64;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-fn address_in(url: &str) -> SocketAddr {
+pub(crate) fn address_in(url: &str) -> SocketAddr {
     let host = url.rsplit_once('@').expect("a user").1;
     host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")
 }
 
 /// A store whose connections go through a proxy. Only one connection writes, so that queued writes form one
 /// batch.
-async fn proxied(schema: &Schema) -> (Arc<Store>, FaultProxy) {
+pub(crate) async fn proxied(schema: &Schema) -> (Arc<Store>, FaultProxy) {
     let url = schema.url_with("&connections=2&listen=off&timeout=1.5");
     let server = address_in(&url);
     let proxy =

@@ -6,6 +6,7 @@ mod confirmed;
 mod contract;
 mod erase;
 mod faults;
+mod hung;
 mod locks;
 mod promotion;
 #[path = "../records/mod.rs"]

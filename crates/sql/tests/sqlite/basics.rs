@@ -175,6 +175,7 @@ async fn the_store_reports_its_capabilities() {
         counts: Counting::Exact,
         order: Order::OldestFirst,
         notifies: false,
+        kept_in_memory: false,
         entry_bytes_max: 1 << 29,
     };
     assert_eq!(store.capabilities(), expected);

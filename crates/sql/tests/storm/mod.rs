@@ -5,11 +5,12 @@
 //! `SEMEL_STORM_SEED` and `SEMEL_STORM_KEYS` choose another storm, and a longer one:
 //! `SEMEL_STORM_SEED=7 SEMEL_STORM_KEYS=2000 cargo test -p semel-redis --test redis storm`.
 
-use semel_core::store::Store;
-use semel_testkit::history::{History, Recorder};
+use semel_core::store::{Kind, Store};
+use semel_testkit::history::{Answer, History, Operation, Recorder};
 use semel_testkit::linearizability::{self, STEPS_MAX};
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
-use semel_testkit::workload::{FileJournal, Journal, Note, Workload, audit};
+use semel_testkit::workload::{Event, FileJournal, Journal, Note, Workload, audit};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -167,6 +168,63 @@ impl Storm {
         }
         // What a killed node had sent is applied or lost by now.
         tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+
+    /// Continues until every node from the `first` on has used the store.
+    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
+    async fn run_until_working(&mut self, first: usize, mut end_connections: impl FnMut()) {
+        for _ in 0..300 {
+            let has_worked = |name: &String| {
+                FileJournal::read(journal_of(&self.folder, name)).is_ok_and(|notes| !notes.is_empty())
+            };
+            if self.names[first..].iter().all(has_worked) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+            assert!(!self.all_ended(), "the storm ends before the loss");
+            tokio::task::block_in_place(&mut end_connections);
+        }
+        panic!("a node does not use the store");
+    }
+
+    /// Loses all data of the store under running nodes, and continues until they have noticed. No node is started
+    /// afterwards: it would create a new store.
+    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
+    pub(crate) async fn run_until_lost(&mut self, mut end_connections: impl FnMut(), lose: impl FnOnce()) {
+        self.run_until_working(0, &mut end_connections).await;
+        (0..2).for_each(|_| self.kill_one(0));
+        // They have opened the store before it is lost.
+        self.run_until_working(NODES, &mut end_connections).await;
+        lose();
+        for _ in 0..8 {
+            tokio::time::sleep(PAUSE).await;
+            tokio::task::block_in_place(&mut end_connections);
+        }
+        for (_, mut child) in self.running.drain(..) {
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        }
+    }
+
+    /// No key has two effects, and the nodes were told why. The store has nothing to compare with.
+    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
+    pub(crate) fn judge_after_loss(&self) {
+        let folder = self.folder.as_path();
+        let journals = self.names.iter().map(|name| FileJournal::read(journal_of(folder, name)));
+        let mut effects: BTreeMap<u64, u32> = BTreeMap::new();
+        for note in journals.flat_map(Result::unwrap_or_default).filter(|note| note.event == Event::Effect) {
+            *effects.entry(note.key).or_default() += 1;
+        }
+        let twice: Vec<_> = effects.iter().filter(|(_, count)| **count > 1).collect();
+        assert!(twice.is_empty(), "keys with several effects: {twice:?}");
+        assert!(effects.len() > 10, "{} effects before the loss", effects.len());
+        let histories = self.names.iter().filter_map(|name| History::read(history_of(folder, name)).ok());
+        let history = History::merged(histories);
+        let is_refused =
+            |operation: &&Operation| matches!(operation.answer, Some((_, Answer::Failed(Kind::DataLost))));
+        let refused = history.operations().iter().filter(is_refused).count();
+        assert!(refused > 10, "{refused} calls were refused after the loss");
+        println!("{} effects before the loss, {refused} calls refused after it", effects.len());
     }
 
     /// Compares the store with the nodes' journals.

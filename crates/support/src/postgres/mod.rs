@@ -157,8 +157,32 @@ impl PostgresServer {
         // The server first, because it restarts missing processes.
         let mut pids = vec![pid];
         pids.extend(children(pid));
-        programs::kill(&pids);
+        programs::signal("KILL", &pids);
         wait_until("the server is gone", || self.pid().is_none());
+    }
+
+    /// Halts the server with SIGSTOP: its connections stay open, new ones are accepted, and nothing is answered.
+    pub fn halt(&self) {
+        let Some(pid) = self.pid() else { return };
+        // The server first, because it would start missing processes.
+        programs::signal("STOP", &[pid]);
+        programs::signal("STOP", &children(pid));
+    }
+
+    /// Halts the processes behind the connections of the ordinary role. New connections work. Returns how many there
+    /// were.
+    pub fn halt_connections(&self) -> usize {
+        let pids = self.sql("SELECT pid FROM pg_stat_activity WHERE usename = 'semel'");
+        let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect();
+        programs::signal("STOP", &pids);
+        pids.len()
+    }
+
+    /// Continues everything that was halted.
+    pub fn resume(&self) {
+        let Some(pid) = self.pid() else { return };
+        programs::signal("CONT", &children(pid));
+        programs::signal("CONT", &[pid]);
     }
 
     /// Stops the server properly: open transactions are rolled back.
@@ -176,6 +200,32 @@ impl PostgresServer {
         // Processes of a killed server keep its memory, and clients keep its port, slightly longer than the server
         // itself.
         wait_until("the server has started", || self.try_start().is_ok());
+    }
+
+    /// Kills the server and starts it again, so that it recovers until [`finish_recovery`](Self::finish_recovery) and
+    /// refuses connections as it does after every crash.
+    pub fn restart_recovering(&mut self) {
+        self.kill();
+        let data = self.dir.join("data");
+        let _ = std::fs::remove_file(data.join("postmaster.pid"));
+        // After a crash there is no phase in which it takes reads and no writes.
+        let waits =
+            "hot_standby = off\nrestore_command = 'while [ ! -e recovered ]; do sleep 0.05; done; false'\n";
+        for (name, text) in [("recovery.signal", ""), ("postgresql.auto.conf", waits)] {
+            std::fs::write(data.join(name), text).expect("a file for the server");
+            self.programs.give_file(&data.join(name));
+        }
+        let options = format!("-p {} {SETTINGS}", self.port);
+        let log = text(&self.dir.join("log"));
+        self.programs.run("pg_ctl", &["start", "-W", "-o", &options, "-D", &self.data(), "-l", &log]);
+        wait_until("the server recovers", || {
+            self.try_sql("SELECT 1").is_err_and(|refused| refused.contains("starting up"))
+        });
+    }
+
+    /// Lets the recovery end.
+    pub fn finish_recovery(&self) {
+        std::fs::write(self.dir.join("data/recovered"), "").expect("a file for the server");
     }
 
     /// Makes a standby accept writes. Returns as soon as it does. Its old primary is not informed.
@@ -235,6 +285,7 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         if self.pid().is_some() {
+            self.resume();
             drop(self.programs.try_run("pg_ctl", &["stop", "-w", "-m", "immediate", "-D", &self.data()]));
         }
     }

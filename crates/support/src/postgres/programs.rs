@@ -87,10 +87,10 @@ impl Programs {
     }
 }
 
-/// Sends SIGKILL. It is not a failure if a process has ended meanwhile.
-pub(super) fn kill(pids: &[u32]) {
+/// Sends a signal: `KILL`, `STOP`, `CONT`. It is not a failure if a process has ended meanwhile.
+pub(super) fn signal(name: &str, pids: &[u32]) {
     let numbers: Vec<_> = pids.iter().map(u32::to_string).collect();
-    let script = format!("kill -9 {}; true", numbers.join(" "));
+    let script = format!("kill -{name} {}; true", numbers.join(" "));
     output(Command::new("/bin/sh").args(["-c", &script])).expect("a shell");
 }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 const LOOKS_MAX: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(50);
 const PORTS_MAX: u32 = 5;
+/// A script that adds keys.
+const FILLER: &str = "for at = 1, 3000 do redis.call('SET', 'filler:' .. at, string.rep('x', 100)) end";
 
 /// Used at each start: every write is synced before it is answered, and nothing is evicted.
 const SETTINGS: &[&str] = &[
@@ -148,13 +150,36 @@ impl RedisServer {
         wait_until("the server has started", || self.try_start());
     }
 
+    /// Kills the server and starts it again, so slowly that it loads its data until
+    /// [`finish_loading`](Self::finish_loading). Adds keys of its own, to have something to load.
+    pub fn restart_loading(&mut self) {
+        self.client().ask(&["EVAL", FILLER, "0"]);
+        // In a log of commands, the server would not answer between two of them.
+        self.ask("BGREWRITEAOF");
+        wait_until("the log is rewritten", || {
+            let persistence = self.ask("INFO persistence").text();
+            persistence.contains("aof_rewrite_in_progress:0")
+                && persistence.contains("aof_rewrite_scheduled:0")
+        });
+        self.kill();
+        let slowly = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+        let mut command = self.command();
+        self.process = Some(command.args(slowly).spawn().expect("the server is installed"));
+        wait_until("the server loads its data", || is_loading(self.pong().as_ref()));
+    }
+
+    /// Lets the server load the rest of its data at once.
+    pub fn finish_loading(&self) {
+        self.ask("CONFIG SET key-load-delay 0");
+    }
+
     /// Makes a replica accept writes. Its old master is not informed.
     pub fn promote(&self) {
         self.ask("REPLICAOF NO ONE");
         wait_until("the replica takes writes", || self.info("role") == "master");
     }
 
-    fn try_start(&mut self) -> bool {
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program[0]);
         command
             .args(&self.program[1..])
@@ -162,13 +187,20 @@ impl RedisServer {
             .arg(&self.dir);
         command.args(SETTINGS).args(&self.more);
         command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
-        let mut process = command.spawn().expect("the server is installed");
+        command
+    }
+
+    fn pong(&self) -> Option<RedisReply> {
+        RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]))
+    }
+
+    fn try_start(&mut self) -> bool {
+        let mut process = self.command().spawn().expect("the server is installed");
         for _ in 0..LOOKS_MAX {
             if process.try_wait().expect("looked at").is_some() {
                 return false;
             }
-            let pong =
-                RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]));
+            let pong = self.pong();
             if matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_))) && !is_loading(pong.as_ref())
             {
                 self.process = Some(process);

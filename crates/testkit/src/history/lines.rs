@@ -9,13 +9,14 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Unavailable,
     Kind::Ambiguous,
     Kind::Full,
     Kind::ReadOnly,
     Kind::TooLarge,
     Kind::Unfit,
+    Kind::DataLost,
     Kind::Closed,
 ];
 

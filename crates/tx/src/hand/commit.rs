@@ -23,6 +23,7 @@ pub(crate) async fn commit<D: Dialect>(
     unanswered: Unanswered,
     committing: impl Future<Output = Result<(), sqlx::Error>>,
     written_at: Duration,
+    seen: &D::Seen,
 ) -> Committed {
     let left = patience.store_timeout().saturating_sub(patience.uptime().saturating_sub(written_at));
     if left.is_zero() {
@@ -30,6 +31,10 @@ pub(crate) async fn commit<D: Dialect>(
         return Committed::No(Error::CommitTooLate);
     }
     match patience.within(left, committing).await {
+        // The wait for the standby may have been cancelled: sqlx does not return the warning.
+        Some(Ok(())) if is_unconfirmed(patience, D::unconfirmed_timeline(seen)).await => {
+            Committed::Unknown("it is not known whether the server's standby has the commit".into())
+        }
         Some(Ok(())) => {
             unanswered.answered();
             Committed::Yes
@@ -40,6 +45,14 @@ pub(crate) async fn commit<D: Dialect>(
         }
         Some(Err(error)) => Committed::Unknown(error.into()),
         None => Committed::Unknown("the database did not answer in time".into()),
+    }
+}
+
+/// Whether a commit on this timeline has to be confirmed, and cannot be.
+async fn is_unconfirmed(patience: &Patience, timeline: Option<&str>) -> bool {
+    match timeline {
+        Some(timeline) => !patience.has_confirmed_commits(timeline).await,
+        None => false,
     }
 }
 
@@ -54,7 +67,8 @@ impl Written {
         let (command, writes) = (&self.command, &self.writes);
         let location = (command.ids(), writes.id);
         let settling =
-            D::settle(target, seen, &command.patience(), location, |found| writes.landing(found)).await;
+            D::settle(target, seen, &command.patience(), location, |found| command.landing(writes, found))
+                .await;
         match settling {
             CommitStatus::Committed => Ok(self.committed()),
             CommitStatus::RolledBack => {

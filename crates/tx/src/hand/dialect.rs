@@ -7,6 +7,7 @@ use semel_core::machine::{Found, Landing, Write};
 use semel_core::store;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// The command's lock, and the other ID that it may be stored under.
 pub(crate) type Ids = (CommandId, Option<CommandId>);
@@ -20,13 +21,21 @@ pub trait Dialect: sqlx::Database {
     /// A record's row. Encoded before anything is written, because it may be too large.
     type RecordRow: Send;
 
-    /// Takes the command's lock if it is free, and reads what is stored under its IDs.
+    /// Takes the command's lock if it is free, and reads what is stored under its IDs. A server rolls the
+    /// transaction back if this process sends nothing for `idle_max`, because it is frozen or cut off.
     fn look(
         connection: &mut Self::Connection,
         target: &Self::Target,
         ids: Ids,
+        idle_max: Duration,
         patience: &Patience,
     ) -> impl Future<Output = Result<(LocalLook, Self::Seen), Error>> + Send;
+
+    /// The transaction goes back to the application: undoes what [`look`](Self::look) set for it.
+    fn give_back(
+        connection: &mut Self::Connection,
+        seen: &Self::Seen,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Marks the transaction, if that is how [`write`](Self::write) recognises it.
     fn mark(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
@@ -57,6 +66,13 @@ pub trait Dialect: sqlx::Database {
     /// Commits. An answer leaves sqlx without an open transaction; until then its depth does not change.
     fn commit(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
+    /// The server's timeline, if an acknowledged commit may still be missing on a standby. The store then has to
+    /// confirm it on that timeline.
+    fn unconfirmed_timeline(seen: &Self::Seen) -> Option<&str> {
+        let _ = seen;
+        None
+    }
+
     /// Whether this error of a commit proves that nothing was committed.
     fn is_rolled_back(error: &sqlx::Error) -> bool;
 
@@ -73,6 +89,11 @@ pub trait Dialect: sqlx::Database {
     /// Called before sqlx rolls back, so that it succeeds even if the database has ended the transaction
     /// itself.
     fn before_rollback(connection: &mut Self::Connection);
+
+    /// Ends whatever transaction is open although sqlx knows of none: it has rolled the joined one back after a
+    /// failed or dropped nested `begin`, and the work may have begun another one by hand.
+    fn end_unknown(connection: &mut Self::Connection)
+    -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
     /// Called before sqlx rolls back on a connection whose commit has no answer. Does not wait. The next user
     /// of a pool never gets a connection in the middle of that commit: the connection becomes unusable, or it

@@ -31,7 +31,9 @@ pub(crate) async fn finish<'c, D: Dialect>(
 ) -> Result<Finish<'c, D>, Error> {
     let mut finishing = attempt.finishing().await;
     let patience = finishing.patience();
-    let (look, seen) = D::look(&mut open, &target, (finishing.id(), None), &patience).await?;
+    // From here on there is nothing to wait for but the commit, which this time limit ends too.
+    let idle_max = patience.store_timeout();
+    let (look, seen) = D::look(&mut open, &target, (finishing.id(), None), idle_max, &patience).await?;
     if !look.has_lock {
         return Err(Error::StaleSnapshot);
     }
@@ -57,7 +59,7 @@ impl<D: Dialect> Finish<'_, D> {
     pub async fn commit(self) -> Result<(), Error> {
         let Self { open, finishing, target, seen, written_at } = self;
         let patience = finishing.patience();
-        let source = match open.commit(&target, &patience, finishing.committing(), written_at).await {
+        let source = match open.commit(&target, &patience, finishing.committing(), written_at, &seen).await {
             Committed::Yes => {
                 finishing.committed();
                 return Ok(());

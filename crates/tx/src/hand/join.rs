@@ -3,10 +3,10 @@
 use super::commit::Committed;
 use super::dialect::{Dialect, WriteFailure};
 use super::open::Open;
-use crate::ending::{Held, Pending, READS_MAX, Written, ended};
+use crate::ending::{Held, Pending, READS_MAX, Written, ended, recorded};
 use crate::error::Error;
 use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
-use semel::{Answer, Engine, Intent};
+use semel::{Answer, Engine, Intent, RecordedOutcome, Refusal};
 use semel_core::outcome::Outcome;
 use sqlx::Transaction;
 use std::fmt;
@@ -21,8 +21,8 @@ pub enum Joined<'c, D: Dialect> {
     Answered {
         /// The caller's transaction, unchanged.
         transaction: Transaction<'c, D>,
-        /// The answer for the command's caller.
-        answer: Answer,
+        /// The outcome for the command's caller, or why there is none.
+        answer: Result<RecordedOutcome, Refusal>,
     },
 }
 
@@ -53,9 +53,10 @@ pub(crate) async fn join<'c, D: Dialect>(
     open: Open<'c, D>,
     intent: Intent,
 ) -> Result<Joined<'c, D>, Error> {
-    match engine.enter_local(intent, Waiting::Never).await? {
-        Entered::Answered(answer) => Ok(Joined::Answered { transaction: open.into_transaction(), answer }),
-        Entered::Mine(command) => look_and_join(target, open, command).await,
+    // Boxed, so that the future that applications hold stays small.
+    match Box::pin(engine.enter_local(intent, Waiting::Never)).await? {
+        Entered::Answered(answer) => Ok(answered(open, answer)),
+        Entered::Mine(command) => Box::pin(look_and_join(target, open, command)).await,
     }
 }
 
@@ -66,7 +67,8 @@ pub(crate) async fn look_and_join<D: Dialect>(
     mut command: LocalCommand,
 ) -> Result<Joined<'_, D>, Error> {
     for _ in 0..READS_MAX {
-        let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
+        let idle_max = command.idle_max();
+        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.patience()).await?;
         let answer = match command.judge(look).await? {
             LocalJudgement::Run(attempt) => {
                 D::mark(&mut open).await?;
@@ -75,11 +77,19 @@ pub(crate) async fn look_and_join<D: Dialect>(
             }
             LocalJudgement::Answered(answer) => answer,
             LocalJudgement::Wait => command.in_progress(),
-            LocalJudgement::Again => continue,
+            LocalJudgement::Again => {
+                D::give_back(&mut open, &seen).await?;
+                continue;
+            }
         };
-        return Ok(Joined::Answered { transaction: open.into_transaction(), answer });
+        D::give_back(&mut open, &seen).await?;
+        return Ok(answered(open, answer));
     }
     Err(Error::StaleSnapshot)
+}
+
+fn answered<D: Dialect>(open: Open<'_, D>, answer: Answer) -> Joined<'_, D> {
+    Joined::Answered { transaction: open.into_transaction(), answer: answer.into_outcome() }
 }
 
 impl<'c, D: Dialect> Mine<'c, D> {
@@ -108,7 +118,8 @@ impl<'c, D: Dialect> Mine<'c, D> {
         command.rolled_back(attempt);
         // Without the lock others may have been faster: read again.
         D::restart(&mut open).await?;
-        let (look, seen) = D::look(&mut open, &target, command.ids(), &command.patience()).await?;
+        let idle_max = command.idle_max();
+        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.patience()).await?;
         match command.judge(look).await? {
             LocalJudgement::Run(attempt) => {
                 D::mark(&mut open).await?;
@@ -161,18 +172,23 @@ async fn record<D: Dialect>(
 }
 
 impl<'c, D: Dialect> Recorded<'c, D> {
-    /// Commits, wakes callers that wait for the command, and returns the answer for its caller.
+    /// Commits, wakes callers that wait for the command, and returns the outcome for its caller: that of the
+    /// success, or of the refusal.
     ///
     /// Call it right away: after the store's timeout (10 s by default) since the record was written, nothing
     /// is committed and the error is [`Error::CommitTooLate`].
     ///
     /// If the database does not answer the commit, its connection is closed and the record is looked up.
     /// [`Error::CommitInDoubt`] means that this settled nothing.
-    pub async fn commit(self) -> Result<Answer, Error> {
+    pub async fn commit(self) -> Result<RecordedOutcome, Error> {
+        Box::pin(self.try_commit()).await.map(recorded)
+    }
+
+    async fn try_commit(self) -> Result<Answer, Error> {
         let Self { open, written, target, seen } = self;
         let patience = written.command.patience();
         let unanswered = written.command.committing(&written.writes);
-        match open.commit(&target, &patience, unanswered, written.since).await {
+        match open.commit(&target, &patience, unanswered, written.since, &seen).await {
             Committed::Yes => Ok(written.committed()),
             Committed::No(error) => {
                 written.rolled_back();
@@ -187,7 +203,8 @@ impl<'c, D: Dialect> Recorded<'c, D> {
     ///
     /// Commit it while [`Pending::time_left`] is not zero, and roll it back after that.
     pub fn into_parts(self) -> (Transaction<'c, D>, Pending) {
-        (self.open.into_transaction(), self.written.pending())
+        let unconfirmed = D::unconfirmed_timeline(&self.seen).map(str::to_owned);
+        (self.open.into_transaction(), self.written.pending(unconfirmed))
     }
 }
 

@@ -33,7 +33,11 @@ impl<'c, D: Dialect> Open<'c, D> {
 
     /// Rolls everything back, including nested transactions.
     pub(crate) async fn roll_back(mut self) -> Result<(), Error> {
-        D::before_rollback(&mut self);
+        if self.depth() == 0 {
+            D::end_unknown(&mut self).await.map_err(Error::Database)?;
+        } else {
+            D::before_rollback(&mut self);
+        }
         for _ in 0..self.depth() {
             if let Err(error) = D::TransactionManager::rollback(&mut self).await {
                 self.is_committing = true;
@@ -52,9 +56,10 @@ impl<'c, D: Dialect> Open<'c, D> {
         patience: &Patience,
         unanswered: Unanswered,
         written_at: Duration,
+        seen: &D::Seen,
     ) -> Committed {
         self.is_committing = true;
-        let committed = commit::<D>(patience, unanswered, D::commit(&mut self), written_at).await;
+        let committed = commit::<D>(patience, unanswered, D::commit(&mut self), written_at, seen).await;
         match &committed {
             Committed::Yes => self.is_committing = self.depth() > 0,
             Committed::No(_) => {

@@ -2,20 +2,17 @@
 //!
 //! Statements and savepoints on it. The texts of the statements are those of the `sqlx` form.
 
-use super::dialect::fault_of;
+use super::dialect::{NO_COMMIT, NO_WRITES, fault_of};
 use super::error::{Fault, PatternError};
+use super::savepoint_name::SavepointName;
 use super::value::Bind;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Error, Row, Statement};
 
-/// The savepoint name that the store allows in the work of a local command.
-const BEGIN: &str = "SAVEPOINT semel_pattern";
-const RELEASE: &str = "RELEASE semel_pattern";
-const UNDO: &str = "ROLLBACK TO semel_pattern; RELEASE semel_pattern";
-
 /// A savepoint in an open transaction. Dropping it undoes the changes since.
 pub(super) struct Savepoint<'c> {
     connection: &'c Connection,
+    name: SavepointName,
     is_open: bool,
 }
 
@@ -25,21 +22,63 @@ impl<'c> Savepoint<'c> {
         if connection.is_autocommit() {
             return Err(PatternError::NoTransaction);
         }
-        connection.execute_batch(BEGIN).map_err(failed)?;
-        Ok(Self { connection, is_open: true })
+        let mut savepoint = Self { connection, name: SavepointName::on(connection), is_open: false };
+        match connection.execute_batch(&format!("SAVEPOINT {}", savepoint.name)) {
+            Ok(()) => {
+                savepoint.is_open = true;
+                Ok(savepoint)
+            }
+            // After some errors SQLite has rolled everything back.
+            Err(_) if connection.is_autocommit() => Err(savepoint.ended()),
+            Err(error) => {
+                savepoint.name.set_free();
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Fails if the work has ended the transaction. Called after the work and before anything else is
+    /// written.
+    pub(super) fn verify(&self) -> Result<(), PatternError> {
+        if self.connection.is_autocommit() { Err(PatternError::TransactionEnded) } else { Ok(()) }
     }
 
     /// Keeps the changes since, unless they failed.
     pub(super) fn close<T>(mut self, result: Result<T, PatternError>) -> Result<T, PatternError> {
         // Even if the work ignores it: after some errors SQLite has rolled everything back.
         if self.connection.is_autocommit() {
-            self.is_open = false;
-            return Err(PatternError::TransactionEnded);
+            return Err(self.ended());
         }
-        let value = result?;
-        self.connection.execute_batch(RELEASE).map_err(failed)?;
+        let end = if result.is_ok() { format!("RELEASE {}", self.name) } else { self.undo() };
+        // No other savepoint has the name: this transaction has replaced the caller's.
+        if self.connection.execute_batch(&end).is_err() {
+            return Err(self.ended());
+        }
         self.is_open = false;
-        Ok(value)
+        self.name.set_free();
+        result
+    }
+
+    fn undo(&self) -> String {
+        format!("ROLLBACK TO {0}; RELEASE {0}", self.name)
+    }
+
+    /// Opens another transaction in place of the one that is over, which cannot be committed. Denied in the
+    /// work of a local command, which is not committed either.
+    fn ended(&mut self) -> PatternError {
+        self.is_open = false;
+        self.name.set_free();
+        let connection = self.connection;
+        if !connection.is_autocommit() {
+            drop(connection.execute_batch("ROLLBACK"));
+        }
+        let has_keys = connection.query_row("PRAGMA foreign_keys", [], |row| row.get::<_, bool>(0));
+        if has_keys.is_ok_and(|has_keys| !has_keys)
+            || connection.execute_batch(&format!("BEGIN; {NO_COMMIT}")).is_err()
+        {
+            drop(connection.execute_batch(NO_WRITES));
+        }
+        PatternError::TransactionEnded
     }
 }
 
@@ -47,7 +86,7 @@ impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
         if self.is_open && !self.connection.is_autocommit() {
             // If this fails, the connection is broken, and nothing of the transaction can be committed.
-            drop(self.connection.execute_batch(UNDO));
+            drop(self.connection.execute_batch(&self.undo()));
         }
     }
 }

@@ -13,8 +13,13 @@ pub enum PatternError {
     NoTransaction,
     /// A transaction is open, but this call begins and commits its own. Nothing was written.
     InTransaction,
-    /// An error in the work has ended the transaction: SQLite rolls it back for some errors
-    /// (`RAISE(ROLLBACK)`, a full disk). Nothing was processed. Close the connection.
+    /// The work has ended the caller's transaction, or left a nested one open. Nothing was processed, and what
+    /// the transaction had written before is lost.
+    ///
+    /// SQLite rolls a transaction back for some errors (`INSERT OR ROLLBACK`, `RAISE(ROLLBACK)`, a full disk).
+    /// sqlx does so on PostgreSQL if a nested `begin` fails. Nothing that is written afterwards can be
+    /// committed. Drop the transaction, and begin again. On PostgreSQL its session has been ended, so a
+    /// connection that is not from a pool has to be opened again.
     TransactionEnded,
     /// An argument is not allowed. Nothing was written.
     Invalid(String),
@@ -69,8 +74,9 @@ impl fmt::Display for PatternError {
                 "nothing was written: a transaction is open on the connection, and this call begins its own",
             ),
             Self::TransactionEnded => f.write_str(
-                "nothing was processed: an error in the work made SQLite roll the whole transaction back. Close the connection, and let \
-                 the work fail in another way than by ROLLBACK",
+                "nothing was processed, and the transaction is over with everything that it had written: its work ended it, by a COMMIT or \
+                 ROLLBACK, by an error after which SQLite rolls back, or by a nested transaction that sqlx could not begin or that was left \
+                 open. Nothing more can be committed on it; begin again, and correct the work",
             ),
             Self::Invalid(why) | Self::Mismatch(why) => write!(f, "nothing was written: {why}"),
             Self::Busy(error) => write!(

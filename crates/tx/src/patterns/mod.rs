@@ -35,7 +35,9 @@ mod fence;
 mod inbox;
 mod natural;
 mod reference;
+mod savepoint_name;
 mod tables;
+mod transaction;
 mod value;
 
 pub use connection::{PatternConnection, PatternRow, WorkFuture};

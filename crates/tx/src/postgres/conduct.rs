@@ -119,7 +119,8 @@ async fn try_once(
         Err(error) => return TransactionResult::Failed(error),
     };
     let claim = tracing::trace_span!(target: SPANS, "claim");
-    let looked = look(&mut transaction, checked, command.ids(), &patience).instrument(claim).await;
+    let looking = look(&mut transaction, checked, command.ids(), command.idle_max(), &patience);
+    let looked = looking.instrument(claim).await;
     let (seen, judged) = match looked {
         Ok((look, seen)) => (seen, command.judge(look).await.map_err(Error::Engine)),
         Err(error) => return TransactionResult::Failed(error),
@@ -160,7 +161,7 @@ async fn try_once(
     match writes {
         Ok(writes) => {
             let unanswered = command.committing(&writes);
-            match commit::<Postgres>(&patience, unanswered, transaction.commit(), written_at).await {
+            match commit::<Postgres>(&patience, unanswered, transaction.commit(), written_at, &seen).await {
                 // A nested transaction that the work left open was ended instead. Closing rolls back.
                 Committed::Yes if connection.get().is_in_transaction() => {
                     let operation_id = attempt.local().operation_id;
@@ -183,11 +184,7 @@ async fn try_once(
             }
         }
         Err(result) => {
-            let is_idle = !matches!(
-                &result,
-                TransactionResult::Failed(Error::Overran | Error::Closing | Error::Panicked)
-            );
-            let is_over = if is_idle {
+            let is_over = if result.leaves_connection_idle() {
                 roll_back(&patience, transaction).await
             } else {
                 drop(transaction);
@@ -203,6 +200,15 @@ async fn try_once(
             command.rolled_back(attempt);
             result
         }
+    }
+}
+
+impl TransactionResult {
+    /// Whether no statement of the work can still run on the connection, and no transaction can be open there that sqlx
+    /// does not know, as after `TransactionLeft`.
+    fn leaves_connection_idle(&self) -> bool {
+        let Self::Failed(error) = self else { return true };
+        !matches!(error, Error::Overran | Error::Closing | Error::Panicked | Error::TransactionLeft(_))
     }
 }
 

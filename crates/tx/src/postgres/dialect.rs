@@ -1,7 +1,7 @@
 //! PostgreSQL's operations for manual commands.
 
 use super::database::Database;
-use super::look::{Seen, look};
+use super::look::{Seen, look, restore_idle};
 use super::settle::Doubt;
 use super::write::{RecordWrite, server_error, write, write_record};
 use crate::error::Error;
@@ -29,9 +29,14 @@ impl Dialect for Postgres {
         connection: &mut PgConnection,
         database: &Database,
         ids: Ids,
+        idle_max: Duration,
         patience: &Patience,
     ) -> Result<(LocalLook, Seen), Error> {
-        look(connection, database.checked()?, ids, patience).await
+        look(connection, database.checked()?, ids, idle_max, patience).await
+    }
+
+    async fn give_back(connection: &mut PgConnection, seen: &Seen) -> Result<(), Error> {
+        restore_idle(connection, seen).await
     }
 
     async fn mark(_: &mut PgConnection) -> Result<(), Error> {
@@ -71,6 +76,11 @@ impl Dialect for Postgres {
         Transactions::commit(connection).await
     }
 
+    fn unconfirmed_timeline(seen: &Seen) -> Option<&str> {
+        // Only a standby has no timeline, and on a standby nothing is written.
+        seen.waits_for_standby.then(|| seen.timeline.as_deref().unwrap_or_default())
+    }
+
     fn is_rolled_back(error: &sqlx::Error) -> bool {
         !matches!(server_error(error), None | Some(ServerError::Ambiguous))
     }
@@ -87,6 +97,11 @@ impl Dialect for Postgres {
 
     fn before_rollback(_: &mut PgConnection) {
         // The server keeps a failed transaction open until it is rolled back.
+    }
+
+    async fn end_unknown(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        // Without a transaction, the server warns.
+        sqlx::query("ROLLBACK").execute(connection).await.map(drop)
     }
 
     fn leave_commit(connection: &mut PgConnection) {

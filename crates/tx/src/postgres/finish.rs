@@ -16,7 +16,8 @@ pub type Finish<'c> = hand::Finish<'c, Postgres>;
 /// application's resulting change: the card is charged, then the order is `PAID`. Call it from the attempt's
 /// own work, after the change and right before the commit.
 ///
-/// From here to the [commit](Finish::commit) the attempt's lease is not renewed: keep it short.
+/// From here to the [commit](Finish::commit) the attempt's lease is not renewed: keep it short. The server
+/// rolls the transaction back if it is idle for longer than the store's timeout.
 ///
 /// On an error the transaction is rolled back and the work still owns the attempt: it may try again, with a
 /// new transaction. If it gives up, it ends in doubt (`Ending::InDoubt`): the effect happened, and the change

@@ -20,6 +20,10 @@ pub type Recorded<'c> = hand::Recorded<'c, Postgres>;
 /// Does not wait: while a duplicate runs, the answer is that the command is in progress. The transaction
 /// belongs to the caller, so it runs in no task of the engine, and dropping it rolls it back.
 ///
+/// The server rolls it back if it is idle for longer than the policy's `work_deadline` plus the store's
+/// timeout, for example because this process is frozen. Until here only the application's own
+/// `idle_in_transaction_session_timeout` does that.
+///
 /// `transaction` must not be nested in another one, which would decide instead: that is refused.
 ///
 /// Earlier writes of the transaction belong to the command from now on: [`Mine::refuse`] undoes them too.
@@ -42,10 +46,11 @@ pub async fn join<'c>(
 /// Refuses a transaction that is nested in another, which is left unchanged.
 pub(super) fn outermost(transaction: Transaction<'_, Postgres>) -> Result<Open<'_, Postgres>, Error> {
     let open = Open::new(transaction);
-    if open.depth() == 1 {
-        return Ok(open);
-    }
+    let cause = match open.depth() {
+        0 => "sqlx has rolled the transaction back, because a nested one could not be begun",
+        1 => return Ok(open),
+        _ => "the transaction is nested in another, whose end would decide instead of this one's",
+    };
     drop(open.into_transaction());
-    let cause = "the transaction is nested in another, whose end would decide instead of this one's";
     Err(Error::Store(store::Error::new(Kind::Unfit, "joining a transaction").because(cause)))
 }

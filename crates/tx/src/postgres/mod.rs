@@ -26,7 +26,7 @@ use crate::ending::conduct_in_engine;
 use crate::error::{BoxError, Error};
 use futures_util::future::BoxFuture;
 use semel::local::{Local, LocalEnding};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome};
 use sqlx::PgConnection;
 use std::sync::Arc;
 
@@ -35,7 +35,9 @@ type Work = Arc<
     dyn for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>> + Send + Sync,
 >;
 
-/// Runs `intent` exactly once, in one transaction with its record.
+/// Runs `intent` exactly once, in one transaction with its record. `Ok` means that the command took effect,
+/// now or in an earlier call with the key. Everything else is an error, also a refusal by the work and a key
+/// that is bound to another payload ([`Error::Refused`]).
 ///
 /// `work` runs in a transaction, in a task of the engine: a cancelled caller leaves nothing half done. Its
 /// return value decides:
@@ -50,8 +52,11 @@ type Work = Arc<
 /// record would be missing.
 ///
 /// Duplicates wait for as long as the [intent](Intent::waiting) allows, without a connection, and get the
-/// outcome; after that the answer is that it is in progress. If the work runs longer than the policy's
+/// outcome; after that they are refused as in progress. If the work runs longer than the policy's
 /// `work_deadline`, it is rolled back.
+///
+/// If this process is frozen or cut off in the middle, the server rolls the transaction back after it has been
+/// idle for that deadline plus the store's timeout, and the key is free again.
 ///
 /// [`Error::CommitInDoubt`] means that the result is unknown; see there.
 pub async fn transact<W>(
@@ -59,7 +64,7 @@ pub async fn transact<W>(
     database: &Database,
     intent: Intent,
     work: W,
-) -> Result<Answer, Error>
+) -> Result<RecordedOutcome, Error>
 where
     W: for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>>
         + Send
@@ -68,7 +73,8 @@ where
 {
     database.check(engine).await?;
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
-    conduct_in_engine(engine, intent, move |command| conduct::conduct(command, database, work)).await
+    let answer = conduct_in_engine(engine, intent, move |command| conduct::conduct(command, database, work));
+    Ok(answer.await?.into_outcome()?)
 }
 
 /// The server did not answer within the store's timeout.

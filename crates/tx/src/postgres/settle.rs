@@ -33,7 +33,7 @@ pub(super) struct Doubt<'a> {
 impl Doubt<'_> {
     /// Settles it, within the time limit for an answer of the database. `landing` judges the transaction's
     /// record.
-    pub(super) async fn settle(&self, landing: impl Fn(Found<'_>) -> Landing) -> CommitStatus {
+    pub(super) async fn settle(&self, landing: impl Fn(Found<'_>) -> Landing + Sync) -> CommitStatus {
         let asking = async {
             loop {
                 match self.ask(&landing).await {
@@ -46,7 +46,10 @@ impl Doubt<'_> {
     }
 
     /// `None`: its own transaction still has the lock, or the server's standby may not have it.
-    async fn ask(&self, landing: &impl Fn(Found<'_>) -> Landing) -> Result<Option<CommitStatus>, Error> {
+    async fn ask(
+        &self,
+        landing: &(impl Fn(Found<'_>) -> Landing + Sync),
+    ) -> Result<Option<CommitStatus>, Error> {
         let checked = self.database.checked()?;
         let mut connection = BorrowedConnection::from(&self.database.pool).await?;
         if !is_same_server(connection.get(), checked).await? {
@@ -55,7 +58,8 @@ impl Doubt<'_> {
         }
         let begin = connection.get().begin_with(Isolation::ReadCommitted.begin());
         let mut transaction = begin.await.map_err(Error::Database)?;
-        let (look, now) = look(&mut transaction, checked, self.ids, self.patience).await?;
+        let (look, now) =
+            look(&mut transaction, checked, self.ids, self.patience.store_timeout(), self.patience).await?;
         if roll_back(self.patience, transaction).await {
             connection.keep();
         }
@@ -63,10 +67,13 @@ impl Doubt<'_> {
             // It may have another history.
             return Ok(Some(CommitStatus::Unknown));
         }
+        let has_landed = |found: Found<'_>| landing(found) == Landing::Landed;
         let reading = if self.id == self.ids.0 { Some(&look.arbiter) } else { look.moved_to.as_ref() };
         Ok(match landing(reading.map_or(Found::Nothing, Reading::found)) {
             // It is visible, but the server's standby may not have it.
-            Landing::Landed if self.patience.has_confirmed(self.id).await => Some(CommitStatus::Committed),
+            Landing::Landed if self.patience.has_confirmed(self.id, has_landed).await => {
+                Some(CommitStatus::Committed)
+            }
             Landing::Missing if look.has_lock => Some(CommitStatus::RolledBack),
             Landing::Landed | Landing::Missing => None,
             // For example erased since, or unreadable.

@@ -77,6 +77,7 @@ async fn try_once(
 ) -> BatchRun {
     let (operation_id, patience) = (attempt.local().operation_id, command.patience());
     let (expects, deadline) = (attempt.expects(), attempt.work_deadline());
+    let unanswered = command.running_elsewhere();
     let in_work = InWork { command, attempt, ended: Err(Error::StaleSnapshot) };
     let shared = Arc::new(Mutex::new(Some(in_work)));
     let running = {
@@ -94,6 +95,7 @@ async fn try_once(
         let source = "the disk, or others' work, did not end in time".into();
         return BatchRun::Done(Err(Error::CommitInDoubt { operation_id, source }));
     };
+    unanswered.answered();
     // The thread no longer uses it: it has answered, or will never run it.
     let Some(in_work) = lock(&shared).take() else {
         let gone = store::Error::new(Kind::Unfit, "ending a local command twice");

@@ -19,13 +19,15 @@ use crate::ending::conduct_in_engine;
 use crate::error::{BoxError, Error};
 use rusqlite::Connection;
 use semel::local::{Local, LocalEnding};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome};
 use std::sync::Arc;
 
 /// The work of a local command.
 type Work = Arc<dyn Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync>;
 
-/// Runs `intent` exactly once, in one transaction with its record.
+/// Runs `intent` exactly once, in one transaction with its record. `Ok` means that the command took effect,
+/// now or in an earlier call with the key. Everything else is an error, also a refusal by the work and a key
+/// that is bound to another payload ([`Error::Refused`]).
 ///
 /// `work` runs on the thread that writes to the file. Its return value decides:
 ///
@@ -50,18 +52,19 @@ type Work = Arc<dyn Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Se
 /// deferred foreign key that it leaves violated is noticed when it returns, and undoes it with
 /// [`Error::Violated`]: no other work can repair it.
 ///
-/// Duplicates wait for as long as the [intent](Intent::waiting) allows and get the outcome; after that the
-/// answer is that it is in progress.
+/// Duplicates wait for as long as the [intent](Intent::waiting) allows and get the outcome; after that they
+/// are refused as in progress.
 pub async fn transact<W>(
     engine: &Engine,
     database: &Database,
     intent: Intent,
     work: W,
-) -> Result<Answer, Error>
+) -> Result<RecordedOutcome, Error>
 where
     W: Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync + 'static,
 {
     database.check(engine).await?;
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
-    conduct_in_engine(engine, intent, move |command| conduct::conduct(command, database, work)).await
+    let answer = conduct_in_engine(engine, intent, move |command| conduct::conduct(command, database, work));
+    Ok(answer.await?.into_outcome()?)
 }

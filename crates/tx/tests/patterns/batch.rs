@@ -44,8 +44,9 @@ fn describe(results: &[BatchResult]) -> Vec<String> {
     let describe_one = |result: &BatchResult| match result {
         Ok(InboxResult::Processed(())) => "processed".to_owned(),
         Ok(InboxResult::Duplicate) => "duplicate".to_owned(),
-        Ok(InboxResult::Mismatch) => "mismatch".to_owned(),
-        Err(error) => error.to_string(),
+        Err(PatternError::Mismatch(_)) => "mismatch".to_owned(),
+        Err(PatternError::Work(error)) => error.to_string(),
+        Err(error) => panic!("{error}"),
     };
     results.iter().map(describe_one).collect()
 }

@@ -1,4 +1,5 @@
-//! Processes that are killed with -9 at any point: every effect once, every balance exact.
+//! Processes that are killed with -9 at any point: every effect once, every balance exact. Their work also
+//! fails, ignores errors, drops calls in the middle, and ends transactions.
 //!
 //! On PostgreSQL the network fails as well. `SEMEL_TX_ROUNDS=100` runs more rounds than the default, as
 //! `cargo xtask crash patterns` does.
@@ -7,11 +8,17 @@ use crate::world::{Lite, Pg, World, url, with_effects};
 use semel_core::id::OperationId;
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
 use semel_tx::BoxError;
-use semel_tx::patterns::{Counter, EventCounter, FenceGuard, Guarded, Inbox, Message, MessageId, Tables};
+use semel_tx::patterns::{
+    Counter, EventCounter, FenceGuard, Guarded, Inbox, Message, MessageId, PatternError, Tables,
+};
+use sqlx::Connection as _;
+use std::future::poll_fn;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -23,6 +30,20 @@ const IDS: u32 = 120;
 /// What the processes of a round acknowledge before they are killed: at least this, and up to this many more.
 const ACKNOWLEDGED_MIN: u32 = 40;
 const ACKNOWLEDGED_MORE: u32 = 160;
+
+/// How the work of a message goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trouble {
+    None,
+    /// It reports an error at its end.
+    Fails,
+    /// It ignores the error of a statement, and those of whatever follows.
+    Ignores,
+    /// It drops a call in the middle.
+    Drops,
+    /// It ends the transaction, and its caller goes on nevertheless.
+    Ends,
+}
 
 /// The work of one process: the patterns on a connection, with the application's own tables.
 struct Node<W: World> {
@@ -49,33 +70,90 @@ impl<W: World> Node<W> {
         Message::new("payments", id, raw.fingerprint(), number).expect("a message")
     }
 
+    fn insert(&self, number: u32) -> String {
+        self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('m-{number}')"))
+    }
+
     /// The effect of a message. Only the two counters would show a repetition.
     async fn effect(self: Arc<Self>, tx: &mut W::Connection, number: u32) -> Result<(), BoxError> {
-        W::run(tx, self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('m-{number}')")))
-            .await?;
+        W::run(tx, self.insert(number)).await?;
         W::run(tx, self.world.named(&format!("UPDATE {{t:totals}} SET value = value + {number}"))).await?;
         self.exact.add(tx, &format!("m-{number}"), number.into()).await?;
         self.events.add(tx, &format!("m-{number}"), number.into()).await?;
         Ok(())
     }
 
+    /// The work of a message.
+    async fn run(
+        self: Arc<Self>,
+        tx: &mut W::Connection,
+        number: u32,
+        trouble: Trouble,
+    ) -> Result<(), BoxError> {
+        let missing = || "INSERT INTO no_such_table VALUES (1)".to_owned();
+        let id = format!("m-{number}");
+        match trouble {
+            Trouble::None => self.effect(tx, number).await,
+            Trouble::Fails => {
+                self.effect(tx, number).await?;
+                Err("it fails after all".into())
+            }
+            Trouble::Ignores => {
+                drop(W::run(tx, missing()).await);
+                drop(self.exact.add(tx, &id, number.into()).await);
+                let done = self.effect(tx, number).await;
+                // On SQLite the transaction goes on after an error, so nothing fails here.
+                if W::IS_SQLITE { done } else { Ok(()) }
+            }
+            Trouble::Drops => {
+                {
+                    let mut counting = pin!(self.exact.add(tx, &id, number.into()));
+                    for _ in 0..number % 4 {
+                        let is_done =
+                            poll_fn(|context| Poll::Ready(counting.as_mut().poll(context).is_ready())).await;
+                        if is_done {
+                            break;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                }
+                self.effect(tx, number).await
+            }
+            Trouble::Ends => {
+                self.effect(tx, number).await?;
+                if W::IS_SQLITE {
+                    drop(W::run(tx, "ROLLBACK".to_owned()).await);
+                } else {
+                    drop(W::run(tx, missing()).await);
+                    drop(tx.begin().await);
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// One message; returns what may be acknowledged.
-    async fn once(self: &Arc<Self>, number: u32, fails: bool) -> Option<String> {
+    async fn once(self: &Arc<Self>, number: u32, trouble: Trouble) -> Option<String> {
         let mut transaction = self.world.try_begin().await.ok()?;
         let (node, message) = (Arc::clone(self), Self::message(number));
         let done = self.inbox.once(&mut *transaction, &message, |tx, message| {
-            Box::pin(async move {
-                node.effect(tx, *message.body()).await?;
-                if fails { Err("it fails after all".into()) } else { Ok(()) }
-            })
+            Box::pin(node.run(tx, *message.body(), trouble))
         });
-        let is_done = done.await.is_ok();
+        let is_done = match done.await {
+            Ok(_) => true,
+            Err(PatternError::TransactionEnded) => {
+                // An effect without a mark, which must not be committed.
+                drop(W::run(&mut transaction, self.insert(number)).await);
+                false
+            }
+            Err(_) => false,
+        };
         // Even after a failure: nothing of it may remain.
         W::commit(transaction).await.ok()?;
         is_done.then(|| format!("m-{number}"))
     }
 
-    /// Ten messages, some of which fail.
+    /// Ten messages, some of which fail, or ignore errors.
     async fn batch(self: &Arc<Self>, first: u32, step: u32) -> Option<Vec<String>> {
         let mut connection = self.world.pool().acquire().await.ok()?;
         let messages: Vec<Message<u32>> =
@@ -84,15 +162,13 @@ impl<W: World> Node<W> {
         let results = self
             .inbox
             .batch(&mut *connection, &messages, move |tx, message| {
-                let node = Arc::clone(&node);
-                Box::pin(async move {
-                    node.effect(tx, *message.body()).await?;
-                    if (*message.body() + step).is_multiple_of(7) {
-                        Err("it fails after all".into())
-                    } else {
-                        Ok(())
-                    }
-                })
+                let trouble = match *message.body() + step {
+                    number if number.is_multiple_of(7) => Trouble::Fails,
+                    number if number.is_multiple_of(5) => Trouble::Ignores,
+                    number if number.is_multiple_of(61) => Trouble::Ends,
+                    _ => Trouble::None,
+                };
+                Box::pin(Arc::clone(&node).run(tx, *message.body(), trouble))
             })
             .await
             .ok()?;
@@ -130,20 +206,23 @@ impl<W: World> Node<W> {
             tasks.spawn(async move {
                 for step in 0..u32::MAX {
                     let number = round * IDS + (step * 7 + task * 5) % IDS;
-                    let done = match step % 6 {
+                    let trouble = match step % 10 {
+                        2 => Trouble::Fails,
+                        4 => Trouble::Ignores,
+                        6 => Trouble::Ends,
+                        8 => Trouble::Drops,
+                        _ => Trouble::None,
+                    };
+                    let done = match step % 10 {
                         0 => node.batch(round * IDS, step).await.unwrap_or_default(),
                         1 => node.attempt(number, step).await.into_iter().collect(),
-                        2 => {
-                            node.once(number, true).await;
-                            Vec::new()
-                        }
                         3 => {
                             if let Ok(mut connection) = node.world.pool().acquire().await {
                                 drop(node.events.compact(&mut *connection, 5).await);
                             }
                             Vec::new()
                         }
-                        _ => node.once(number, false).await.into_iter().collect(),
+                        _ => node.once(number, trouble).await.into_iter().collect(),
                     };
                     for id in done {
                         drop(writeln!(std::io::stdout().lock(), "\nacknowledged {id} ."));
@@ -227,6 +306,7 @@ async fn campaign<W: World>(world: W, kind: &str, location: &str, proxy_url: &st
         tokio::time::sleep(Duration::from_millis(u64::from(round * 7 % 20))).await;
         let acknowledged_now: Vec<String> = processes.iter().flat_map(Process::acknowledged).collect();
         drop(processes);
+        node.world.settle().await;
         assert!(
             acknowledged_now.len() >= acknowledged_min,
             "round {round}: {} of {acknowledged_min} were acknowledged",
@@ -237,7 +317,7 @@ async fn campaign<W: World>(world: W, kind: &str, location: &str, proxy_url: &st
     }
     // A later process finds everything done, or does it.
     for number in 0..rounds * IDS {
-        assert!(patient(async || node.once(number, false).await).await, "m-{number} has no end");
+        assert!(patient(async || node.once(number, Trouble::None).await).await, "m-{number} has no end");
         assert!(
             patient(async || node.attempt(number, u32::MAX).await).await,
             "operation {number} has no end"

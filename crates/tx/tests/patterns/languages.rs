@@ -1,7 +1,8 @@
 //! The documented SQL, as Python and Node use it: `examples/patterns`.
 
-use crate::world::{Lite, Pg, World, effects, url, with_effects};
+use crate::world::{Lite, Pg, World, effects, process, url, with_effects};
 use semel_test_support::services::leave_out;
+use semel_tx::patterns::{Inbox, InboxResult, Message, MessageId, PatternError};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -95,6 +96,54 @@ async fn a_consumer_in_python_survives_being_killed() {
     let total: u32 = (0..MESSAGES).sum();
     assert_eq!(effects(&world).await, i64::from(MESSAGES));
     assert_eq!(world.ask("SELECT value FROM totals").await, i64::from(total));
+}
+
+/// Each recognises what the other has processed, also if the producer has serialised it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_in_python_and_rust_share_a_group() {
+    if python().is_none() {
+        return;
+    }
+    let world: Lite = with_effects().await;
+    world.sql("CREATE TABLE totals (value bigint)").await;
+    let python = |lines: &[&str]| {
+        let mut process = python()
+            .expect("it was there before")
+            .arg(example("inbox.py"))
+            .arg(world.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process starts");
+        let mut input = process.stdin.take().expect("asked for");
+        lines.iter().try_for_each(|line| writeln!(input, "{line}")).expect("it reads");
+        drop(input);
+        let output = process.wait_with_output().expect("it ends");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let rust = async |id: &str, body: &str| {
+        let id = MessageId::new(id).expect("an id");
+        let message = Message::json("payments", id, body).expect("a message");
+        process(&world, &Inbox::new("python"), &message).await
+    };
+    let first =
+        [r#"{"id": "p-1", "amount": 5.50, "to": "café"}"#, r#"{"id": "p-2", "amount": 9007199254740993}"#];
+    assert_eq!(python(&first), "acknowledged p-1 .\nacknowledged p-2 .\n");
+    for (id, body) in [
+        ("p-1", r#"{"to":"caf\u00e9","amount":55e-1,"id":"p-1"}"#),
+        ("p-2", r#"{"amount":9007199254740993.0,"id":"p-2"}"#),
+    ] {
+        assert_eq!(rust(id, body).await.ok(), Some(InboxResult::Duplicate), "{body}");
+    }
+    let other = rust("p-2", r#"{"id":"p-2","amount":9007199254740992}"#).await;
+    assert!(matches!(other, Err(PatternError::Mismatch(_))), "{other:?}");
+    let new = rust("r-1", r#"{"id":"r-1","amount":7,"tags":["a",{"b":null}]}"#).await;
+    assert_eq!(new.ok(), Some(InboxResult::Processed(())));
+    let again = r#"{ "tags": ["a", {"b": null}], "amount": 7.0, "id": "r-1" }"#;
+    assert_eq!(python(&[again]), "acknowledged r-1 .\n");
+    assert_eq!(python(&[r#"{"id": "r-1", "amount": 8}"#]), "mismatch r-1 .\n");
+    assert_eq!(effects(&world).await, 3);
 }
 
 type Lines = Arc<Mutex<Vec<String>>>;

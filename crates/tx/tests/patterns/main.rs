@@ -14,4 +14,5 @@ mod languages;
 mod natural;
 mod reference;
 mod schema;
+mod vectors;
 mod wrong;

@@ -101,7 +101,8 @@ async fn a_repeated_change_differs_from_a_concurrent_one<W: World>() {
     assert_eq!(change(&world, &read, "lamp").await, CompareAndSet::Applied { version: 2 });
     assert_eq!(change(&world, &read, "lamp").await, CompareAndSet::AlreadyApplied { version: 2 });
     assert_eq!(change(&world, &read, "vase").await, CompareAndSet::Changed { version: 2 });
-    change(&world, &Version::of("version", 2), "lamp").await;
+    let next = Version::of("version", 2);
+    assert_eq!(change(&world, &next, "lamp").await, CompareAndSet::Applied { version: 3 });
     assert_eq!(change(&world, &read, "lamp").await, CompareAndSet::Changed { version: 3 });
     assert_eq!(world.ask("SELECT version FROM {t:orders}").await, 3);
 }

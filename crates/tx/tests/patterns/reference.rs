@@ -44,7 +44,8 @@ async fn a_reference_is_bound_only_by_a_commit<W: World>() {
     let world = W::new().await;
     let references = references(&world);
     let mut transaction = world.begin().await;
-    references.bind(&mut *transaction, "invoice-117", operation(1)).await.expect("bound");
+    let bound = references.bind(&mut *transaction, "invoice-117", operation(1)).await.expect("an answer");
+    assert_eq!(bound, Binding::Bound);
     drop(transaction);
     assert_eq!(bind(&world, &references, 2).await, Binding::Bound);
 }

@@ -5,7 +5,7 @@ use semel_tx::BoxError;
 use semel_tx::patterns::{
     Inbox, InboxResult, Message, MessageId, PatternConnection, PatternError, Tables, WorkFuture,
 };
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{
     AssertSqlSafe, Connection, PgConnection, PgPool, Pool, Row as _, SqliteConnection, SqlitePool,
@@ -28,6 +28,7 @@ pub(crate) type Of<W> = <<W as World>::Connection as Connection>::Database;
 /// A database with the store's tables.
 pub(crate) trait World: Sized + Send + Sync + 'static {
     type Connection: PatternConnection + Connection;
+    const IS_SQLITE: bool;
 
     fn new() -> impl Future<Output = Self> + Send;
     fn pool(&self) -> &Pool<Of<Self>>;
@@ -40,6 +41,11 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
 
     fn begin(&self) -> impl Future<Output = Transaction<'static, Of<Self>>> + Send {
         async { self.try_begin().await.expect("a transaction") }
+    }
+
+    /// Waits until nothing of killed processes runs any more. A commit that they have sent may come late.
+    fn settle(&self) -> impl Future<Output = ()> + Send {
+        async {}
     }
 
     fn commit(
@@ -99,7 +105,10 @@ pub(crate) fn url() -> String {
 impl Pg {
     /// One that another process created, and removes.
     pub(crate) async fn existing(url: &str, schema: String) -> Self {
-        let pool = PgPoolOptions::new().max_connections(6).connect(url).await.expect("the server answers");
+        let options: PgConnectOptions = url.parse().expect("an address");
+        let options = options.application_name(&schema);
+        let pool =
+            PgPoolOptions::new().max_connections(6).connect_with(options).await.expect("the server answers");
         Self { is_mine: false, schema, pool }
     }
 
@@ -110,6 +119,7 @@ impl Pg {
 
 impl World for Pg {
     type Connection = PgConnection;
+    const IS_SQLITE: bool = false;
 
     async fn new() -> Self {
         let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
@@ -144,6 +154,18 @@ impl World for Pg {
         self.pool.begin().await
     }
 
+    async fn settle(&self) {
+        let sessions =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'", self.schema);
+        for _ in 0..6_000 {
+            if self.ask(&sessions).await == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("a session of a killed process does not end");
+    }
+
     async fn commit(transaction: Transaction<'static, sqlx::Postgres>) -> Result<(), sqlx::Error> {
         transaction.commit().await
     }
@@ -164,7 +186,8 @@ impl Drop for Pg {
         if !self.is_mine {
             return;
         }
-        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
+        // A failed test may have left a transaction open.
+        let sql = format!("SET lock_timeout = '20s'; DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
         // Blocking is not allowed in a runtime, but in a separate thread.
         let dropping = std::thread::spawn(move || {
             let runtime =
@@ -198,6 +221,7 @@ impl Lite {
 
 impl World for Lite {
     type Connection = SqliteConnection;
+    const IS_SQLITE: bool = true;
 
     async fn new() -> Self {
         let dir = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "patterns-sqlite");

@@ -9,7 +9,9 @@ mod world;
 
 mod blocking;
 mod deferred;
+mod ended;
 mod observed;
+mod server;
 mod stats;
 mod undone;
 mod waiting;

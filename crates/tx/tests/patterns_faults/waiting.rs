@@ -48,7 +48,8 @@ async fn waiting_for_an_operation_or_reference_is_bounded() {
     let counter = Counter::new("balance").tables(world.tables()).wait(SHORT);
     let mut first = world.begin().await;
     guard.enter(&mut *first, operation, fence).await.expect("entered");
-    references.bind(&mut *first, "invoice-117", operation).await.expect("bound");
+    let bound = references.bind(&mut *first, "invoice-117", operation).await.expect("an answer");
+    assert_eq!(bound, Binding::Bound);
     counter.add(&mut *first, "op-1", 1).await.expect("counted");
     let busy =
         |error: Option<PatternError>| assert!(matches!(error, Some(PatternError::Busy(_))), "{error:?}");

@@ -119,10 +119,8 @@ async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) ->
     for _ in 0..20 {
         let patient = intent(key).waiting(Duration::from_secs(5));
         match transact(engine, database, patient, work.clone()).await {
-            Ok(answer) if matches!(answer.outcome, RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)) => {
-                return Some(answer.operation_id.to_string());
-            }
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(answer) => return Some(answer.operation_id.to_string()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
     None
@@ -134,8 +132,7 @@ async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: 
     let mut mine = match join(engine, database, transaction, intent(key)).await.ok()? {
         Joined::Mine(mine) => mine,
         Joined::Answered { answer, .. } => {
-            return matches!(answer.outcome, RequestOutcome::Replayed(_))
-                .then(|| answer.operation_id.to_string());
+            return answer.ok().map(|answer| answer.operation_id.to_string());
         }
     };
     let local = mine.local();

@@ -1,7 +1,7 @@
 //! Many duplicates at once.
 
-use crate::world::{World, body, created, insert_order, intent, ran, work};
-use semel::RequestOutcome;
+use crate::world::{World, body, created, insert_order, intent, ran, refused, work};
+use semel::RefusalReason;
 use semel_tx::postgres::transact;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,8 +67,8 @@ async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
     // At once: in progress, and not blocked by the row that the first has not written yet, nor by its lock.
     let hasty = intent("order-1").waiting(Duration::ZERO);
     let answer = timeout(Duration::from_secs(5), transact(&second, &other, hasty, world.ordering())).await;
-    let answer = answer.expect("a prompt answer").expect("an answer");
-    assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
+    let reason = refused(answer.expect("a prompt answer"));
+    assert!(matches!(reason, RefusalReason::InProgress { .. }), "{reason:?}");
     let waiting = tokio::spawn({
         let (second, other, ordering) = (second.clone(), other.clone(), world.ordering());
         let patient = intent("order-1").waiting(Duration::from_secs(30));

@@ -3,7 +3,7 @@
 use crate::world::{Events, World, body, insert_order, intent, ran};
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Answer, Engine, RequestOutcome};
+use semel::{Engine, RecordedOutcome, Refusal, RefusalReason};
 use semel_tx::Error;
 use semel_tx::postgres::{Database, Joined, Mine, join, transact};
 use sqlx::Connection as _;
@@ -21,7 +21,8 @@ async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
         match joined(engine, database, key).await {
             Joined::Mine(mine) => return mine,
             Joined::Answered { answer, .. } => {
-                assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
+                let refusal = answer.expect_err("it has not run");
+                assert!(matches!(refusal.reason, RefusalReason::InProgress { .. }), "{refusal:?}");
             }
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
@@ -29,7 +30,7 @@ async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
     panic!("{key} stays in progress")
 }
 
-async fn answered(engine: &Engine, database: &Database, key: &str) -> Answer {
+async fn answered(engine: &Engine, database: &Database, key: &str) -> Result<RecordedOutcome, Refusal> {
     match joined(engine, database, key).await {
         Joined::Mine(mine) => panic!("{mine:?}"),
         Joined::Answered { answer, transaction } => {
@@ -54,7 +55,7 @@ async fn a_joined_transaction_commits_effect_and_record() {
     let answer = mine.succeed(done()).await.expect("recorded").commit().await.expect("committed");
     assert!(ran(&answer) && answer.operation_id == local.operation_id);
     for engine in [&engine, &world.engine().await] {
-        let again = answered(engine, &database, "order-1").await;
+        let again = answered(engine, &database, "order-1").await.expect("it ran");
         assert!(!ran(&again) && body(&again) == "created");
     }
     assert_eq!((world.orders().await, world.records().await), (1, 1));
@@ -69,8 +70,13 @@ async fn a_refusal_undoes_what_the_transaction_wrote() {
     insert_order(mine.connection(), &world.schema, local).await.expect("written");
     let refusal = Outcome::http(422, [("a", "b")], "sold out");
     let answer = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
-    assert_eq!(body(&answer), "sold out");
+    assert!(!answer.succeeded && body(&answer) == "sold out");
     assert_eq!(world.orders().await, 0);
+    let refusal = answered(&world.engine().await, &database, "order-1").await.expect_err("it was refused");
+    assert!(
+        matches!(&refusal.reason, RefusalReason::Failed(again) if body(&**again) == "sold out"),
+        "{refusal:?}"
+    );
     assert_eq!(world.record(&engine, &answer).await.state_name(), StateName::FailedReplayable);
 }
 
@@ -102,8 +108,8 @@ async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let database = world.database(6).await;
     let mine = mine(&engine, &database, "order-1").await;
     for engine in [&engine, &other] {
-        let answer = answered(engine, &database, "order-1").await;
-        assert!(matches!(answer.outcome, RequestOutcome::InProgress { .. }), "{answer:?}");
+        let refusal = answered(engine, &database, "order-1").await.expect_err("it runs");
+        assert!(matches!(refusal.reason, RefusalReason::InProgress { .. }), "{refusal:?}");
     }
     let waiting = |engine: &Engine| {
         let (engine, database, work) = (engine.clone(), database.clone(), world.ordering());
@@ -141,7 +147,7 @@ async fn a_snapshot_that_is_too_old_is_a_retryable_error() {
         let stale = mine.succeed(done()).await;
         let Err(error) = stale else { panic!("{level}: it was recorded twice") };
         assert!(matches!(error, Error::StaleSnapshot) && error.is_retryable(), "{level}: {error:?}");
-        assert!(!ran(&answered(&engine, &database, "order-1").await));
+        assert!(!ran(&answered(&engine, &database, "order-1").await.expect("it ran")));
         assert_eq!((world.orders().await, world.records().await), (1, 1), "{level}");
     }
 }

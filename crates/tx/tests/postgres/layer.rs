@@ -8,7 +8,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome};
 use semel_http::{Joinable, Layer, Terms};
 use semel_tx::postgres::{Database, Joined, join, transact};
 use semel_tx::{Error, LocalEnding};
@@ -48,7 +48,7 @@ impl Node for Server {
         self.engine.clone()
     }
 
-    async fn run(&self, intent: Intent, ending: Work) -> Result<Answer, Error> {
+    async fn run(&self, intent: Intent, ending: Work) -> Result<RecordedOutcome, Error> {
         let schema = self.schema.clone();
         let work = work(move |tx, local| {
             let schema = schema.clone();
@@ -114,4 +114,70 @@ async fn another_nodes_open_transaction_is_answered_in_progress() {
         assert_eq!((again.0.as_u16(), header(&again, "idempotency-replayed")), (201, Some("true")));
     }
     assert_eq!((world.orders().await, world.records().await, events.of("Unfinished")), (1, 1, 0));
+}
+
+/// How a handler loses sight of its commit before it answers 404.
+#[derive(Clone, Copy)]
+enum Loses {
+    /// The commit had no answer.
+    TheAnswer,
+    /// It waits no longer for its transaction, which goes on.
+    Patience,
+}
+
+fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Router {
+    let terms = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+    let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
+    let server = server.clone();
+    let handler = move |Extension(command): Extension<Joinable>| async move {
+        match loses {
+            Loses::TheAnswer => {
+                let transaction = server.database.pool().begin().await.expect("a transaction");
+                let joined = join(&server.engine, &server.database, transaction, command.intent()).await;
+                let Joined::Mine(mut mine) = joined.expect("joined") else { panic!("it has not run") };
+                let local = mine.local();
+                insert_order(mine.connection(), &server.schema, local).await.expect("written");
+                let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+                let (transaction, pending) = recorded.expect("recorded").into_parts();
+                transaction.commit().await.expect("committed");
+                drop(pending);
+            }
+            Loses::Patience => {
+                let (schema, working) = (server.schema.clone(), Arc::clone(&held));
+                let work = work(move |tx, local| {
+                    let (schema, working) = (schema.clone(), Arc::clone(&working));
+                    Box::pin(async move {
+                        insert_order(tx, &schema, local).await?;
+                        working.0.notify_one();
+                        working.1.notified().await;
+                        Ok(created(local))
+                    })
+                });
+                let waiting = transact(&server.engine, &server.database, command.intent(), work);
+                tokio::select! {
+                    ended = waiting => panic!("its work is not released yet: {ended:?}"),
+                    () = held.0.notified() => {}
+                }
+            }
+        }
+        StatusCode::NOT_FOUND
+    };
+    Router::new().route("/orders", post(handler)).layer(layer)
+}
+
+/// A 404 would say that nothing took effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_while_the_commit_is_in_doubt_is_answered_as_unknown() {
+    for loses in [Loses::TheAnswer, Loses::Patience] {
+        let (world, events, held) = (World::new().await, Events::default(), Arc::default());
+        let app = giving_up(&world.node(&events).await, loses, Arc::clone(&held));
+        let in_doubt = send(&app, "/orders", KEY, "book").await;
+        assert_eq!(in_doubt.0.as_u16(), 409, "{in_doubt:?}");
+        assert!(in_doubt.2.contains("UNKNOWN") && in_doubt.2.contains("same key"), "{in_doubt:?}");
+        assert!(header(&in_doubt, "idempotency-expires").is_none(), "{in_doubt:?}");
+        held.1.notify_one();
+        let found = send(&app, "/orders", KEY, "book").await;
+        assert_eq!((found.0.as_u16(), header(&found, "idempotency-replayed")), (201, Some("true")));
+        assert_eq!((world.orders().await, world.records().await), (1, 1));
+    }
 }

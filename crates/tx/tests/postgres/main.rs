@@ -7,6 +7,7 @@ mod conflict;
 mod crash;
 mod doubt;
 mod duplicates;
+mod frozen;
 mod hand;
 mod keeping;
 mod late;

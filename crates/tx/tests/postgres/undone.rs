@@ -1,9 +1,10 @@
 //! A rollback leaves no trace.
 
-use crate::world::{Events, World, body, created, insert_order, intent, intent_with, ran, work};
+use crate::world::{Events, World, body, created, failed, insert_order, intent, intent_with, ran, work};
 use futures_util::future::BoxFuture;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
+use semel_tx::patterns::{Counter, Tables};
 use semel_tx::postgres::{Joined, join, transact};
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use sqlx::{Connection as _, PgConnection};
@@ -58,11 +59,11 @@ async fn a_refusal_is_committed_alone() {
     let refusing = writing(&world, |_, _| {
         Box::pin(async { Ok(LocalEnding::Refused(Outcome::http(422, [("a", "b")], "sold out"))) })
     });
-    let refused = transact(&engine, &database, intent("order-1"), refusing).await.expect("an answer");
-    assert_eq!(body(&refused), "sold out");
+    let refused = failed(transact(&engine, &database, intent("order-1"), refusing).await);
+    assert!(ran(&refused) && body(&refused) == "sold out");
     assert_eq!(world.record(&engine, &refused).await.state_name(), StateName::FailedReplayable);
-    let again = world.order(&world.engine().await, &database, "order-1").await.expect("an answer");
-    assert_eq!(body(&again), "sold out");
+    let again = failed(world.order(&world.engine().await, &database, "order-1").await);
+    assert!(!ran(&again) && body(&again) == "sold out");
     assert_eq!(world.orders().await, 0, "what the work had written is undone");
 }
 
@@ -133,6 +134,68 @@ async fn a_nested_transaction_left_open_commits_nothing() {
     assert_eq!((world.orders().await, world.records().await), (0, 0));
     assert!(ran(&world.order(&engine, &database, "order-1").await.expect("it ran")));
     assert_eq!(world.orders().await, 1);
+}
+
+/// A pattern has its own savepoint, which fails without ending the transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_ignored_error_of_a_pattern_nothing_is_committed() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    let (schema, tables) = (world.schema.clone(), Tables::in_schema(world.schema.as_str()));
+    let careless = work(move |tx, local| {
+        let (schema, counter) = (schema.clone(), Counter::new("orders").tables(tables.clone()));
+        Box::pin(async move {
+            drop(sqlx::query("SELECT 1 / 0").execute(&mut *tx).await);
+            drop(counter.add(tx, "op-1", 1).await);
+            drop(insert_order(tx, &schema, local).await);
+            Ok(created(local))
+        })
+    });
+    for _try in 0..2 {
+        let failed = transact(&engine, &database, intent("order-1"), careless.clone()).await;
+        assert!(matches!(failed, Err(Error::StatementFailed)), "{failed:?}");
+        assert_eq!((world.orders().await, world.records().await), (0, 0));
+    }
+}
+
+async fn begin_by_hand(tx: &mut PgConnection) {
+    drop(sqlx::query("SELECT 1 / 0").execute(&mut *tx).await);
+    drop(tx.begin().await);
+    sqlx::query("BEGIN").execute(tx).await.expect("begun by hand");
+}
+
+/// sqlx rolls everything back when a nested `begin` fails, and does not know of a BEGIN by hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_sqlx_does_not_know_is_not_left_in_the_pool() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(1).await);
+    let left = work(move |tx, local| {
+        Box::pin(async move {
+            begin_by_hand(tx).await;
+            Ok(created(local))
+        })
+    });
+    let insert = format!("INSERT INTO {}.orders (id, item) VALUES ($1, 'book')", world.schema);
+    let mut orders = 0;
+    for by_hand in [false, true] {
+        if by_hand {
+            let transaction = database.pool().begin().await.expect("a transaction");
+            let joined = join(&engine, &database, transaction, intent("order-2")).await.expect("joined");
+            let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
+            begin_by_hand(mine.connection()).await;
+            let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+            assert!(matches!(recorded, Err(Error::TransactionLeft(_))), "{recorded:?}");
+        } else {
+            let left = transact(&engine, &database, intent("order-1"), left).await;
+            assert!(matches!(left, Err(Error::TransactionLeft(_))), "{left:?}");
+        }
+        assert_eq!((world.orders().await, world.records().await), (orders, 0));
+        // The next user of the pool's only connection.
+        let inserting = sqlx::query(sqlx::AssertSqlSafe(insert.clone())).bind(by_hand.to_string());
+        inserting.execute(database.pool()).await.expect("inserted");
+        orders += 1;
+        assert_eq!(world.orders().await, orders, "by hand: {by_hand}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,13 @@
 //! One database, with the application's own table beside the store's.
 
-pub(crate) use crate::events::{Events, body, ran};
+pub(crate) use crate::events::{Answered, Events, body, failed, ran, refused};
 use futures_util::future::BoxFuture;
 use semel::core::outcome::Outcome;
 use semel::core::policy::PolicySettings;
 use semel::core::record::Record;
-use semel::{Answer, Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
+use semel::{
+    Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, RecordedOutcome, Scope, payload,
+};
 use semel_sql::postgres::{Options, Store};
 use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request};
 use semel_tx::postgres::{Database, transact};
@@ -120,7 +122,7 @@ impl World {
         engine: &Engine,
         database: &Database,
         key: &str,
-    ) -> Result<Answer, Error> {
+    ) -> Result<RecordedOutcome, Error> {
         transact(engine, database, intent(key), self.ordering()).await
     }
 
@@ -143,9 +145,9 @@ impl World {
     }
 
     /// The only record.
-    pub(crate) async fn record(&self, engine: &Engine, answer: &Answer) -> Record {
+    pub(crate) async fn record(&self, engine: &Engine, answer: &impl Answered) -> Record {
         assert_eq!(self.records().await, 1);
-        engine.look_up(answer.operation_id).await.expect("it is stored").record
+        engine.look_up(answer.operation_id()).await.expect("it is stored").record
     }
 }
 

@@ -1,27 +1,80 @@
 //! The events of an engine, and its answers.
 
 use semel::core::classify::Ending;
-use semel::core::outcome::Body;
-use semel::{Answer, Event, Observer, RequestOutcome};
+use semel::core::id::OperationId;
+use semel::core::outcome::{Body, Outcome};
+use semel::{Answer, Event, Observer, RecordedOutcome, RefusalReason, RequestOutcome};
+use semel_tx::Error;
 use std::sync::{Arc, Mutex};
 
+/// An answer with an outcome, of `transact` or of an engine.
+pub(crate) trait Answered: std::fmt::Debug {
+    fn operation_id(&self) -> OperationId;
+    /// Whether this call ran the command.
+    fn has_run(&self) -> bool;
+    fn outcome(&self) -> &Outcome;
+}
+
+impl Answered for RecordedOutcome {
+    fn operation_id(&self) -> OperationId {
+        self.operation_id
+    }
+
+    fn has_run(&self) -> bool {
+        !self.replayed
+    }
+
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
+impl<L: std::fmt::Debug> Answered for Answer<L> {
+    fn operation_id(&self) -> OperationId {
+        self.operation_id
+    }
+
+    fn has_run(&self) -> bool {
+        matches!(self.outcome, RequestOutcome::Ran(_))
+    }
+
+    fn outcome(&self) -> &Outcome {
+        match &self.outcome {
+            RequestOutcome::Ran(ran) => match &ran.ending {
+                Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
+                other => panic!("{other:?}"),
+            },
+            RequestOutcome::Replayed(replayed) => &replayed.outcome,
+            _ => panic!("no outcome: {self:?}"),
+        }
+    }
+}
+
 /// Whether this call ran the command.
-pub(crate) fn ran(answer: &Answer) -> bool {
-    matches!(answer.outcome, RequestOutcome::Ran(_))
+pub(crate) fn ran(answer: &impl Answered) -> bool {
+    answer.has_run()
 }
 
 /// The body of the outcome in an answer.
-pub(crate) fn body(answer: &Answer) -> String {
-    let outcome = match &answer.outcome {
-        RequestOutcome::Ran(ran) => match &ran.ending {
-            Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => outcome,
-            other => panic!("{other:?}"),
-        },
-        RequestOutcome::Replayed(replayed) => &replayed.outcome,
-        other => panic!("no outcome: {other:?}"),
-    };
-    match &outcome.body {
+pub(crate) fn body(answer: &impl Answered) -> String {
+    match &answer.outcome().body {
         Body::Kept(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Why a call has no success.
+pub(crate) fn refused(answer: Result<RecordedOutcome, Error>) -> RefusalReason {
+    match answer {
+        Err(Error::Refused(refusal)) => refusal.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The outcome of a command that its work refused.
+pub(crate) fn failed(answer: Result<RecordedOutcome, Error>) -> RecordedOutcome {
+    match refused(answer) {
+        RefusalReason::Failed(recorded) => *recorded,
         other => panic!("{other:?}"),
     }
 }

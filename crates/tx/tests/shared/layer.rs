@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use http_body_util::BodyExt as _;
 use semel::core::policy::{Class, Policy};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome};
 use semel_http::{Joinable, KeyRule, Layer, Terms};
 use semel_tx::Error;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum Work {
 pub(crate) trait Node: Clone + Send + Sync + 'static {
     fn engine(&self) -> Engine;
     /// Runs a local command for the handler.
-    fn run(&self, intent: Intent, work: Work) -> impl Future<Output = Result<Answer, Error>> + Send;
+    fn run(&self, intent: Intent, work: Work) -> impl Future<Output = Result<RecordedOutcome, Error>> + Send;
 }
 
 /// A database with the application's orders and the store's records.
@@ -92,6 +92,13 @@ pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
         let answer = waiting.run(command.intent(), Work::Create).await;
         answer.map_or(StatusCode::INTERNAL_SERVER_ERROR, |_| StatusCode::OK)
     };
+    // Its body must be text: otherwise axum answers before the handler is called.
+    let reading = node.clone();
+    let strict = move |Extension(command): Extension<Joinable>, _text: String| async move {
+        let answer = reading.run(command.intent(), Work::Create).await;
+        answer.map_or(StatusCode::INTERNAL_SERVER_ERROR, |_| StatusCode::OK)
+    };
+    let grpc = async || ([("content-type", "application/grpc"), ("grpc-status", "3")], "");
     let router = Router::new()
         .route("/orders", post(order))
         .route("/refused", post(refuse))
@@ -99,6 +106,8 @@ pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
         .route("/lying", post(fail(200)))
         .route("/held", post(hold))
         .route("/forgetful", post(async || (StatusCode::CREATED, "created")))
+        .route("/strict", post(strict))
+        .route("/grpc", post(grpc))
         .layer(layer);
     App { router, calls, held }
 }
@@ -110,6 +119,10 @@ impl App {
 }
 
 pub(crate) async fn send(app: &Router, path: &str, key: &str, body: &str) -> Reply {
+    send_bytes(app, path, key, body.as_bytes()).await
+}
+
+async fn send_bytes(app: &Router, path: &str, key: &str, body: &[u8]) -> Reply {
     let request = Request::post(path)
         .header("authorization", "Bearer a")
         .header("idempotency-key", key)
@@ -171,6 +184,7 @@ pub(crate) async fn a_handler_that_never_joins_is_answered_500_and_reported<S: S
     let app = app(&shop.node(&events).await, None);
     let reply = send(&app.router, "/forgetful", KEY, "book").await;
     assert_eq!((reply.0.as_u16(), events.of("Unfinished")), (500, 1), "{reply:?}");
+    assert!(reply.2.contains("LOCAL_COMMAND_NOT_RECORDED"), "{reply:?}");
     assert!(
         !reply.2.contains("\"retryable\":true") && header(&reply, "idempotency-expires").is_none(),
         "{reply:?}"
@@ -179,6 +193,31 @@ pub(crate) async fn a_handler_that_never_joins_is_answered_500_and_reported<S: S
     assert_eq!(shop.counts().await, (0, 0));
     assert_eq!(send(&app.router, "/orders", OTHER, "book").await.0.as_u16(), 201);
     assert_eq!(events.of("Unfinished"), 1);
+}
+
+/// An extractor answers before the handler can join.
+pub(crate) async fn a_refusal_without_a_join_is_passed_on<S: Shop>() {
+    let (shop, events) = (S::open().await, Events::default());
+    let app = app(&shop.node(&events).await, None);
+    for _ in 0..2 {
+        let refused = send_bytes(&app.router, "/strict", KEY, b"\xff").await;
+        assert_eq!(refused.0.as_u16(), 400, "{refused:?}");
+        assert!(refused.2.contains("UTF-8"), "the extractor's own words: {refused:?}");
+        assert_eq!(header(&refused, "idempotency-stored"), Some("false"));
+        assert!(header(&refused, "operation-id").is_some());
+        assert!(
+            header(&refused, "idempotency-expires").is_none()
+                && header(&refused, "idempotency-replayed").is_none()
+        );
+    }
+    // A gRPC error has the HTTP status 200.
+    let refused = send(&app.router, "/grpc", OTHER, "book").await;
+    assert_eq!((refused.0.as_u16(), header(&refused, "grpc-status")), (200, Some("3")), "{refused:?}");
+    assert_eq!(header(&refused, "idempotency-stored"), Some("false"));
+    assert_eq!((shop.counts().await, events.of("Unfinished")), ((0, 0), 0));
+    // The key is not bound to the refused body.
+    let created = send(&app.router, "/strict", KEY, "book").await;
+    assert_eq!((created.0.as_u16(), shop.counts().await), (201, (1, 1)), "{created:?}");
 }
 
 pub(crate) async fn a_rollback_is_answered_as_an_error<S: Shop>() {
@@ -190,7 +229,7 @@ pub(crate) async fn a_rollback_is_answered_as_an_error<S: Shop>() {
     assert_eq!(header(&failed, "idempotency-stored"), Some("false"));
     assert!(header(&failed, "operation-id").is_some() && header(&failed, "idempotency-expires").is_none());
     let lied = send(&app.router, "/lying", KEY, "book").await;
-    assert_eq!(lied.0.as_u16(), 500, "{lied:?}");
+    assert!(lied.0.as_u16() == 500 && lied.2.contains("LOCAL_COMMAND_NOT_RECORDED"), "{lied:?}");
     assert_eq!((shop.counts().await, events.of("Unfinished")), ((0, 0), 0));
 }
 
@@ -247,6 +286,7 @@ macro_rules! route_tests {
             every_retry_gets_the_recorded_response,
             a_refusal_is_recorded_alone_and_replayed,
             a_handler_that_never_joins_is_answered_500_and_reported,
+            a_refusal_without_a_join_is_passed_on,
             a_rollback_is_answered_as_an_error,
             many_duplicates_on_two_nodes_have_one_effect,
             a_duplicate_that_does_not_wait_is_in_progress,

@@ -4,17 +4,21 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A process that runs the ignored test `crash::child` of this program. It is killed when this is dropped.
+/// A process that runs an ignored test of this program. It is killed when this is dropped.
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     acknowledged: Arc<Mutex<Vec<String>>>,
 }
 
 impl Process {
     pub(crate) fn start(variables: &[(&str, &str)]) -> Self {
+        Self::running("crash::child", variables)
+    }
+
+    pub(crate) fn running(test: &str, variables: &[(&str, &str)]) -> Self {
         let program = std::env::current_exe().expect("this program has a file");
         let mut child = Command::new(program)
-            .args(["--exact", "crash::child", "--ignored", "--nocapture"])
+            .args(["--exact", test, "--ignored", "--nocapture"])
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

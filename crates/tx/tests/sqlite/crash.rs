@@ -97,10 +97,8 @@ async fn order(node: &Node, key: &str) -> Option<String> {
     for _ in 0..20 {
         let patient = intent(key).waiting(Duration::from_secs(5));
         match node.transact(patient, ordering).await {
-            Ok(answer) if matches!(answer.outcome, RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)) => {
-                return Some(answer.operation_id.to_string());
-            }
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(answer) => return Some(answer.operation_id.to_string()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
     None
@@ -112,8 +110,7 @@ async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<Stri
     let mut mine = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
         Begun::Mine(mine) => mine,
         Begun::Answered(answer) => {
-            return matches!(answer.outcome, RequestOutcome::Replayed(_))
-                .then(|| answer.operation_id.to_string());
+            return answer.ok().map(|answer| answer.operation_id.to_string());
         }
     };
     let id = mine.local().operation_id.to_string();

@@ -1,8 +1,8 @@
 //! Transactions that the caller has opened itself, on its own connection.
 
 use crate::own::{pool, pool_of};
-use crate::world::{Events, Node, World, body, intent, ran};
-use semel::RequestOutcome;
+use crate::world::{Events, Node, World, body, intent, ran, refused};
+use semel::RefusalReason;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel_tx::Error;
@@ -55,6 +55,7 @@ async fn a_joined_transaction_commits_effect_and_record() {
         insert(&mut transaction, "beside").await;
         let joined = join(&node.engine, transaction, intent("order-1")).await.expect("an answer");
         let Joined::Answered { answer, transaction } = joined else { panic!("it ran: {joined:?}") };
+        let answer = answer.expect("it ran");
         assert!(!ran(&answer) && body(&answer) == "created");
         transaction.rollback().await.expect("it is the caller's own");
     }
@@ -102,7 +103,7 @@ async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let (node, pool) = setup(&world).await;
     let mine = mine(&node, &pool, "order-1").await;
     let answer = node.transact(intent("order-1").waiting(Duration::ZERO), crate::world::ordering).await;
-    assert!(matches!(answer.expect("an answer").outcome, RequestOutcome::InProgress { .. }));
+    assert!(matches!(refused(answer), RefusalReason::InProgress { .. }));
     let waiter = tokio::spawn({
         let node = node.clone();
         let patient = intent("order-1").waiting(Duration::from_secs(30));

@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome};
 use semel_http::{Joinable, Layer, Terms};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::{Error, LocalEnding};
@@ -37,7 +37,7 @@ impl crate::routes::Node for Node {
         self.engine.clone()
     }
 
-    async fn run(&self, intent: Intent, work: Work) -> Result<Answer, Error> {
+    async fn run(&self, intent: Intent, work: Work) -> Result<RecordedOutcome, Error> {
         self.transact(intent, move |tx, local| {
             insert_order(tx, local)?;
             match work {

@@ -10,6 +10,7 @@ mod once;
 mod order;
 mod own;
 mod paid;
+mod respond;
 mod secret;
 mod world;
 

@@ -3,7 +3,7 @@
 use crate::world::{Events, Node, World, body, created, insert_order, intent, intent_of, ordering, ran};
 use rusqlite::Connection;
 use semel::core::store::{Setting, Store as _};
-use semel::{Answer, Class};
+use semel::{Class, RecordedOutcome};
 use semel_tx::sqlite::rusqlite;
 use semel_tx::{BoxError, Error, Local, LocalEnding};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ type WorkResult = Result<LocalEnding, BoxError>;
 
 /// The results of one batch.
 struct Batch {
-    faulty: Result<Answer, Error>,
+    faulty: Result<RecordedOutcome, Error>,
     /// How often the work of the neighbours ran: the first, and the last.
     neighbours_ran: [usize; 2],
 }

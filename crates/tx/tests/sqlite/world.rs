@@ -1,10 +1,12 @@
 //! One file, with the application's own tables beside the store's.
 
-pub(crate) use crate::events::{Events, body, ran};
+pub(crate) use crate::events::{Answered, Events, body, failed, ran, refused};
 use rusqlite::Connection;
 use semel::core::outcome::Outcome;
 use semel::core::record::Record;
-use semel::{Answer, Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, payload};
+use semel::{
+    Builder, Class, Engine, Identity, Intent, Key, Operation, Policy, RecordedOutcome, Scope, payload,
+};
 use semel_sql::sqlite::{Options, Store};
 use semel_test_support::ScratchDir;
 use semel_tx::sqlite::rusqlite::{self, params};
@@ -67,9 +69,9 @@ impl World {
     }
 
     /// The only record.
-    pub(crate) async fn record(&self, engine: &Engine, answer: &Answer) -> Record {
+    pub(crate) async fn record(&self, engine: &Engine, answer: &impl Answered) -> Record {
         assert_eq!(self.records(), 1);
-        engine.look_up(answer.operation_id).await.expect("it is stored").record
+        engine.look_up(answer.operation_id()).await.expect("it is stored").record
     }
 
     /// The file is intact, and the store's own counts are right.
@@ -89,11 +91,11 @@ impl Node {
         &self,
         intent: Intent,
         work: impl Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync + 'static,
-    ) -> Result<Answer, Error> {
+    ) -> Result<RecordedOutcome, Error> {
         transact(&self.engine, &self.database, intent, work).await
     }
 
-    pub(crate) async fn order(&self, key: &str) -> Result<Answer, Error> {
+    pub(crate) async fn order(&self, key: &str) -> Result<RecordedOutcome, Error> {
         self.transact(intent(key), ordering).await
     }
 }

@@ -150,12 +150,13 @@ impl Audit {
         // A node that started with a clock far behind only knows a lower bound of the time.
         let late_max = if self.has_wrong_clock { DISTRUST_MAX } else { Duration::ZERO };
         let late_max = late_max + self.skew;
-        let forgotten_after = self.forgotten_after;
+        let (forgotten_after, is_confirmed) = (self.forgotten_after, self.is_confirmed);
         let file = &mut self.keys[key];
         let err = |promise, how: String| Err((promise, how));
         let found = file.terminals.iter_mut().rev().find(|terminal| {
+            let is_kept_longer = is_confirmed && Some(terminal.expires_at) < stored.expires_at;
             Some(&terminal.outcome) == outcome
-                && Some(terminal.expires_at) == stored.expires_at
+                && (Some(terminal.expires_at) == stored.expires_at || is_kept_longer)
                 && terminal.state == stored.state
         });
         let Some(terminal) = found else {

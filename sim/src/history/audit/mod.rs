@@ -95,6 +95,7 @@ struct Call {
 }
 
 /// Checks a history against the promises.
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a history")]
 pub(crate) struct Audit {
     pub(crate) trace: Trace,
     pub(crate) tally: Tally,
@@ -105,6 +106,10 @@ pub(crate) struct Audit {
     has_quota: bool,
     /// Whether the store's clock is ever far wrong.
     has_wrong_clock: bool,
+    /// Whether a node has another clock than the others.
+    has_two_clocks: bool,
+    /// Whether an operator confirmed the clock.
+    is_confirmed: bool,
     /// The maximum number of records, if it is exact: one node counts them, and nothing fails.
     cap: Option<u64>,
     skew: Duration,
@@ -136,7 +141,9 @@ impl Audit {
             ring: 0,
             master: (plan.sealing != Sealing::Off).then(ring::master),
             has_quota: !plan.quotas.are_off(),
-            has_wrong_clock: plan.misfortunes.contains(&Misfortune::WrongClock),
+            has_wrong_clock: plan.misfortunes.contains(&Misfortune::WrongClock) || plan.contradicts,
+            has_two_clocks: plan.contradicts,
+            is_confirmed: false,
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
             // Clocks here show whole milliseconds.
             skew: plan.skew + Duration::from_millis(2),
@@ -187,6 +194,19 @@ impl Audit {
             });
             file.touched |= is_running || open.contains(&key);
         }
+    }
+
+    /// A node starts with another clock: whatever it claims until it notices may end in doubt.
+    pub(crate) fn two_clocks(&mut self) {
+        self.tally.count(Exercised::OtherClock);
+        for file in &mut self.keys {
+            file.touched = true;
+        }
+    }
+
+    /// An operator confirmed the clock: outcomes are kept longer than their dates say.
+    pub(crate) fn confirmed(&mut self) {
+        self.is_confirmed = true;
     }
 
     /// The entry of a key can no longer be read.

@@ -19,11 +19,11 @@ impl Audit {
             None => format!("    store: removed by {by}"),
         };
         self.note(at, Some(key), text);
-        let (skew, file) = (self.skew, &self.keys[key]);
+        let (skew, has_two_clocks, file) = (self.skew, self.has_two_clocks, &self.keys[key]);
         let verdict = if file.damaged {
             Err((Promise::NothingForgotten, "an unreadable record was overwritten".to_owned()))
         } else {
-            step(file, next, now, skew)
+            step(file, next, now, skew, has_two_clocks)
         };
         let verdict =
             verdict.and_then(|period| next.map_or(Ok(()), |next| is_dated(next, now)).map(|()| period));
@@ -143,6 +143,9 @@ pub(super) fn outcome_of(record: &Record) -> Option<&Outcome> {
     }
 }
 
+/// No lease is longer, with its skew.
+const LEASE_MAX: Duration = Duration::from_secs(10);
+
 /// No write arrives later than this after its date.
 const UNDER_WAY_MAX: Duration = Duration::from_secs(45);
 
@@ -166,7 +169,14 @@ enum Begins {
 type Step = Result<Option<Begins>, (Promise, String)>;
 
 /// Whether `next` may replace the current entry, and what that starts.
-fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Step {
+fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration, has_two_clocks: bool) -> Step {
+    // No lease that a right clock grants ends as late: it was granted by a clock that is ahead, and counts as ended.
+    let is_ahead = |moment: Time| has_two_clocks && moment > now + LEASE_MAX;
+    let grows = |file: &KeyFile, next: &Record| match file.fences.last_key_value() {
+        // So does its fence, which a right clock reaches only later.
+        Some((highest, _)) if has_two_clocks && Time::from_millis(*highest) > now => Ok(()),
+        _ => grows(file, next),
+    };
     let is_past = |moment: Option<Time>| moment.is_some_and(|moment| now + skew >= moment);
     let forgotten = |what: &str| Err((Promise::NothingForgotten, what.to_owned()));
     let (old, next) = match (&file.current, next) {
@@ -204,7 +214,9 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
     }
     let legal = match old.state() {
         State::FailedNotReplayable { .. } => true,
-        State::Claimed { lease_until } if !old.earlier_doubt() => is_past(Some(*lease_until)),
+        State::Claimed { lease_until } if !old.earlier_doubt() => {
+            is_past(Some(*lease_until)) || is_ahead(*lease_until)
+        }
         State::Claimed { lease_until } | State::Processing { lease_until } => {
             file.policy.class == Class::Downstream && is_past(Some(*lease_until))
         }
@@ -222,7 +234,11 @@ fn continues(old: &Record, next: &Record, now: Time, skew: Duration) -> Result<(
         matches!(old.state_name(), StateName::Succeeded | StateName::FailedReplayable | StateName::Expired);
     let expires = old.expires_at().is_some_and(|expires_at| now + skew >= expires_at)
         && next.state_name() == StateName::Expired;
-    if final_one && !expires {
+    let is_extended = match (old.state(), next.state()) {
+        (State::Expired { until: old }, State::Expired { until }) => until > old,
+        _ => false,
+    };
+    if final_one && !expires && !is_extended {
         return Err((Promise::FinalIsFinal, format!("{} became {}", line(old), line(next))));
     }
     if next.fence() != old.fence() {

@@ -19,17 +19,6 @@ const CODINGS_MAX: usize = 4;
 /// More gzip members or zstd frames have no legitimate use either, and each one needs a new decoder.
 const MEMBERS_MAX: usize = 4096;
 
-/// Decoded bodies up to this size may have any expansion.
-const EXPANDED_FREELY: usize = 1 << 20;
-
-/// Beyond that size, the largest expansion. JSON and forms typically reach a tenth of it.
-const EXPANSION_MAX: usize = 100;
-
-/// The largest decoded size of a body of `encoded` bytes, if `bytes_max` are allowed.
-pub(super) fn decoded_max(encoded: usize, bytes_max: usize) -> usize {
-    encoded.saturating_mul(EXPANSION_MAX).max(EXPANDED_FREELY).min(bytes_max)
-}
-
 /// The content encoding of a body.
 pub(super) enum Coding {
     /// Nothing to decode.
@@ -98,26 +87,21 @@ impl Decoder {
         Some(Self { decode, held_bytes_max })
     }
 
-    /// The most memory that decoding a body of `encoded` bytes needs if its pieces are not kept.
-    pub(super) fn bytes_max(self, encoded: usize, bytes_max: usize) -> usize {
+    /// The most memory that decoding a body needs if its pieces are not kept.
+    pub(super) fn bytes_max(self, bytes_max: usize) -> usize {
         // A window that is never filled uses only as much memory as was decoded.
-        let filled = decoded_max(encoded, bytes_max).saturating_mul(2).max(flate::WINDOW_BYTES);
+        let filled = bytes_max.saturating_mul(2).max(flate::WINDOW_BYTES);
         self.held_bytes_max.min(filled) + PIECE_BYTES
     }
 
     /// Decodes `body`, at most `bytes_max` bytes, and passes the pieces to `to`.
     pub(super) fn stream(self, body: &[u8], bytes_max: usize, to: &mut dyn Pieces) -> Result<(), Error> {
-        let decoded_max = decoded_max(body.len(), bytes_max);
-        let mut output = Output { to, count: 0, bytes_max: decoded_max };
-        (self.decode)(body, &mut output).map_err(|error| {
-            let is_expanded = error.kind() == ErrorKind::TooLarge && decoded_max < bytes_max;
-            if is_expanded { expanded(decoded_max) } else { error }
-        })
+        (self.decode)(body, &mut Output { to, count: 0, bytes_max })
     }
 
     /// Decodes `body` into one buffer.
     pub(super) fn decode_all(self, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Error> {
-        let mut kept = Kept { bytes: Vec::new(), bytes_max: decoded_max(body.len(), bytes_max) };
+        let mut kept = Kept { bytes: Vec::new(), bytes_max };
         self.stream(body, bytes_max, &mut kept)?;
         Ok(kept.bytes)
     }
@@ -136,11 +120,6 @@ fn names(lines: &[&[u8]]) -> Vec<Vec<u8>> {
 
 fn too_large(bytes_max: usize) -> Error {
     Error::new(ErrorKind::TooLarge, "body", "it is larger than allowed").at(bytes_max)
-}
-
-fn expanded(decoded_max: usize) -> Error {
-    Error::new(ErrorKind::TooLarge, "body", "the decoded body is more than a hundred times as long")
-        .at(decoded_max)
 }
 
 fn corrupt(problem: &'static str, position: usize) -> Error {

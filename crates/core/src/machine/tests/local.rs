@@ -115,3 +115,49 @@ fn labels_are_stored_only_with_the_final_outcome() {
         matches!(&failed.state, State::FailedNotReplayable { outcome: Some(outcome), .. } if outcome.labels.is_empty())
     );
 }
+
+/// A commit at 2000 over the entry `old`.
+fn commit(old: Found<'_>) -> Write {
+    commit_local(&claim(old, OTHER, at(1000 + LEASE)), LocalEnding::Succeeded(paid()), at(2000 + LEASE))
+        .unwrap()
+}
+
+#[test]
+fn an_uncertain_commit_is_proven_by_its_token() {
+    let write = commit(Found::Nothing);
+    let erased = erase(&write.next, Erasure::Response, at(3000 + LEASE)).unwrap().next;
+    for found in [&write.next, &erased] {
+        assert_eq!(local_landing(&write, Found::Record(found), at(4000 + LEASE).now), Landing::Landed);
+    }
+    assert_eq!(local_landing(&write, Found::Unreadable, at(4000 + LEASE).now), Landing::Unclear);
+}
+
+#[test]
+fn another_entry_disproves_a_commit_only_while_its_record_is_kept() {
+    let old = not_applied(Class::Local);
+    let others = committed(&claim(Found::Nothing, OWNER, at(1000)), at(2000));
+    for write in [commit(Found::Nothing), commit(Found::Record(&old))] {
+        let gone_at = write.next.gone_at().unwrap();
+        let within = Stamp { now: (gone_at - Duration::from_millis(1)).into(), ..at(0) }.now;
+        for found in [Found::Nothing, Found::Moved, Found::Record(&others)] {
+            assert_eq!(local_landing(&write, found, within), Landing::Missing, "{found:?}");
+            assert_eq!(local_landing(&write, found, gone_at), Landing::Unclear, "{found:?}");
+            let skewed = Now { skew: Duration::from_millis(1), ..within };
+            assert_eq!(
+                local_landing(&write, found, skewed),
+                Landing::Unclear,
+                "by another node's clock: {found:?}"
+            );
+            let untrusted = Now { trust: crate::time::Trust::Untrusted, ..within };
+            assert_eq!(local_landing(&write, found, untrusted), Landing::Unclear, "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_record_that_a_commit_would_replace_disproves_it_at_any_time() {
+    let old = not_applied(Class::Local);
+    let write = commit(Found::Record(&old));
+    let late = write.next.gone_at().unwrap() + Duration::from_secs(1);
+    assert_eq!(local_landing(&write, Found::Record(&old), late), Landing::Missing);
+}

@@ -174,6 +174,7 @@ fn every_transition_adds_one_to_the_version_it_expects() {
             erase(&record, Erasure::Response, late),
             erase(&record, Erasure::Record, late),
             expire(&record, late),
+            extend(&record, Stamp { now: Now { replaced_at: Some(now), ..late.now }, ..late }),
         ];
         for write in writes.into_iter().flatten() {
             assert_eq!(write.expect, Expect::unchanged(&record), "{write:?}");

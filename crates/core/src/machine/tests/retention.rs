@@ -43,6 +43,23 @@ fn nothing_is_purged_before_its_tombstone_expires() {
     }
 }
 
+/// The next attempt would have a lower fence than one that a clock ahead has given.
+#[test]
+fn a_record_is_kept_until_its_fence_is_in_the_past() {
+    let gone_at = succeeded().gone_at().unwrap();
+    let fence = gone_at + Duration::from_secs(40);
+    let ahead = |record: Record| Record { fence: fence.as_millis(), ..record };
+    for record in [ahead(succeeded()), ahead(not_applied(Class::External))] {
+        assert_eq!(purge(&record, gone_at), Err(Refusal::NotBefore(fence)));
+        assert_ne!(due(&record, gone_at), Due::Purge);
+        assert!(purge(&record, fence).is_ok() && due(&record, fence) == Due::Purge);
+    }
+    let tombstone = expire(&ahead(succeeded()), at(gone_at.as_millis())).unwrap().next;
+    assert_eq!(due(&tombstone, gone_at), Due::Extend);
+    let extended = extend(&tombstone, at(gone_at.as_millis())).unwrap().next;
+    assert_eq!((extended.due_at(), due(&extended, gone_at)), (Some(fence), Due::Nothing));
+}
+
 #[test]
 fn a_key_that_may_run_as_new_leaves_no_tombstone() {
     let policy =

@@ -171,6 +171,17 @@ fn a_final_outcome_that_becomes_anything_else_is_not_stored() {
 }
 
 #[test]
+fn a_tombstone_that_ends_earlier_is_not_stored() {
+    let tombstone =
+        expire(&succeeded(), Stamp::new(succeeded().expires_at().unwrap(), "sweeper", "")).unwrap().next;
+    let until = tombstone.gone_at().unwrap();
+    let replaced = Now { replaced_at: Some(until), ..until.into() };
+    let extended = extend(&tombstone, Stamp::new(replaced, "sweeper", "")).unwrap().next;
+    let shorten = |next: &mut Record| next.state = State::Expired { until: until - Duration::from_millis(1) };
+    assert_eq!(rule_broken_by(&tombstone, &extended, shorten), Some(Rule::TombstoneIsKept));
+}
+
+#[test]
 fn no_legal_transition_breaks_a_rule() {
     let late = at(u64::MAX / 4);
     let doubtful =
@@ -198,6 +209,7 @@ fn no_legal_transition_breaks_a_rule() {
             postpone(&record, None, late.now.at),
             release(&record, late),
             expire(&record, late),
+            extend(&record, Stamp { now: Now { replaced_at: Some(late.now.at), ..late.now }, ..late }),
         ];
         results.extend(endings.map(|ending| finish(&record, OWNER, ending, late)));
         results.extend(verdicts.clone().map(|verdict| reconcile(&record, verdict, late)));
@@ -216,7 +228,13 @@ fn no_legal_transition_breaks_a_rule() {
 
 #[test]
 fn each_rule_has_its_own_text() {
-    let rules = [Rule::VersionGrowsByOne, Rule::TokenNamesAttempt, Rule::DoubtIsKept, Rule::FinalStaysFinal];
+    let rules = [
+        Rule::VersionGrowsByOne,
+        Rule::TokenNamesAttempt,
+        Rule::DoubtIsKept,
+        Rule::FinalStaysFinal,
+        Rule::TombstoneIsKept,
+    ];
     let texts: std::collections::BTreeSet<String> =
         rules.iter().map(|rule| Refusal::Inconsistent(*rule).to_string()).collect();
     assert_eq!(texts.len(), rules.len(), "each has its own sentence");

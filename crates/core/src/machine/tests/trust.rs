@@ -161,6 +161,25 @@ fn a_lease_that_ends_later_than_any_can_is_dead() {
 }
 
 #[test]
+fn a_lease_from_the_future_is_dead_before_others_are_judged() {
+    let confirmed = |millis: u64| {
+        let now = doubted(millis, Trust::Starting).now;
+        Now { is_ahead_wrong: true, steady_since: Some(Time::from_millis(5_000)), ..now }
+    };
+    let future = from_the_future(Class::External, Begin::Processing);
+    assert!(!is_lease_dead(&future, confirmed(5_000 + LEASE - 1)), "a live owner renews it by then");
+    let late = confirmed(5_000 + LEASE);
+    assert!(is_lease_dead(&future, late));
+    let stamp = Stamp { now: late, ..at(0) };
+    assert!(matches!(decided(&future, &SAME, stamp), Decision::MarkUnknown(_)));
+    assert!(!is_lease_dead(&processing(Class::External), confirmed(GONE)), "this one may be alive");
+    for now in [Now { is_ahead_wrong: false, ..late }, Now { trust: Trust::Untrusted, ..late }] {
+        assert!(!is_lease_dead(&future, now));
+        assert_eq!(lapse(&future, Stamp { now, ..at(0) }), Err(Refusal::ClockNotTrusted));
+    }
+}
+
+#[test]
 fn a_date_within_the_uncertainty_is_not_in_the_future() {
     let record = processing(Class::Downstream); // claimed at 1,000
     let late_answer = Now { latest: Time::from_millis(1_000), ..at(10).now };
@@ -271,6 +290,73 @@ fn an_outcome_dated_by_a_replaced_time_is_kept_from_then() {
     let later =
         finish(&processing(Class::External), OWNER, Ending::Succeeded(paid()), replaced(YEAR)).unwrap();
     assert_eq!(expires_at(&later.next, replaced(YEAR).now), later.next.expires_at(), "dated since");
+}
+
+/// A stamp of a time that replaced another one at [`YEAR`].
+fn since_replacement(millis: u64) -> Stamp<'static> {
+    Stamp { now: Now { replaced_at: Some(Time::from_millis(YEAR)), ..at(millis).now }, ..at(millis) }
+}
+
+#[test]
+fn a_tombstone_of_a_replaced_time_is_kept_from_then() {
+    let swept = succeeded().expires_at().unwrap().as_millis();
+    let tombstone = expire(&succeeded(), at(swept)).unwrap().next; // its end seems eleven months ago
+    let end = YEAR + 30 * 24 * HOUR;
+    assert_eq!(gone_at(&tombstone, since_replacement(YEAR).now), Some(Time::from_millis(end)));
+    for moment in [YEAR, end - 1] {
+        let refused = Decision::Answer(Reply::Expired);
+        assert_eq!(decided(&tombstone, &SAME, since_replacement(moment)), refused, "at {moment}");
+        assert!(purge(&tombstone, since_replacement(moment).now).is_err());
+    }
+    assert!(purge(&tombstone, since_replacement(end).now).is_ok());
+    drop(run(decided(&tombstone, &SAME, since_replacement(end))));
+    let dated_since = expire(&succeeded(), since_replacement(YEAR + 24 * HOUR)).unwrap().next;
+    assert_eq!(gone_at(&dated_since, since_replacement(YEAR).now), dated_since.gone_at());
+}
+
+#[test]
+fn a_tombstone_is_extended_once_and_never_shortened() {
+    let swept = succeeded().expires_at().unwrap().as_millis();
+    let tombstone = expire(&succeeded(), at(swept)).unwrap().next;
+    let now = since_replacement(YEAR + 5);
+    assert_eq!(due(&tombstone, now.now), Due::Extend);
+    let until = Time::from_millis(YEAR + 30 * 24 * HOUR);
+    let extended = extend(&tombstone, now).unwrap().next;
+    assert_eq!((&extended.state, extended.due_at()), (&State::Expired { until }, Some(until)));
+    assert_eq!((due(&extended, now.now), extend(&extended, now)), (Due::Nothing, Err(Refusal::WrongState)));
+    assert_eq!(due(&extended, since_replacement(until.as_millis()).now), Due::Purge);
+    for trust in [Trust::Untrusted, Trust::Starting] {
+        let doubted = Stamp { now: Now { trust, ..now.now }, ..now };
+        assert_eq!(extend(&tombstone, doubted), Err(Refusal::ClockNotTrusted));
+        assert_eq!(due(&tombstone, doubted.now), Due::Nothing);
+    }
+    // By a time that was set back, its end is far ahead already.
+    let back = Stamp { now: Now { replaced_at: Some(Time::from_millis(1)), ..at(5).now }, ..at(5) };
+    assert_eq!(
+        (due(&tombstone, back.now), extend(&tombstone, back)),
+        (Due::Nothing, Err(Refusal::WrongState))
+    );
+    assert_eq!(extend(&tombstone, at(YEAR)), Err(Refusal::WrongState), "the time was not replaced");
+    for record in every_state().into_iter().filter(|record| record.state_name() != StateName::Expired) {
+        assert_eq!(extend(&record, now), Err(Refusal::WrongState), "{record:?}");
+    }
+}
+
+#[test]
+fn an_erased_outcome_of_a_replaced_time_binds_its_key_as_long_as_before() {
+    // Erased an hour after it was stored: a day and 30 days were left, but for that hour.
+    let left = succeeded().gone_at().unwrap().as_millis() - HOUR;
+    let erased = erase(&succeeded(), Erasure::Record, at(HOUR)).unwrap().next;
+    let end = Time::from_millis(YEAR + left);
+    assert_eq!(gone_at(&erased, since_replacement(YEAR + 5).now), Some(end));
+    assert_eq!(extend(&erased, since_replacement(YEAR + 5)).unwrap().next.gone_at(), Some(end));
+    // Erased after the replacement, it has a date of the new time, and has to keep its end.
+    for erasure in [Erasure::Response, Erasure::Record] {
+        let now = since_replacement(YEAR + 5);
+        let late = erase(&succeeded(), erasure, now).unwrap().next;
+        assert_eq!(gone_at(&late, now.now), gone_at(&succeeded(), now.now), "{erasure:?}");
+        assert_eq!(late.expires_at().is_some(), erasure == Erasure::Response);
+    }
 }
 
 #[test]

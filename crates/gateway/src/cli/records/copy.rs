@@ -6,7 +6,7 @@ use super::super::stop::Stop;
 use super::super::target::UnusedTarget;
 use crate::serve::say;
 use crate::stores::Url;
-use semel::copy::{Copy, Error, Progress, Report};
+use semel::copy::{Copy, Error, Progress, Report, TableReport};
 use semel::core::store::{Inspection, Store};
 use semel::time::{ClockStatus, examine_clock};
 use semel::{Clock as _, ClockSettings, SystemClock};
@@ -65,10 +65,10 @@ impl Args {
         let clock = if copied.is_ok() { clock_warning(&*target).await } else { None };
         target.close().await;
         let report = copied.map_err(|error| stop(&error))?;
+        say(&if is_json { document(self, &report) } else { lines(self, &report) });
         if let Some(warning) = clock {
             eprintln!("warning: {warning}");
         }
-        say(&if is_json { document(self, &report) } else { lines(self, &report) });
         Ok(())
     }
 }
@@ -119,6 +119,10 @@ async fn clock_warning(target: &dyn Store) -> Option<String> {
 fn document(arguments: &Args, report: &Report) -> String {
     let records: serde_json::Map<_, _> =
         report.records.iter().map(|(state, count)| (state.as_str().to_owned(), json!(count))).collect();
+    let table = |table: &TableReport| {
+        (table.name.to_owned(), json!({ "rows": table.rows, "copied": table.is_copied }))
+    };
+    let tables: serde_json::Map<_, _> = report.tables.iter().map(table).collect();
     json!({
         "from": arguments.from.to_string(),
         "to": arguments.to.to_string(),
@@ -127,6 +131,7 @@ fn document(arguments: &Args, report: &Report) -> String {
         "markers": report.markers,
         "copiedBefore": report.found_there,
         "settings": report.settings,
+        "tables": tables,
     })
     .to_string()
 }
@@ -141,24 +146,33 @@ fn lines(arguments: &Args, report: &Report) -> String {
         lines.push(format!("  {:<22} {:>10}", "markers", report.markers));
     }
     lines.push(format!("  {:<22} {:>10}", "records", report.records_total()));
+    for table in &report.tables {
+        let note = if table.is_copied || table.rows == 0 { "" } else { "  not copied" };
+        lines.push(format!("  {:<22} {:>10}{note}", table.name, table.rows));
+    }
     lines.push("every record was read back and compared".to_owned());
     if report.found_there > 0 {
         lines.push(format!("{} had been copied before, by a copy that was interrupted", report.found_there));
     }
-    lines.push(not_copied(from).to_owned());
+    lines.push(about_tables(&report.tables).to_owned());
     lines.push(format!(
         "start gateways with --store {to} now, and none on {from} again: what they did there would not be known here"
     ));
     lines.join("\n")
 }
 
-/// What services keep beside the records, by the kind of store that it is in.
-fn not_copied(from: &Url) -> &'static str {
-    if from.backend().schema_steps().is_empty() {
+/// What to know about the rows that services keep beside the records.
+fn about_tables(tables: &[TableReport]) -> &'static str {
+    if tables.is_empty() {
         "not copied: marks of messages that services set with MessageDedup. Those messages count as new in another store"
+    } else if tables.iter().all(|table| table.rows == 0) {
+        "the tables that services use through semel-tx are empty"
+    } else if tables.iter().all(|table| table.is_copied) {
+        "the tables that services use through semel-tx were copied too. What services write to the old ones from now on \
+         is not known here"
     } else {
-        "not copied: tables that services use through semel-tx (inbox marks, fences, business references, counters). \
-         Copy those first, or their messages and references count as new"
+        "not copied: the tables that services use through semel-tx, because the new store has no such tables. Let services \
+         keep them where they are; elsewhere their messages and references count as new"
     }
 }
 
@@ -220,14 +234,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_copied_is_what_the_source_can_hold() {
-        let text = |url: &str| not_copied(&url.parse().expect("a store"));
-        for url in ["sqlite:semel.db", "postgres://semel@db/payments"] {
-            assert!(text(url).contains("semel-tx"), "{url}");
-        }
-        #[cfg(feature = "redis")]
-        assert!(
-            text("redis://cache").contains("MessageDedup") && !text("redis://cache").contains("semel-tx")
-        );
+    fn the_advice_follows_from_what_was_found() {
+        let table = |rows, is_copied| TableReport { name: "inbox_marks", rows, is_copied };
+        assert!(about_tables(&[]).contains("MessageDedup"));
+        assert!(about_tables(&[table(0, false), table(0, false)]).contains("are empty"));
+        assert!(about_tables(&[table(0, true), table(3, true)]).contains("were copied too"));
+        assert!(about_tables(&[table(0, false), table(3, false)]).contains("not copied"));
     }
 }

@@ -19,6 +19,7 @@ use http::Method;
 use semel::SystemClock;
 use semel::core::id::OperationId;
 use semel::core::store::Clock as _;
+use semel_http::Failure;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -84,6 +85,11 @@ pub(super) async fn resolve(
         say("");
     }
     let outcome = verdict["outcome"].as_str().unwrap_or_default();
+    if outcome == "not-applied"
+        && let Some(warning) = warning_of_timeouts(found)
+    {
+        eprintln!("{warning}");
+    }
     confirm(&format!("Resolve these {} records as {outcome}?", found.len()), is_yes)?;
     let (mut resolved, mut refused) = (Vec::new(), Vec::new());
     let mut invalid = 0;
@@ -124,6 +130,21 @@ pub(super) async fn resolve(
     Ok(())
 }
 
+/// What to consider before attempts that only timed out are declared as not applied.
+fn warning_of_timeouts(found: &[Value]) -> Option<String> {
+    let has_timed_out = |record: &&Value| {
+        record["doubt"]["reason"].as_str().is_some_and(|reason| reason.starts_with(Failure::TimedOut.why()))
+    };
+    let count = found.iter().filter(has_timed_out).count();
+    (count > 0).then(|| {
+        format!(
+            "warning: {count} of these {} attempts only timed out. The service got the request, and may have done it late or not \
+             answered: a timeout is no proof that nothing happened. Look up each operation ID there first; the next retry runs it again",
+            found.len()
+        )
+    })
+}
+
 /// The verdict, about the attempt that was shown and no other: one may have begun since.
 fn about_shown(verdict: &Value, record: &Value) -> Value {
     let mut verdict = verdict.clone();
@@ -147,6 +168,15 @@ async fn sent(client: &AdminClient, id: OperationId, verdict: &Value) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attempts_that_only_timed_out_are_warned_of() {
+        let doubted = |reason: &str| json!({ "doubt": { "how": "owner", "reason": reason } });
+        let (late, broken) = (doubted("no response in time"), doubted("answered 502"));
+        assert_eq!(warning_of_timeouts(std::slice::from_ref(&broken)), None);
+        let warning = warning_of_timeouts(&[late.clone(), broken, late]).expect("two timed out");
+        assert!(warning.starts_with("warning: 2 of these 3 attempts only timed out."), "{warning}");
+    }
 
     #[test]
     fn a_verdict_about_many_names_the_attempt_of_each() {

@@ -67,6 +67,9 @@ enum Command {
     /// The target is a new store, or the unfinished copy of an earlier run: an interrupted copy is completed by running it again. If
     /// the source has changed since, empty the target first.
     /// Every record is read back and compared. Gateways start on the target only after that.
+    ///
+    /// The tables that services use through semel-tx (inbox marks, fences, business references, counters) are copied too if both
+    /// are SQL stores. Stop these services first: what they write during the copy may be missing.
     #[command(after_help = copy::EXIT_CODES)]
     Copy(copy::Args),
 }

@@ -6,10 +6,11 @@ use super::voice::{Pace, Tone, Voice};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Prints commands to try against `gateway`, which keeps running.
+/// Prints commands to try against `gateway`, which keeps running, and its admin address, if it has one.
 pub fn print_commands(
     balance: &Balance,
     gateway: SocketAddr,
+    admin: Option<SocketAddr>,
     has_colour: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -33,6 +34,17 @@ pub fn print_commands(
         ],
     )?;
     list.print("See what was really charged:", &[&format!("curl {site}/ledger")])?;
+    if let Some(admin) = admin {
+        let admin = format!("  --admin http://{}", reachable(admin));
+        list.print(
+            "The second umbrella is there. Say so, and send its request again:",
+            &[
+                "semel records resolve --operation 'POST /charges' --outcome applied \\",
+                "  --reason 'the ledger has the charge' \\",
+                &admin,
+            ],
+        )?;
+    }
     let fay = balance.rows.iter().find(|row| row.customer == "fay");
     let settled = fay.and_then(|row| Some((row, row.with.charges.first()?.operation_id.as_deref()?)));
     if let Some((row, operation_id)) = settled {

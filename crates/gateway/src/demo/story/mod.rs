@@ -32,6 +32,8 @@ use voice::Voice;
 pub struct Stage {
     /// Where the gateway listens. An unspecified address is reached by the loopback one.
     pub gateway: SocketAddr,
+    /// The gateway's admin address, if it has one.
+    pub admin: Option<SocketAddr>,
     /// Where the payment service listens.
     pub upstream: SocketAddr,
     /// The payment service's ledger. Its books are closed after the act without Semel.
@@ -76,7 +78,7 @@ pub async fn play(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     if stage.keeps_running {
         voice.act("Your turn. The gateway keeps running: try these in another terminal.").await?;
         let mut commands = Vec::new();
-        print_commands(&balance, stage.gateway, stage.has_colour, &mut commands)?;
+        print_commands(&balance, stage.gateway, stage.admin, stage.has_colour, &mut commands)?;
         voice.raw(&commands)?;
     }
     balance.print(&mut voice).await?;

@@ -38,7 +38,7 @@ impl Weight {
 pub(in crate::serve) struct Warning {
     pub(in crate::serve) weight: Weight,
     pub(in crate::serve) message: String,
-    /// The hazard's code, if a store reports it.
+    /// A code to search the documentation for, such as a hazard's.
     pub(in crate::serve) code: Option<&'static str>,
     pub(in crate::serve) fix: Option<String>,
 }
@@ -77,6 +77,9 @@ impl fmt::Display for Warning {
         }
     }
 }
+
+/// The fix for a sweeper that is off.
+const SWEEP: &str = "remove `every = \"0s\"` under [sweep] of at least one gateway on the store";
 
 pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<Warning> {
     let mut found = Vec::new();
@@ -137,6 +140,10 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
              (--drain)"
         );
         found.push(Warning::new(Weight::Note, message));
+    }
+    if let Some(message) = plan.store.unswept(plan.storage.settings.sweep.every) {
+        let warning = Warning::new(Weight::Warning, message).fixed_by(SWEEP);
+        found.push(Warning { code: Some("sweeper-off"), ..warning });
     }
     found.extend(hazards.iter().map(Warning::from));
     found

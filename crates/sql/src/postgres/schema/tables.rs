@@ -4,7 +4,7 @@
 //! refused. Changes that may be harmless, such as a trigger, are hazards.
 
 use super::{READING, STEPS, in_schema};
-use crate::postgres::session::Slot;
+use crate::postgres::slot::{Slot, owned};
 use semel_core::store::{Error, Hazard, Kind, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::types::Type;
@@ -61,7 +61,7 @@ pub(super) async fn check(slot: &Slot, schema: &str) -> Result<(), Error> {
 }
 
 async fn rows(slot: &Slot, schema: &str, sql: &str) -> Result<Vec<tokio_postgres::Row>, Error> {
-    slot.read(sql, &[(&schema, Type::TEXT)]).await.map_err(|fault| fault.error(READING))
+    slot.read(sql, vec![owned(schema.to_owned(), Type::TEXT)]).await.map_err(|fault| fault.error(READING))
 }
 
 async fn columns(slot: &Slot, schema: &str, found: &mut Vec<String>) -> Result<(), Error> {

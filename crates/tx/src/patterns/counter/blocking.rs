@@ -8,6 +8,7 @@ use crate::patterns::error::{PatternError, unsettled};
 use rusqlite::Connection;
 use semel_core::time::Time;
 use sqlx::SqliteConnection;
+use std::fmt;
 
 impl Counter {
     /// [`add`](Self::add) on a `rusqlite` connection with an open transaction: in the work of
@@ -16,10 +17,11 @@ impl Counter {
     pub fn add_blocking(
         &self,
         connection: &Connection,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
     ) -> Result<Counted, PatternError> {
-        let operation = Operation { id: operation_id, amount, bucket: BUCKET, is_folded: true };
+        let id = &operation_id.to_string();
+        let operation = Operation { id, amount, bucket: BUCKET, is_folded: true };
         self.operations.count_blocking(connection, operation)
     }
 
@@ -36,11 +38,12 @@ impl BucketCounter {
     pub fn add_blocking(
         &self,
         connection: &Connection,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
         at: Time,
     ) -> Result<Counted, PatternError> {
-        let operation = Operation { id: operation_id, amount, bucket: self.start(at), is_folded: true };
+        let id = &operation_id.to_string();
+        let operation = Operation { id, amount, bucket: self.start(at), is_folded: true };
         self.operations.count_blocking(connection, operation)
     }
 
@@ -65,11 +68,12 @@ impl EventCounter {
     pub fn add_blocking(
         &self,
         connection: &Connection,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
     ) -> Result<bool, PatternError> {
         let savepoint = Savepoint::begin(connection)?;
-        let operation = Self::operation(operation_id, amount);
+        let id = operation_id.to_string();
+        let operation = Self::operation(&id, amount);
         let entered = self.operations.enter_on(Statements(connection), operation);
         savepoint.close(entered)
     }

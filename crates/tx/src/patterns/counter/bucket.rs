@@ -2,11 +2,13 @@
 
 use super::Counted;
 use super::operations::{Operation, Operations, settings};
-use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::connection::PatternConnection;
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed};
+use crate::patterns::transaction::Savepoint;
 use crate::patterns::value::Bind;
 use semel_core::time::Time;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,13 +54,14 @@ impl BucketCounter {
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
         at: Time,
     ) -> Result<Counted, PatternError> {
-        let mut savepoint = savepoint(connection).await?;
-        let counted = self.add_in(&mut *savepoint, operation_id, amount, self.start(at)).await;
-        close::<C, _>(savepoint, counted).await
+        let operation_id = operation_id.to_string();
+        let mut savepoint = Savepoint::begin(connection).await?;
+        let counted = self.add_in(&mut *savepoint, &operation_id, amount, self.start(at)).await;
+        savepoint.close(counted).await
     }
 
     async fn add_in<C: PatternConnection>(

@@ -2,10 +2,12 @@
 
 use super::exact::BUCKET;
 use super::operations::{Operation, Operations, first_integer, settings};
-use crate::patterns::connection::{PatternConnection, close, needs_none, savepoint};
+use crate::patterns::connection::PatternConnection;
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{Fault, PatternError, failed};
+use crate::patterns::transaction::{OwnTransaction, Savepoint};
 use crate::patterns::value::Bind;
+use std::fmt;
 use std::sync::Arc;
 
 /// A counter for many concurrent writers: each operation is a separate row, and the sum is calculated when it
@@ -49,13 +51,14 @@ impl EventCounter {
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
     ) -> Result<bool, PatternError> {
-        let operation = Self::operation(operation_id, amount);
-        let mut savepoint = savepoint(connection).await?;
+        let operation_id = operation_id.to_string();
+        let operation = Self::operation(&operation_id, amount);
+        let mut savepoint = Savepoint::begin(connection).await?;
         let entered = self.operations.enter(&mut *savepoint, operation).await;
-        close::<C, _>(savepoint, entered).await
+        savepoint.close(entered).await
     }
 
     /// An operation as it is entered: compaction adds it to the sum.
@@ -89,9 +92,14 @@ impl EventCounter {
         connection: &mut C,
         chunk: u32,
     ) -> Result<u64, PatternError> {
-        needs_none(connection)?;
-        let mut transaction = connection.begin_with(C::BEGIN).await.map_err(failed::<C>)?;
-        let folded = self.fold(&mut *transaction, chunk).await?;
+        let mut transaction = OwnTransaction::begin(connection).await?;
+        let folded = match self.fold(&mut *transaction, chunk).await {
+            Ok(folded) => folded,
+            Err(error) => {
+                drop(transaction.roll_back().await);
+                return Err(error);
+            }
+        };
         match transaction.commit().await {
             Ok(()) => Ok(folded),
             Err(error) if C::fault(&error) == Fault::Unknown => {

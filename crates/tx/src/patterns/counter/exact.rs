@@ -2,8 +2,10 @@
 
 use super::Counted;
 use super::operations::{Operation, Operations, settings};
-use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::connection::PatternConnection;
 use crate::patterns::error::PatternError;
+use crate::patterns::transaction::Savepoint;
+use std::fmt;
 use std::sync::Arc;
 
 /// Counters without periods have one bucket.
@@ -16,7 +18,7 @@ pub(super) const BUCKET: i64 = 0;
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
-/// # async fn example(pool: sqlx::PgPool, operation_id: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn example(pool: sqlx::PgPool, operation_id: semel_core::id::OperationId) -> Result<(), Box<dyn std::error::Error>> {
 /// use semel_tx::patterns::Counter;
 ///
 /// let mut transaction = pool.begin().await?;
@@ -42,16 +44,18 @@ impl Counter {
     /// Adds `amount` for an operation, once. The same operation with another amount is
     /// [`PatternError::Mismatch`].
     ///
-    /// `operation_id` is any ID that stays the same over retries: an operation ID, a message ID, an event ID.
+    /// `operation_id` is any ID that stays the same over retries, as itself or as text: an
+    /// [`OperationId`](semel_core::id::OperationId), an event ID, a message ID.
     pub async fn add<C: PatternConnection>(
         &self,
         connection: &mut C,
-        operation_id: &str,
+        operation_id: impl fmt::Display,
         amount: i64,
     ) -> Result<Counted, PatternError> {
-        let mut savepoint = savepoint(connection).await?;
-        let counted = self.add_in(&mut *savepoint, operation_id, amount).await;
-        close::<C, _>(savepoint, counted).await
+        let operation_id = operation_id.to_string();
+        let mut savepoint = Savepoint::begin(connection).await?;
+        let counted = self.add_in(&mut *savepoint, &operation_id, amount).await;
+        savepoint.close(counted).await
     }
 
     async fn add_in<C: PatternConnection>(

@@ -6,10 +6,11 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]
-pub(super) use sqlite::fault_of;
+pub(super) use sqlite::{NO_COMMIT, NO_WRITES, fault_of};
 
 use super::connection::{PatternRow, WorkFuture};
 use super::error::Fault;
+use super::savepoint_name::SavepointName;
 use super::tables::Tables;
 use super::value::{Bind, Column};
 use std::time::Duration;
@@ -31,8 +32,6 @@ pub trait Dialect: sqlx::Connection + Sized {
     const BEGIN: &'static str;
     /// The suffix of a `SELECT` that locks its rows, skipping rows that others have locked.
     const LOCKED: &'static str;
-    /// Whether the database rolls a transaction back by itself on some errors, and continues without one.
-    const ENDS_TRANSACTIONS: bool;
     /// Whether [deferred constraints](Self::check_deferred) can be checked before the commit.
     const CHECKS_DEFERRED: bool;
     /// Whether a text can be cast to a type of any name. On SQLite such a cast returns a number.
@@ -80,9 +79,52 @@ pub trait Dialect: sqlx::Connection + Sized {
     /// it changed.
     fn run_durably(&mut self, sql: String, binds: Vec<Bind>) -> WorkFuture<'_, Result<u64, sqlx::Error>>;
 
-    /// Fails if a constraint is violated that only the commit would check. Afterwards, constraints are
-    /// deferred as before.
-    fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>>;
+    /// Fails if something is violated that only the commit would check. Afterwards, constraints are deferred
+    /// as before. `open` is the number of open [savepoints](Self::begin_savepoint).
+    fn check_deferred(&mut self, open: i64) -> WorkFuture<'_, Result<(), sqlx::Error>>;
+
+    /// How many nested transactions sqlx believes to be open, after everything that it has queued. Compared
+    /// with what it was before, never trusted alone.
+    fn depth(&mut self) -> WorkFuture<'_, Result<usize, sqlx::Error>>;
+
+    /// Begins a savepoint in the open transaction. `false`: the database has no open transaction.
+    ///
+    /// It is an ordinary statement, so that it does not change the [depth](Self::depth). If the future is
+    /// dropped, [`leave_savepoint`](Self::leave_savepoint) has to be called.
+    fn begin_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<bool, sqlx::Error>>;
+
+    /// Whether the transaction of the savepoint is still open. An error of the database: it is, and can only
+    /// be rolled back.
+    fn has_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<bool, sqlx::Error>>;
+
+    /// Keeps the changes since the savepoint.
+    fn release_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<(), sqlx::Error>>;
+
+    /// Undoes the changes since the savepoint, and removes it. An error of the database: it does not exist.
+    fn undo_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<(), sqlx::Error>>;
+
+    /// Makes the transaction as it was before this error of [`begin_savepoint`](Self::begin_savepoint). `false`: that is
+    /// not possible.
+    fn restore_after(&mut self, error: &sqlx::Error, name: &SavepointName) -> WorkFuture<'_, bool>;
+
+    /// Called by a destructor: undoes the changes since the savepoint before the next statement, or prevents
+    /// the commit. `depth` was that before the savepoint.
+    fn leave_savepoint(&mut self, name: &SavepointName, depth: usize);
+
+    /// The same before [`begin_savepoint`](Self::begin_savepoint) has ended. It may not have been sent, so another
+    /// savepoint of that name, left by an earlier call, must not be touched.
+    fn leave_beginning(&mut self, name: &SavepointName, depth: usize);
+
+    /// The transaction is over although its owner believes that it is open: whatever is written from now on
+    /// must not be committed. `depth` is what the owner expects.
+    fn abandon(&mut self, depth: usize) -> WorkFuture<'_, ()>;
+
+    /// Called before sqlx rolls back, so that it succeeds even if the database has done so by itself.
+    fn before_rollback(&mut self) -> WorkFuture<'_, ()>;
+
+    /// Called by a destructor: rolls a [transaction](Self::BEGIN) back before the next statement, even if its
+    /// beginning has no answer yet.
+    fn leave_transaction(&mut self);
 
     /// The meaning of an error.
     fn fault(error: &sqlx::Error) -> Fault;

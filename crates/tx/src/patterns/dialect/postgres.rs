@@ -1,15 +1,27 @@
 //! PostgreSQL.
 
 use super::{Dialect, FormerBounds};
+use crate::hand::poll_once;
 use crate::patterns::connection::{PatternRow, WorkFuture};
 use crate::patterns::error::Fault;
+use crate::patterns::savepoint_name::SavepointName;
 use crate::patterns::tables::{Tables, quoted};
 use crate::patterns::value::{Bind, Column};
 use semel_sql::postgres::transaction::ServerError;
 use sqlx::postgres::{PgArguments, PgConnection, PgDatabaseError, PgSeverity};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Postgres, Row as _, SqlSafeStr as _};
+use sqlx_core::transaction::TransactionManager as _;
+use std::future::ready;
 use std::time::Duration;
+
+type Transactions = <Postgres as sqlx::Database>::TransactionManager;
+
+/// The message of a commit after a call that was dropped before its end.
+const DROPPED: &str = "a call of a Semel pattern was dropped before its end: roll the transaction back";
+/// As the role that has logged in: another one that the session has taken may not end it.
+const END_SESSION: &str =
+    "SET ROLE NONE; SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
 
 /// An acknowledged commit must be durable: raised if a role or database has less, and never lowered.
 const DURABILITY: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') \
@@ -18,7 +30,6 @@ const DURABILITY: &str = "CASE WHEN pg_catalog.current_setting('synchronous_comm
 impl Dialect for PgConnection {
     const BEGIN: &'static str = "BEGIN";
     const LOCKED: &'static str = "FOR UPDATE SKIP LOCKED";
-    const ENDS_TRANSACTIONS: bool = false;
     const CHECKS_DEFERRED: bool = true;
     const HAS_TYPES: bool = true;
 
@@ -112,14 +123,95 @@ impl Dialect for PgConnection {
 
     /// In a savepoint that is always rolled back: there is no other way to restore what was deferred before,
     /// by its table or by the work itself.
-    fn check_deferred(&mut self) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+    fn check_deferred(&mut self, open: i64) -> WorkFuture<'_, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let mut savepoint = self.begin().await?;
-            let checked =
-                bound("SET CONSTRAINTS ALL IMMEDIATE".to_owned(), Vec::new()).execute(&mut *savepoint).await;
-            savepoint.rollback().await?;
-            checked.map(drop)
+            let checking = "SAVEPOINT semel_check; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT semel_check; \
+                            RELEASE SAVEPOINT semel_check";
+            exec(self, checking.to_owned()).await?;
+            let dropped = "SELECT count(*) FROM pg_catalog.pg_cursors WHERE name LIKE 'semel\\_pattern\\_%'";
+            let number: i64 = bound(dropped.to_owned(), Vec::new()).fetch_one(self).await?.try_get(0)?;
+            if number == open { Ok(()) } else { Err(sqlx::Error::Protocol(DROPPED.to_owned())) }
         })
+    }
+
+    fn depth(&mut self) -> WorkFuture<'_, Result<usize, sqlx::Error>> {
+        Box::pin(ready(Ok(Transactions::get_transaction_depth(self))))
+    }
+
+    /// With a cursor that the commit would have to read to its end, which fails. So the transaction cannot be
+    /// committed until the savepoint is released or undone: not by the work, and not after a dropped call.
+    fn begin_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<bool, sqlx::Error>> {
+        let sql = format!(
+            "SAVEPOINT {name}; DECLARE {name} NO SCROLL CURSOR WITH HOLD FOR \
+             SELECT CAST(pg_catalog.concat('{DROPPED}, process ', pg_catalog.pg_backend_pid()) AS integer)"
+        );
+        Box::pin(async move { is_found(exec(self, sql).await) })
+    }
+
+    fn has_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<bool, sqlx::Error>> {
+        let sql = format!("MOVE 0 IN {name}");
+        Box::pin(async move { is_found(exec(self, sql).await) })
+    }
+
+    fn release_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+        let sql = format!("CLOSE {name}; RELEASE SAVEPOINT {name}");
+        Box::pin(exec(self, sql))
+    }
+
+    fn undo_savepoint(&mut self, name: &SavepointName) -> WorkFuture<'_, Result<(), sqlx::Error>> {
+        Box::pin(exec(self, undo(name)))
+    }
+
+    /// Undone if nothing is being sent. Otherwise sqlx would wait for that first, and the cursor prevents the
+    /// commit.
+    fn leave_savepoint(&mut self, name: &SavepointName, depth: usize) {
+        if !end_if_rolled_back(self, depth) {
+            poll_once(exec(self, undo(name)));
+        }
+    }
+
+    /// If the statement was sent, its cursor prevents the commit.
+    fn leave_beginning(&mut self, _: &SavepointName, depth: usize) {
+        end_if_rolled_back(self, depth);
+    }
+
+    /// Every error has aborted it, and most do not show whether the savepoint is there.
+    fn restore_after(&mut self, error: &sqlx::Error, name: &SavepointName) -> WorkFuture<'_, bool> {
+        let sqlx::Error::Database(error) = error else { return Box::pin(ready(false)) };
+        let undo = undo(name);
+        match error.code().as_deref() {
+            // It was aborted before, by an error that its owner has ignored.
+            Some("25P02") => Box::pin(ready(true)),
+            // The savepoint is there, because only the cursor was refused: a dropped call has left one of that name.
+            Some("42P03") => Box::pin(async move { exec(self, undo).await.is_ok() }),
+            _ => Box::pin(ready(false)),
+        }
+    }
+
+    /// Ends the session: every later statement fails. So does the commit, because sqlx believes in an open
+    /// transaction.
+    fn abandon(&mut self, _: usize) -> WorkFuture<'_, ()> {
+        Box::pin(async move {
+            drop(exec(self, "ROLLBACK".to_owned()).await);
+            if Transactions::get_transaction_depth(self) == 0 {
+                drop(Transactions::begin(self, None).await);
+            }
+            drop(exec(self, END_SESSION.to_owned()).await);
+            drop(self.ping().await);
+        })
+    }
+
+    /// The server keeps a failed transaction open until it is rolled back.
+    fn before_rollback(&mut self) -> WorkFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    fn leave_transaction(&mut self) {
+        if Transactions::get_transaction_depth(self) == 0 {
+            // Queued behind a BEGIN that sqlx does not count yet.
+            return poll_once(Transactions::begin(self, Some("ROLLBACK".into_sql_str())));
+        }
+        Transactions::start_rollback(self);
     }
 
     fn fault(error: &sqlx::Error) -> Fault {
@@ -150,6 +242,37 @@ impl Dialect for PgConnection {
 
     fn boolean(row: &PatternRow<Self>, at: usize) -> Result<Option<bool>, sqlx::Error> {
         row.try_get(at)
+    }
+}
+
+/// Runs statements in one message, without preparing them.
+async fn exec(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop)
+}
+
+/// Ends the session if sqlx has rolled everything back: later statements would be committed at once.
+fn end_if_rolled_back(connection: &mut PgConnection, depth: usize) -> bool {
+    let is_over = depth > 0 && Transactions::get_transaction_depth(connection) == 0;
+    if is_over {
+        poll_once(Transactions::begin(connection, Some(END_SESSION.into_sql_str())));
+    }
+    is_over
+}
+
+fn undo(name: &SavepointName) -> String {
+    format!("ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name}")
+}
+
+/// `false`: there is no transaction, or it is another one.
+fn is_found(done: Result<(), sqlx::Error>) -> Result<bool, sqlx::Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(sqlx::Error::Database(error))
+            if matches!(&*error.code().unwrap_or_default(), "25P01" | "34000" | "3B001") =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

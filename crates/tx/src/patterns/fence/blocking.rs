@@ -43,7 +43,10 @@ impl FenceGuard {
         let on = Statements(connection);
         let guarded = match self.enter_on(on, operation_id, fence) {
             Ok(Fenced::Run(pass)) => match work(connection) {
-                Ok(result) => self.done_on(on, &pass, &result).map(|()| Guarded::Ran(result)),
+                Ok(result) => savepoint
+                    .verify()
+                    .and_then(|()| self.done_on(on, &pass, &result))
+                    .map(|()| Guarded::Ran(result)),
                 Err(error) => Err(PatternError::Work(error)),
             },
             Ok(Fenced::AlreadyDone(result)) => Ok(Guarded::AlreadyDone(result)),

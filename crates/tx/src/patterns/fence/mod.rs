@@ -3,10 +3,11 @@
 #[cfg(feature = "sqlite")]
 mod blocking;
 
-use super::connection::{PatternConnection, WorkFuture, close, remove_chunk, savepoint};
+use super::connection::{PatternConnection, WorkFuture, remove_chunk};
 use super::dialect::Dialect;
 use super::error::{PatternError, failed, unsettled};
 use super::tables::{Tables, text_of};
+use super::transaction::Savepoint;
 use super::value::Bind;
 use crate::error::BoxError;
 use semel_core::id::OperationId;
@@ -40,6 +41,7 @@ impl FenceRefusal {
 
 /// The result of [`FenceGuard::run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a refused attempt must not be answered as done"]
 pub enum Guarded {
     /// The work ran. Its effect and its result are in the transaction.
     Ran(Vec<u8>),
@@ -182,19 +184,22 @@ impl FenceGuard {
         W: for<'c> FnOnce(&'c mut C) -> WorkFuture<'c, Result<Vec<u8>, BoxError>> + Send,
     {
         let fence = checked(fence)?;
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let guarded = match self.enter_in(&mut *savepoint, operation_id, fence).await {
             Ok(Fenced::Run(pass)) => match work(&mut savepoint).await {
-                Ok(result) => {
-                    self.done_in(&mut *savepoint, pass, &result).await.map(|()| Guarded::Ran(result))
-                }
+                Ok(result) => match savepoint.verify().await {
+                    Ok(()) => {
+                        self.done_in(&mut *savepoint, pass, &result).await.map(|()| Guarded::Ran(result))
+                    }
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(PatternError::Work(error)),
             },
             Ok(Fenced::AlreadyDone(result)) => Ok(Guarded::AlreadyDone(result)),
             Ok(Fenced::Refused(refusal)) => Ok(Guarded::Refused(refusal)),
             Err(error) => Err(error),
         };
-        close::<C, _>(savepoint, guarded).await
+        savepoint.close(guarded).await
     }
 
     /// Begins an attempt. From the commit on, older fences are refused.
@@ -209,9 +214,9 @@ impl FenceGuard {
         fence: u64,
     ) -> Result<Fenced, PatternError> {
         let fence = checked(fence)?;
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let entered = self.enter_in(&mut *savepoint, operation_id, fence).await;
-        close::<C, _>(savepoint, entered).await
+        savepoint.close(entered).await
     }
 
     async fn enter_in<C: PatternConnection>(
@@ -293,9 +298,9 @@ impl FenceGuard {
         pass: FencePass,
         result: &[u8],
     ) -> Result<(), PatternError> {
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let done = self.done_in(&mut *savepoint, pass, result).await;
-        close::<C, _>(savepoint, done).await
+        savepoint.close(done).await
     }
 
     async fn done_in<C: PatternConnection>(

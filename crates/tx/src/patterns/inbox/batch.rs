@@ -1,10 +1,11 @@
 //! Many messages in one transaction.
 
-use super::mark::{Found, MessageKey, compared};
+use super::mark::{Found, MessageKey, compared, mismatch};
 use super::{Inbox, InboxAnswer, InboxResult, Message};
 use crate::error::BoxError;
-use crate::patterns::connection::{PatternConnection, WorkFuture, needs_none};
+use crate::patterns::connection::{PatternConnection, WorkFuture};
 use crate::patterns::error::{Fault, PatternError, failed, fault_in};
+use crate::patterns::transaction::{OwnTransaction, Savepoint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -15,9 +16,16 @@ const RESTARTS_MAX: u32 = 10;
 /// The longest pause before that.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The result of one message of a batch. A failed message has no mark and no effect: let the broker deliver
-/// it again.
-pub type BatchResult = Result<InboxResult<()>, BoxError>;
+/// The result of one message of a batch, as that of [`Inbox::once`].
+///
+/// - A success may be acknowledged: the message has been processed, now or before.
+/// - [`PatternError::Mismatch`]: another message with its ID has. Keep it and report it.
+/// - Another error, usually [`PatternError::Work`]: it has no mark and no effect. Let the broker deliver it
+///   again.
+pub type BatchResult = Result<InboxResult<()>, PatternError>;
+
+/// How many savepoints are open in the work of one message: that of the batch, and its own.
+const SAVEPOINTS: i64 = 2;
 
 /// How a batch is run. Each mode costs more than the one before, and is used only if that has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,10 +71,13 @@ impl Inbox {
     /// [`PatternError::CommitInDoubt`]: then run the same batch again on a new connection. About 500 messages
     /// are a good size.
     ///
+    /// After the work of each message the database is asked whether the transaction is still the same. If the
+    /// work has ended it, the whole batch fails with [`PatternError::TransactionEnded`].
+    ///
     /// ```no_run
     /// # #[cfg(feature = "sqlite")]
     /// # async fn example(mut connection: sqlx::SqliteConnection, polled: Vec<(String, Vec<u8>)>) -> Result<(), Box<dyn std::error::Error>> {
-    /// use semel_tx::patterns::{Inbox, Message, MessageId};
+    /// use semel_tx::patterns::{Inbox, Message, MessageId, PatternError};
     ///
     /// let messages: Vec<_> =
     ///     polled.into_iter().map(|(id, body)| Message::json("payments", MessageId::new(id)?, body)).collect::<Result<_, _>>()?;
@@ -81,6 +92,7 @@ impl Inbox {
     /// for (message, result) in messages.iter().zip(results) {
     ///     match result {
     ///         Ok(_) => println!("acknowledge {:?}", message.id()),
+    ///         Err(PatternError::Mismatch(_)) => println!("{:?} goes to the dead letters", message.id()),
     ///         Err(error) => println!("{:?} is to come again: {error}", message.id()),
     ///     }
     /// }
@@ -98,7 +110,6 @@ impl Inbox {
         B: Sync,
         W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
     {
-        needs_none(connection)?;
         if messages.len() > MESSAGES_MAX {
             let reason =
                 format!("a batch of {} messages; at most {MESSAGES_MAX} are allowed", messages.len());
@@ -109,8 +120,7 @@ impl Inbox {
             match self.try_batch(connection, messages, &work, mode).await? {
                 BatchRun::Committed(results) => {
                     for (message, result) in messages.iter().zip(&results) {
-                        let answer = result.as_ref().map_or(InboxAnswer::Failed, InboxAnswer::of_result);
-                        self.observer_slot.answered(&self.group, message, answer);
+                        self.observer_slot.answered(&self.group, message, InboxAnswer::of(result));
                     }
                     return Ok(results);
                 }
@@ -142,19 +152,18 @@ impl Inbox {
         B: Sync,
         W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
     {
-        let mut transaction = match connection.begin_with(C::BEGIN).await {
+        let mut transaction = match OwnTransaction::begin(connection).await {
             Ok(transaction) => transaction,
-            Err(error) => return restart_or_fail(failed::<C>(error)),
+            Err(error) => return restart_or_fail(error),
         };
-        let ran = self.run_all(&mut *transaction, messages, work, mode).await;
-        let (found, failures) = match ran {
+        let (found, failures) = match self.run_all(&mut *transaction, messages, work, mode).await {
             Ok(Some(ran)) => ran,
             Ok(None) => {
-                transaction.rollback().await.map_err(|error| ended(failed::<C>(error)))?;
+                transaction.roll_back().await?;
                 return Ok(BatchRun::Failed);
             }
             Err(error) => {
-                drop(transaction.rollback().await);
+                drop(transaction.roll_back().await);
                 return restart_or_fail(error);
             }
         };
@@ -168,10 +177,34 @@ impl Inbox {
         }
     }
 
-    /// Marks, runs, and removes the marks of failed messages. `None` if a message failed without a savepoint.
+    /// Everything between the beginning and the commit. `None` if a message failed without a savepoint.
     async fn run_all<C, B, W>(
         &self,
         connection: &mut C,
+        messages: &[Message<B>],
+        work: &W,
+        mode: Mode,
+    ) -> Result<Option<MarksAndFailures>, PatternError>
+    where
+        C: PatternConnection,
+        B: Sync,
+        W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
+    {
+        let mut savepoint = Savepoint::begin(connection).await?;
+        match self.run_marked(&mut savepoint, messages, work, mode).await {
+            Ok(Some(ran)) => savepoint.close(Ok(ran)).await.map(Some),
+            Err(PatternError::TransactionEnded) => Err(savepoint.ended().await),
+            stopped => {
+                savepoint.forget();
+                stopped
+            }
+        }
+    }
+
+    /// Marks, runs, and removes the marks of failed messages. `None` if a message failed without a savepoint.
+    async fn run_marked<C, B, W>(
+        &self,
+        savepoint: &mut Savepoint<'_, C>,
         messages: &[Message<B>],
         work: &W,
         mode: Mode,
@@ -190,10 +223,11 @@ impl Inbox {
         if keys.is_empty() {
             return Ok(Some((BTreeMap::new(), BTreeMap::new())));
         }
-        let mut new: BTreeSet<MessageKey> = self.mark_all(connection, &keys).await?.into_iter().collect();
+        let mut new: BTreeSet<MessageKey> =
+            self.mark_all(&mut **savepoint, &keys).await?.into_iter().collect();
         let old: Vec<MessageKey> = keys.into_keys().filter(|key| !new.contains(key)).collect();
         let olds = old.len();
-        let found = self.marked(connection, old).await?;
+        let found = self.marked(&mut **savepoint, old).await?;
         if found.len() < olds {
             // The mark that refused this one was purged since.
             return Err(PatternError::Conflict("a mark was removed the moment after it was met".into()));
@@ -205,36 +239,22 @@ impl Inbox {
             if !new.remove(&key) {
                 continue;
             }
-            if let Err(error) = run_one(connection, message, work, mode).await? {
+            if let Err(error) = run_one(savepoint, message, work, mode).await? {
                 if mode == Mode::Plain {
                     return Ok(None);
                 }
                 failures.insert(key, error);
             }
         }
-        self.unmark(connection, failures.keys().cloned().collect()).await?;
-        // PostgreSQL answers the COMMIT of a transaction with a failed statement, and rolls back.
-        match connection.rows("SELECT 1".to_owned(), Vec::new()).await {
-            Ok(_) => Ok(Some((found, failures))),
-            Err(error) if C::fault(&error) == Fault::Refused && mode == Mode::Plain => Ok(None),
-            Err(error) => Err(failed::<C>(error)),
-        }
+        self.unmark(&mut **savepoint, failures.keys().cloned().collect()).await?;
+        Ok(Some((found, failures)))
     }
 }
 
-/// SQLite ends a transaction by itself on some errors, and later writes are committed at once. Inside a
-/// transaction, BEGIN is refused.
-async fn prove_open<C: PatternConnection>(connection: &mut C) -> Result<(), PatternError> {
-    if connection.run("BEGIN".to_owned(), Vec::new()).await.is_err() {
-        return Ok(());
-    }
-    drop(connection.run("ROLLBACK".to_owned(), Vec::new()).await);
-    Err(PatternError::TransactionEnded)
-}
-
-/// The outer error ends the whole batch: a conflict with another transaction, or a broken connection.
+/// The outer error ends the whole batch: a conflict with another transaction, a transaction that the work has
+/// ended, or a broken connection.
 async fn run_one<C, B, W>(
-    connection: &mut C,
+    batch: &mut Savepoint<'_, C>,
     message: &Message<B>,
     work: &W,
     mode: Mode,
@@ -244,48 +264,28 @@ where
     B: Sync,
     W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
 {
-    let error = if mode == Mode::Plain {
-        match work(connection, message).await {
-            Ok(()) => {
-                if C::ENDS_TRANSACTIONS {
-                    prove_open(connection).await?;
-                }
-                return Ok(Ok(()));
-            }
-            Err(error) => error,
+    let done = if mode == Mode::Plain {
+        let worked = work(&mut **batch, message).await.map_err(PatternError::Work);
+        match (worked, batch.verify().await) {
+            (_, Err(PatternError::TransactionEnded)) => Err(PatternError::TransactionEnded),
+            (Ok(()), verified) => verified,
+            (Err(error), _) => Err(error),
         }
     } else {
-        let mut savepoint = connection.begin().await.map_err(failed::<C>)?;
+        let mut savepoint = Savepoint::begin(&mut **batch).await?;
         let mut worked = work(&mut savepoint, message).await;
         if worked.is_ok() && mode == Mode::Checked {
-            worked = savepoint.check_deferred().await.map_err(Into::into);
+            worked = savepoint.check_deferred(SAVEPOINTS).await.map_err(Into::into);
         }
-        match worked {
-            Ok(()) => match savepoint.commit().await {
-                Ok(()) => return Ok(Ok(())),
-                // The work has swallowed an error after which the database keeps nothing of it.
-                Err(error) if C::fault(&error) == Fault::Refused && !C::ENDS_TRANSACTIONS => error.into(),
-                Err(error) => return Err(failed::<C>(error)),
-            },
-            Err(error) => {
-                savepoint.rollback().await.map_err(failed::<C>)?;
-                error
-            }
-        }
+        savepoint.close(worked.map_err(PatternError::Work)).await
     };
-    match fault_in::<C>(&*error) {
-        Some(Fault::Conflict) => Err(PatternError::Conflict(error)),
-        _ => Ok(Err(error)),
-    }
-}
-
-/// The error of a rollback: SQLite has nothing to roll back if it already did so itself.
-fn ended(error: PatternError) -> PatternError {
-    match error {
-        PatternError::Database(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
-            PatternError::TransactionEnded
+    match done {
+        Ok(()) => Ok(Ok(())),
+        Err(PatternError::Work(error)) if fault_in::<C>(&*error) == Some(Fault::Conflict) => {
+            Err(PatternError::Conflict(error))
         }
-        error => error,
+        Err(PatternError::Work(error)) => Ok(Err(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -311,15 +311,15 @@ fn results<B>(
     for message in messages {
         let key = message_key(message);
         let result = if let Some(marked) = found.get(&key) {
-            Ok(judged(compared(marked, message)))
+            judged(compared(marked, message))
         } else if let Some(first) = firsts.get(&key) {
             match first {
-                Ok(first) => Ok(judged(compared(first.fingerprint.as_bytes(), message))),
-                Err(reason) => Err(reason.clone().into()),
+                Ok(first) => judged(compared(first.fingerprint.as_bytes(), message)),
+                Err(reason) => Err(PatternError::Work(reason.clone().into())),
             }
         } else if let Some(error) = failures.remove(&key) {
             firsts.insert(key, Err(error.to_string()));
-            Err(error)
+            Err(PatternError::Work(error))
         } else {
             firsts.insert(key, Ok(message));
             Ok(InboxResult::Processed(()))
@@ -329,10 +329,10 @@ fn results<B>(
     results
 }
 
-fn judged(found: Found) -> InboxResult<()> {
+fn judged(found: Found) -> BatchResult {
     match found {
-        Found::New => InboxResult::Processed(()),
-        Found::Same => InboxResult::Duplicate,
-        Found::Other => InboxResult::Mismatch,
+        Found::New => Ok(InboxResult::Processed(())),
+        Found::Same => Ok(InboxResult::Duplicate),
+        Found::Other => Err(mismatch()),
     }
 }

@@ -1,6 +1,6 @@
 //! The inbox on a `rusqlite` connection.
 
-use super::mark::{Found, MarkStatements, TRIES_MAX, compared};
+use super::mark::{Found, MarkStatements, TRIES_MAX, compared, mismatch};
 use super::{Inbox, InboxResult, Message};
 use crate::error::BoxError;
 use crate::patterns::blocking::{Savepoint, Statements};
@@ -38,7 +38,7 @@ impl Inbox {
                 work(connection, message).map(InboxResult::Processed).map_err(PatternError::Work)
             }
             Ok(Found::Same) => Ok(InboxResult::Duplicate),
-            Ok(Found::Other) => Ok(InboxResult::Mismatch),
+            Ok(Found::Other) => Err(mismatch()),
             Err(error) => Err(error),
         };
         let processed = savepoint.close(processed);

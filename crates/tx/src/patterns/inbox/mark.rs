@@ -146,6 +146,11 @@ pub(super) fn compared<B>(found: &[u8], message: &Message<B>) -> Found {
     if found == message.fingerprint.as_bytes() { Found::Same } else { Found::Other }
 }
 
+/// What the caller of a message gets whose ID another one has.
+pub(super) fn mismatch() -> PatternError {
+    PatternError::Mismatch("a message with this id and another body was processed before".to_owned())
+}
+
 fn message_key<C: PatternConnection>(
     row: &crate::patterns::connection::PatternRow<C>,
 ) -> Result<MessageKey, sqlx::Error> {

@@ -73,15 +73,26 @@ pub struct Message<B = Vec<u8>> {
 
 impl Message<Vec<u8>> {
     /// A message whose body is JSON. White space, the order of members and the spelling of numbers do not
-    /// matter: a producer that serialises again for a retry sends the same message.
-    pub fn json(topic: impl Into<String>, id: MessageId, body: Vec<u8>) -> Result<Self, PatternError> {
+    /// matter: a producer that serialises again for a retry sends the same message. The body may be text,
+    /// a slice, or what a broker's library has, such as `Bytes`.
+    pub fn json(
+        topic: impl Into<String>,
+        id: MessageId,
+        body: impl Into<Vec<u8>>,
+    ) -> Result<Self, PatternError> {
+        let body = body.into();
         let fingerprint = fingerprint(&[b"application/json"], &body)
             .map_err(|error| PatternError::Invalid(format!("the message is not JSON: {error}")))?;
         Self::new(topic, id, fingerprint, body)
     }
 
     /// A message that is compared byte for byte.
-    pub fn raw(topic: impl Into<String>, id: MessageId, body: Vec<u8>) -> Result<Self, PatternError> {
+    pub fn raw(
+        topic: impl Into<String>,
+        id: MessageId,
+        body: impl Into<Vec<u8>>,
+    ) -> Result<Self, PatternError> {
+        let body = body.into();
         let fingerprint = fingerprint(&[], &body)
             .map_err(|error| PatternError::Invalid(format!("the message has no fingerprint: {error}")))?;
         Self::new(topic, id, fingerprint, body)
@@ -153,7 +164,7 @@ mod tests {
         assert!(
             MessageId::new("x".repeat(ID_MAX)).is_ok() && MessageId::new("x".repeat(ID_MAX + 1)).is_err()
         );
-        let topic = |topic: &str| Message::raw(topic, MessageId::new("1").expect("an id"), Vec::new());
+        let topic = |topic: &str| Message::raw(topic, MessageId::new("1").expect("an id"), "");
         assert!(topic("").is_err() && topic("a\0").is_err() && topic("payments").is_ok());
     }
 
@@ -161,7 +172,7 @@ mod tests {
     fn reserialized_json_is_the_same_message() {
         let of = |body: &str| {
             let id = MessageId::new("1").expect("an id");
-            Message::json("payments", id, body.as_bytes().to_vec()).map(|message| message.fingerprint)
+            Message::json("payments", id, body).map(|message| message.fingerprint)
         };
         let first = of(r#"{"amount": 5, "to": "x"}"#).expect("JSON");
         assert_eq!(of(r#"{"to":"x","amount":5.0}"#).expect("JSON"), first);

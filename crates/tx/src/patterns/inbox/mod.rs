@@ -11,12 +11,13 @@ pub use batch::BatchResult;
 pub use message::{Message, MessageId};
 pub use observe::{InboxAnswer, InboxCounts, InboxEvent, InboxObserver};
 
-use super::connection::{PatternConnection, WorkFuture, close, remove_chunk, savepoint};
+use super::connection::{PatternConnection, WorkFuture, remove_chunk};
 use super::error::PatternError;
 use super::tables::Tables;
+use super::transaction::Savepoint;
 use super::value::Bind;
 use crate::error::BoxError;
-use mark::Found;
+use mark::{Found, mismatch};
 use observe::ObserverSlot;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +27,14 @@ const WINDOW: Duration = Duration::from_hours(7 * 24);
 /// How long a duplicate waits for a message that is being processed elsewhere.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The result of a message.
+/// The result of a message that may be acknowledged after the commit. That an ID is used twice is an error:
+/// [`PatternError::Mismatch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InboxResult<T> {
     /// The work ran. Its effect and the mark are in the transaction.
     Processed(T),
-    /// The message was already processed, and nothing was run. Acknowledge it.
+    /// The message was already processed, and nothing was run.
     Duplicate,
-    /// A message with this ID and another body was already processed, and nothing was run. An ID is used
-    /// twice: keep the message and report it.
-    Mismatch,
 }
 
 /// Remembers which messages a consumer group has processed, in the transaction with their effect.
@@ -51,7 +50,7 @@ pub enum InboxResult<T> {
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
 /// # async fn example(pool: sqlx::PgPool, body: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
-/// use semel_tx::patterns::{Inbox, InboxResult, Message, MessageId};
+/// use semel_tx::patterns::{Inbox, Message, MessageId, PatternError};
 ///
 /// let inbox = Inbox::new("billing");
 /// let message = Message::json("payments", MessageId::new("evt-1001")?, body)?;
@@ -64,11 +63,14 @@ pub enum InboxResult<T> {
 ///             Ok(())
 ///         })
 ///     })
-///     .await?;
-/// transaction.commit().await?;
+///     .await;
 /// match result {
-///     InboxResult::Processed(()) | InboxResult::Duplicate => { /* acknowledge */ }
-///     InboxResult::Mismatch => { /* move it to the dead letters */ }
+///     Ok(_) => {
+///         transaction.commit().await?;
+///         // Acknowledge it now: it has been processed, by this call or before.
+///     }
+///     Err(PatternError::Mismatch(_)) => { /* another message has its ID: move it to the dead letters */ }
+///     Err(error) => return Err(error.into()), // The broker delivers it again.
 /// }
 /// # Ok(())
 /// # }
@@ -123,6 +125,9 @@ impl Inbox {
     /// caller commits. If `work` fails, both are undone, and the transaction is as it was before the call: a
     /// failed message leaves no mark.
     ///
+    /// If a message with the same ID and another body was processed before, nothing is run, and the error is
+    /// [`PatternError::Mismatch`]: an ID is used twice. Keep the message and report it.
+    ///
     /// A duplicate of a message that another transaction is processing waits until that ends, and is then a
     /// duplicate, or processed here. After [`wait`](Self::wait) it gets [`PatternError::Busy`]: let the
     /// broker deliver it again.
@@ -138,17 +143,17 @@ impl Inbox {
         T: Send,
         W: for<'c> FnOnce(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<T, BoxError>> + Send,
     {
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let processed = match self.mark(&mut *savepoint, message).await {
             Ok(Found::New) => match work(&mut savepoint, message).await {
                 Ok(value) => Ok(InboxResult::Processed(value)),
                 Err(error) => Err(PatternError::Work(error)),
             },
             Ok(Found::Same) => Ok(InboxResult::Duplicate),
-            Ok(Found::Other) => Ok(InboxResult::Mismatch),
+            Ok(Found::Other) => Err(mismatch()),
             Err(error) => Err(error),
         };
-        let processed = close::<C, _>(savepoint, processed).await;
+        let processed = savepoint.close(processed).await;
         self.watch(message, &processed);
         processed
     }

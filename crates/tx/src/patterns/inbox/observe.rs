@@ -70,17 +70,11 @@ impl InboxAnswer {
 
     pub(super) fn of<T>(result: &Result<InboxResult<T>, PatternError>) -> Self {
         match result {
-            Ok(result) => Self::of_result(result),
+            Ok(InboxResult::Processed(_)) => Self::Processed,
+            Ok(InboxResult::Duplicate) => Self::Duplicate,
+            Err(PatternError::Mismatch(_)) => Self::Mismatch,
             Err(PatternError::Busy(_)) => Self::Busy,
             Err(_) => Self::Failed,
-        }
-    }
-
-    pub(super) fn of_result<T>(result: &InboxResult<T>) -> Self {
-        match result {
-            InboxResult::Processed(_) => Self::Processed,
-            InboxResult::Duplicate => Self::Duplicate,
-            InboxResult::Mismatch => Self::Mismatch,
         }
     }
 }

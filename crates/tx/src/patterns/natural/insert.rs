@@ -1,10 +1,11 @@
 //! Insert or find a row.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::{PatternConnection, PatternRow, close, savepoint};
+use crate::patterns::connection::{PatternConnection, PatternRow};
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
+use crate::patterns::transaction::Savepoint;
 use crate::patterns::value::{Bind, Value, placeholder};
 
 /// The result of [`NaturalTable::insert_or_get`].
@@ -40,9 +41,9 @@ impl NaturalTable {
         values: &[(&str, Value)],
     ) -> Result<InsertOrGet<PatternRow<C>>, PatternError> {
         let key = self.key_of(values)?;
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let row = self.insert_or_get_in(&mut *savepoint, values, &key).await;
-        close::<C, _>(savepoint, row).await
+        savepoint.close(row).await
     }
 
     async fn insert_or_get_in<C: PatternConnection>(
@@ -92,12 +93,12 @@ impl NaturalTable {
         values: &[(&str, Value)],
     ) -> Result<PatternRow<C>, PatternError> {
         let (sql, binds) = self.upserting::<C>(values)?;
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let rows = savepoint.rows(sql, binds).await.map_err(failed::<C>);
         let row = rows.and_then(|mut rows| {
             rows.pop().ok_or_else(|| PatternError::Database(sqlx::Error::RowNotFound.into()))
         });
-        close::<C, _>(savepoint, row).await
+        savepoint.close(row).await
     }
 
     /// The statement that inserts a row, or sets these values in the one with its key, and returns it.

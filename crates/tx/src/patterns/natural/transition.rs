@@ -1,10 +1,11 @@
 //! Transitions between states.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::connection::PatternConnection;
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
+use crate::patterns::transaction::Savepoint;
 use crate::patterns::value::{Bind, Value, placeholder};
 
 /// A transition from some states to another.
@@ -49,6 +50,7 @@ pub(super) struct StepStatements {
 
 /// The result of [`NaturalTable::transition`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the step may not have been taken"]
 pub enum TransitionResult {
     /// The step was taken.
     Taken,
@@ -94,9 +96,9 @@ impl NaturalTable {
         transition: &Transition,
         changes: &[(&str, Value)],
     ) -> Result<TransitionResult, PatternError> {
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let taken = self.transition_in(&mut *savepoint, key, transition, changes).await;
-        close::<C, _>(savepoint, taken).await
+        savepoint.close(taken).await
     }
 
     async fn transition_in<C: PatternConnection>(

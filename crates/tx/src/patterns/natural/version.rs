@@ -1,10 +1,11 @@
 //! A change that is made only to the version that was read.
 
 use super::{NaturalTable, TRIES_MAX};
-use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::connection::PatternConnection;
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::quoted;
+use crate::patterns::transaction::Savepoint;
 use crate::patterns::value::{Bind, Value, placeholder};
 
 /// The version that a change applies to.
@@ -46,6 +47,7 @@ impl Version {
 
 /// The result of [`NaturalTable::compare_and_set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the change may not have been made"]
 pub enum CompareAndSet {
     /// The change was made.
     Applied {
@@ -78,9 +80,9 @@ impl NaturalTable {
         version: &Version,
         changes: &[(&str, Value)],
     ) -> Result<CompareAndSet, PatternError> {
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let set = self.compare_and_set_in(&mut *savepoint, key, version, changes).await;
-        close::<C, _>(savepoint, set).await
+        savepoint.close(set).await
     }
 
     async fn compare_and_set_in<C: PatternConnection>(

@@ -3,10 +3,11 @@
 #[cfg(feature = "sqlite")]
 mod blocking;
 
-use crate::patterns::connection::{PatternConnection, close, remove_chunk, savepoint};
+use crate::patterns::connection::{PatternConnection, remove_chunk};
 use crate::patterns::dialect::Dialect;
 use crate::patterns::error::{PatternError, failed, unsettled};
 use crate::patterns::tables::{Tables, text_of};
+use crate::patterns::transaction::Savepoint;
 use crate::patterns::value::Bind;
 use semel_core::id::OperationId;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ const BYTES_MAX: usize = 500;
 
 /// The result of binding a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a taken reference must be refused"]
 pub enum Binding {
     /// It belongs to this operation from the commit on.
     Bound,
@@ -123,9 +125,9 @@ impl BusinessReferences {
         operation_id: OperationId,
     ) -> Result<Binding, PatternError> {
         let statements = self.statements::<C>(reference, operation_id)?;
-        let mut savepoint = savepoint(connection).await?;
+        let mut savepoint = Savepoint::begin(connection).await?;
         let bound = self.bind_in(&mut *savepoint, &statements).await;
-        close::<C, _>(savepoint, bound).await
+        savepoint.close(bound).await
     }
 
     async fn bind_in<C: PatternConnection>(

@@ -36,12 +36,15 @@ pub(super) async fn check_open<'c>(
     transaction: Transaction<'c, Sqlite>,
 ) -> Result<Open<'c, Sqlite>, Error> {
     let mut open = Open::new(transaction);
-    if open.depth() != 1 {
+    let cause = match open.depth() {
+        0 => Some("sqlx has rolled the transaction back, because the `begin` of a nested one was dropped"),
+        1 => None,
+        _ => Some("the transaction is nested in another, whose end would decide instead of this one's"),
+    };
+    if let Some(cause) = cause {
         // The outer one is left unchanged.
         drop(open.into_transaction());
-        return Err(unfit(
-            "the transaction is nested in another, whose end would decide instead of this one's",
-        ));
+        return Err(unfit(cause));
     }
     check(engine, &mut open).await?;
     // SQLite ends a transaction by itself on some errors, which sqlx does not notice. Inside a transaction,

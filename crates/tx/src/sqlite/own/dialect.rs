@@ -10,6 +10,7 @@ use semel_core::machine::{Found, Landing, Write};
 use semel_core::store::{self, Reading};
 use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
+use std::time::Duration;
 
 type Transactions = <Sqlite as sqlx::Database>::TransactionManager;
 
@@ -22,9 +23,15 @@ impl Dialect for Sqlite {
         connection: &mut SqliteConnection,
         (): &(),
         ids: Ids,
+        _: Duration,
         patience: &Patience,
     ) -> Result<(LocalLook, Entries), Error> {
+        // The file's lock belongs to the process: only its end frees it.
         look(connection, ids, patience).await
+    }
+
+    async fn give_back(_: &mut SqliteConnection, _: &Entries) -> Result<(), Error> {
+        Ok(())
     }
 
     async fn mark(connection: &mut SqliteConnection) -> Result<(), Error> {
@@ -99,6 +106,12 @@ impl Dialect for Sqlite {
         // SQLite rolls a transaction back by itself on some errors. sqlx would then fail to roll it back, and
         // continue to count it as open. So begin one again; if one is still open, this is refused.
         poll_once(sqlx::query("BEGIN").execute(connection));
+    }
+
+    async fn end_unknown(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        // Refused if nothing is open.
+        drop(sqlx::query("ROLLBACK").execute(connection).await);
+        Ok(())
     }
 
     fn leave_commit(connection: &mut SqliteConnection) {

@@ -4,7 +4,7 @@ use super::check::{check_idle, check_open};
 use crate::error::Error;
 use crate::hand::{self, Open};
 use semel::local::{Entered, Waiting};
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, Intent, RecordedOutcome, Refusal};
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 
 /// The result of joining a transaction.
@@ -20,7 +20,7 @@ pub enum Begun<'c> {
     /// This transaction must run the command.
     Mine(Mine<'c>),
     /// There is nothing to run: the command has an outcome, or runs elsewhere. No transaction is open.
-    Answered(Answer),
+    Answered(Result<RecordedOutcome, Refusal>),
 }
 
 /// Begins a transaction on `connection` for `intent`. It ends with [`Mine::succeed`] or [`Mine::refuse`].
@@ -37,11 +37,11 @@ pub async fn begin<'c>(
 ) -> Result<Begun<'c>, Error> {
     check_idle(engine, connection).await?;
     let command = match engine.enter_local(intent, Waiting::Never).await? {
-        Entered::Answered(answer) => return Ok(Begun::Answered(answer)),
+        Entered::Answered(answer) => return Ok(Begun::Answered(answer.into_outcome())),
         Entered::Mine(command) => command,
     };
     let transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(Error::Database)?;
-    match hand::look_and_join((), Open::new(transaction), command).await? {
+    match Box::pin(hand::look_and_join((), Open::new(transaction), command)).await? {
         Joined::Mine(mine) => Ok(Begun::Mine(mine)),
         Joined::Answered { transaction, answer } => {
             transaction.rollback().await.map_err(Error::Database)?;

@@ -111,9 +111,9 @@ async fn sixty_four_threads_have_exact_sums() {
                 scope.spawn(move || {
                     let (tx, events) = (begun(world), EventCounter::new("downloads"));
                     let is_first = events.add_blocking(&tx, "shared", 7).expect("entered");
-                    events.add_blocking(&tx, &format!("own-{racer}"), 1).expect("entered");
+                    events.add_blocking(&tx, format!("own-{racer}"), 1).expect("entered");
                     let of_day = days().add_blocking(&tx, "shared", 7, day(racer % 4)).expect("counted");
-                    days().add_blocking(&tx, &format!("own-{racer}"), 1, day(9)).expect("counted");
+                    days().add_blocking(&tx, format!("own-{racer}"), 1, day(9)).expect("counted");
                     tx.execute_batch("COMMIT").expect("committed");
                     u64::from(is_first) + 100 * u64::from(of_day.is_new)
                 })

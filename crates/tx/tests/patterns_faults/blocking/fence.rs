@@ -108,7 +108,8 @@ async fn an_attempt_is_committed_with_the_record_or_not_at_all() {
     assert_eq!((effects(&world).await, fences(&world).await), (0, 0));
     for key in ["key-2", "key-3"] {
         let answered = node.run(key, |tx, _| {
-            attempt(tx, FENCE)?;
+            let guarded = attempt(tx, FENCE)?;
+            assert!(matches!(guarded, Guarded::Ran(_) | Guarded::AlreadyDone(_)), "{guarded:?}");
             Ok(paid())
         });
         answered.await.expect("an answer");

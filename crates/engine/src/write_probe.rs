@@ -1,0 +1,120 @@
+//! Whether the store accepts records again, without waiting for a request.
+//!
+//! After a failed write, entries of its own are inserted and removed until that succeeds: markers, which are in no count
+//! or list of records and are not swept. They are written like the records of commands, and spread over the store, so
+//! that each server of a cluster gets some, and a full disk has no room for all of them if it has none for a claim. While
+//! writes succeed, nothing is probed.
+
+use crate::node::Node;
+use crate::observe::Call;
+use crate::tasks::Closing;
+use crate::writable::WriteSubject;
+use futures_util::future::join_all;
+use semel_core::id::CommandId;
+use semel_core::store::{Change, Error, Kind, Written};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon after a failure, and how often while it lasts.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many entries. Of three servers, none is missed.
+const ENTRIES: u8 = 32;
+/// How often one entry is tried, while other nodes insert and remove the same one, or an answer is late.
+const TRIES: u32 = 3;
+/// The first bytes of the entries' IDs. Those of commands are hashes.
+const NAME: &[u8; 31] = b"semel: does the store write now";
+
+/// Starts probing after failed writes.
+pub(crate) fn begin(node: &Arc<Node>) {
+    let probing = Arc::clone(node);
+    node.spawn.spawn(Box::pin(async move {
+        let node = probing;
+        loop {
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                () = node.writes.next_failure() => {}
+            }
+            loop {
+                tokio::select! {
+                    biased;
+                    () = node.tasks.closed(Closing::Draining) => return,
+                    () = node.clock.sleep(EVERY) => {}
+                }
+                // Not cancelled, because that could leave entries behind.
+                if probe(&node).await {
+                    break;
+                }
+            }
+        }
+    }));
+}
+
+/// Inserts and removes the entries. Returns whether the store accepted them.
+async fn probe(node: &Node) -> bool {
+    let asked = node.clock.uptime();
+    let entries = join_all((0..ENTRIES).map(|entry| insert_and_remove(node, id(entry))));
+    let probed = async {
+        let mut is_proven = false;
+        let mut failed = None;
+        for result in entries.await {
+            match result {
+                Ok(is_written) => is_proven |= is_written,
+                // The part of the store with that entry is lost, which is watched apart.
+                Err(error) if error.kind() == Kind::DataLost => node.note_loss(&error),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(is_proven), Err)
+    };
+    match node.bounded(Call::Beat, probed).await {
+        Ok(is_proven) => {
+            if is_proven {
+                node.wrote(WriteSubject::Probe, asked, Ok(()));
+            }
+            is_proven
+        }
+        Err(error) => {
+            node.wrote(WriteSubject::Probe, asked, Err(&error));
+            false
+        }
+    }
+}
+
+/// `false` if other nodes did the same at the same time. A slow store may answer one of many calls late, which is no
+/// refusal.
+async fn insert_and_remove(node: &Node, id: CommandId) -> Result<bool, Error> {
+    let mut last = Ok(false);
+    for _ in 0..TRIES {
+        last = insert_and_remove_once(node, id).await;
+        match &last {
+            Ok(true) => break,
+            Err(error) if error.kind() != Kind::Ambiguous => break,
+            Ok(false) | Err(_) => {}
+        }
+    }
+    last
+}
+
+async fn insert_and_remove_once(node: &Node, id: CommandId) -> Result<bool, Error> {
+    let is_inserted = is_done(node, id, Change::InsertMarker).await?;
+    // One that a killed node left behind is removed too.
+    is_done(node, id, Change::RemoveMarker).await?;
+    Ok(is_inserted)
+}
+
+async fn is_done(
+    node: &Node,
+    id: CommandId,
+    change: Change<&semel_core::record::Record>,
+) -> Result<bool, Error> {
+    let late = || Err(Error::new(Kind::Ambiguous, "waiting for the store to write an entry of its own"));
+    let written = node.within(node.settings.request_timeout(), node.store.write(id, change)).await;
+    Ok(matches!(written.unwrap_or_else(late)?, Written::Done { .. }))
+}
+
+fn id(entry: u8) -> CommandId {
+    let mut bytes = [entry; 32];
+    bytes[..NAME.len()].copy_from_slice(NAME);
+    CommandId::from_bytes(bytes)
+}
