@@ -23,14 +23,14 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The share of the last lines that is compared with those before.
 const END: usize = 4;
 
-/// The lag of the last chunks of the sweeper, in milliseconds.
+/// The lag of the sweeper's last chunk, in milliseconds.
 #[derive(Clone, Default)]
 struct Lag(Arc<AtomicU64>);
 
 impl Observer for Lag {
     fn observe(&self, event: &Event<'_>) {
-        if let Event::Swept(swept) = event {
-            self.0.store(u64::try_from(swept.lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if let Event::SweptChunk { lag, .. } = event {
+            self.0.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 }

@@ -230,6 +230,9 @@ pub enum Event<'a> {
     SweptChunk {
         /// The store's time when the chunk was read.
         at: Time,
+        /// How long the longest overdue record of the chunk was overdue, counted as in
+        /// [`SweepReport::lag`](crate::SweepReport::lag).
+        lag: Duration,
     },
     /// The sweeper has finished a round.
     Swept(&'a crate::sweep::SweepReport),

@@ -131,22 +131,24 @@ pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepRe
     Ok(swept)
 }
 
-/// Handles what the store reports as due, the longest overdue first.
+/// Handles what is due when it begins, the longest overdue first.
 async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
     let pace = Pace::of(node);
-    let mut after: Option<Cursor> = None;
+    let (mut after, mut began_at) = (None::<Cursor>, None::<Time>);
     loop {
         let started_at = node.clock.uptime();
         let mut page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let listed = page.items.len();
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
+        // What falls due meanwhile is left to the next round, which also tries again what this one could not settle.
         // A clock that is not trusted reports too much as due.
-        let is_ahead = last.is_some_and(|due_at| due_at > page.now);
+        let until = (*began_at.get_or_insert(page.now)).min(page.now);
+        let is_later = last.is_some_and(|due_at| due_at > until);
         if scope == SweepScope::Share {
             keep_share(node, &mut page);
         }
         let lag = chunk(node, &page, swept).await;
-        let Some(next) = page.next.filter(|_| !is_ahead) else { return Ok(()) };
+        let Some(next) = page.next.filter(|_| !is_later) else { return Ok(()) };
         after = Some(next);
         throttle(node, pace, (listed, lag), started_at).await;
     }
@@ -255,7 +257,7 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) -> Durati
     let overdue = records.filter(is_late).filter_map(Record::due_at);
     let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
     swept.lag = swept.lag.max(lag);
-    node.observe(&Event::SweptChunk { at: now });
+    node.observe(&Event::SweptChunk { at: now, lag });
     lag
 }
 

@@ -96,11 +96,12 @@ fn next_epoch(host: &Host, known: u64, answer: &Value) -> Result<u64, Error> {
     if epoch >= known {
         return Ok(epoch);
     }
-    Err(refused(format!(
-        "lacks writes that were acknowledged: the store's epoch is {epoch} there, and {known} was seen. It is a former master that \
+    let cause = format!(
+        "{host} lacks writes that were acknowledged: the store's epoch is {epoch} there, and {known} was seen. It is a former master that \
          returned, or it lost its data; commands that it does not know would run again. Bring back the server with the newest data. Where \
          this one is meant to go on as it is, restart every gateway"
-    )))
+    );
+    Err(Error::new(Kind::DataLost, CHANGING).because(cause))
 }
 
 #[cfg(test)]
@@ -121,8 +122,9 @@ mod tests {
         assert_eq!(next_epoch(&host, 4, &answered("5")).ok(), Some(5));
         assert_eq!(next_epoch(&host, 4, &answered("4")).ok(), Some(4));
         for epoch in ["3", "0"] {
-            let message = next_epoch(&host, 4, &answered(epoch)).expect_err("older").to_string();
-            assert!(message.contains("h:1 lacks writes"), "{message}");
+            let refused = next_epoch(&host, 4, &answered(epoch)).expect_err("older");
+            assert_eq!(refused.kind(), Kind::DataLost, "acknowledged records are gone, for all that is known");
+            assert!(refused.to_string().contains("h:1 lacks writes"), "{refused}");
         }
         assert!(next_epoch(&host, 4, &Value::Nil).is_err() && next_epoch(&host, 4, &answered("x")).is_err());
     }

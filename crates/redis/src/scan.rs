@@ -302,7 +302,7 @@ impl Shared {
                         break 'looking after;
                     }
                     bytes += length;
-                    chosen.push(*at);
+                    chosen.push((*at, *length));
                 }
                 after = Some(*at);
                 looked += 1;
@@ -311,9 +311,10 @@ impl Shared {
                 break part.end;
             }
         };
-        let read = try_join_all(chosen.iter().map(|position| self.stored(position.operation_id()))).await?;
+        let read = chosen.iter().map(|(at, length)| self.stored_of_length(at.operation_id(), *length));
+        let read = try_join_all(read).await?;
         let mut items = Vec::with_capacity(read.len());
-        for (position, (at, stored)) in chosen.iter().zip(read) {
+        for ((position, _), (at, stored)) in chosen.iter().zip(read) {
             now = now.max(at);
             // Records that were removed meanwhile are left out; changed ones are shown as they are now.
             let item = stored.map(|stored| stored.item(position.operation_id()));

@@ -25,8 +25,10 @@ pub(crate) const FORMAT: &str = "1";
 const READ_BYTES_MAX: &[u8] = b"65536";
 /// How often a long value is read again while it is being written.
 const LARGE_READS_MAX: u32 = 5;
-/// How many entries are read and decoded at once: they can be as large as responses.
-const CONCURRENT_READS_MAX: usize = 16;
+/// How many KiB of entries are read and decoded at once: they can be as large as responses.
+const READ_KIB_MAX: usize = 1024;
+/// What a read takes of these if the length of its entry is not known, or greater.
+const UNKNOWN_LENGTH_KIB: u32 = 64;
 
 pub(crate) struct Shared {
     pub(crate) address: Arc<Address>,
@@ -107,7 +109,7 @@ impl Shared {
             writes,
             fence,
             reads,
-            read_permits: Semaphore::new(CONCURRENT_READS_MAX),
+            read_permits: Semaphore::new(READ_KIB_MAX),
             clock,
         };
         if !shared.address.any_server {
@@ -122,7 +124,7 @@ impl Shared {
         let layout = Layout::new(&address.prefix, 0);
         let writes = Servers::connect(&address, false, None).await?;
         let fence = Arc::new(Fence::new(Vec::new()));
-        let (identity, read_permits) = (String::new(), Semaphore::new(CONCURRENT_READS_MAX));
+        let (identity, read_permits) = (String::new(), Semaphore::new(READ_KIB_MAX));
         let shared =
             Self { address, layout, identity, writes, fence, reads: None, read_permits, clock: None };
         Ok(shared.meta().await?.is_some() || shared.some_part_is_left().await?)
@@ -194,11 +196,23 @@ impl Shared {
 
     /// The value under an operation ID.
     pub(crate) async fn stored(&self, id: OperationId) -> Result<(Time, Option<Stored>), Error> {
+        self.stored_of_length(id, usize::MAX).await
+    }
+
+    /// The same for a value that was so long when it was listed. Short ones are read together: a server that syncs
+    /// every write answers once per sync.
+    pub(crate) async fn stored_of_length(
+        &self,
+        id: OperationId,
+        bytes: usize,
+    ) -> Result<(Time, Option<Stored>), Error> {
         let bucket = self.layout.bucket(id);
         let (record, proof, marker) =
             (self.layout.record(id), self.layout.proof(bucket), self.layout.marker(bucket));
         let keys: [&[u8]; 3] = [&record, &proof, &marker];
-        let _permit = self.read_permits.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).saturating_add(1).min(UNKNOWN_LENGTH_KIB);
+        let permits = self.read_permits.acquire_many(kib).await;
+        let _permits = permits.map_err(|_| Error::new(Kind::Closed, READING))?;
         let arguments = [self.proof(), READ_BYTES_MAX, self.identity.as_bytes()];
         for _ in 0..LARGE_READS_MAX {
             let (part, question) = ((self.reading(), bucket), (&keys[..], &arguments[..]));

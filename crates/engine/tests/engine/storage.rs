@@ -189,6 +189,29 @@ async fn a_sweeper_that_is_behind_catches_up_on_a_store_in_memory() {
     assert!(on_disk[0] <= 170, "on a disk, requests come first: {on_disk:?}");
 }
 
+#[tokio::test]
+async fn a_round_ends_although_more_falls_due_meanwhile() {
+    let world = World::new();
+    let settings = |builder: semel::Builder| {
+        let mut settings = semel::Settings::default();
+        settings.sweep.every = Duration::ZERO;
+        (settings.sweep.chunk, settings.sweep.records_per_second_max) = (5, 1);
+        builder.settings(settings)
+    };
+    let engine = world.engine_on(Arc::new(OnDisk(world.store.clone())), settings).await;
+    let long = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("valid");
+    for n in 0..100 {
+        engine.run(intent_under(long.clone(), &format!("key-{n}"), "5"), charge).await.expect("a value");
+        world.pass(secs(1)).await;
+    }
+    world.pass(secs(220)).await;
+    // Twenty are due, and one more in each second that it takes to sweep one.
+    let (swept, ()) = tokio::join!(engine.sweep(), world.pass(secs(200)));
+    let swept = swept.expect("swept");
+    assert!((20..=30).contains(&swept.seen), "what fell due since is left to the next round: {swept:?}");
+    assert!(swept.lag >= secs(19), "{swept:?}");
+}
+
 /// A store that loses a part: it cannot list all records then, and reports what is due in its other parts.
 struct PartlyLost {
     store: Arc<dyn Store>,

@@ -58,6 +58,11 @@ pub(crate) const fn outcome(kind: EventKind) -> Option<&'static str> {
 }
 
 impl Metrics {
+    fn set_sweep_lag(&self, lag: Duration) {
+        let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
+        self.0.sweep_lag_micros.store(micros, Ordering::Relaxed);
+    }
+
     /// A call to the store was answered, or failed.
     pub(super) fn store_answered(&self, call: Call, took: Duration, is_error: bool) {
         if let Some(at) = CALLS.iter().position(|known| *known == call) {
@@ -148,10 +153,12 @@ impl semel::Observer for Metrics {
             }
             Event::Swept(swept) => {
                 numbers.purged.add_many(&[], swept.purged);
-                let lag = u64::try_from(swept.lag.as_micros()).unwrap_or(u64::MAX);
-                numbers.sweep_lag_micros.store(lag, Ordering::Relaxed);
+                self.set_sweep_lag(swept.lag);
             }
-            Event::SweptChunk { at } => numbers.swept_millis.store(at.as_millis(), Ordering::Relaxed),
+            Event::SweptChunk { at, lag } => {
+                numbers.swept_millis.store(at.as_millis(), Ordering::Relaxed);
+                self.set_sweep_lag(*lag);
+            }
             Event::RecordLost { .. } => self.alarm("record_lost"),
             Event::Unreadable { .. } => self.alarm("unreadable"),
             Event::Unopened { .. } => self.alarm("unopened"),
@@ -277,8 +284,9 @@ mod tests {
         metrics.expect_sweeps();
         assert!(metrics.text(0).contains(&format!("{name} 1.5\n")));
         // A long round does not mean that the sweeper has stopped.
-        observe(&metrics, Event::SweptChunk { at: Time::from_millis(61_500) });
+        observe(&metrics, Event::SweptChunk { at: Time::from_millis(61_500), lag: Duration::from_secs(7) });
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
+        assert!(metrics.text(0).contains("idempotency_sweep_lag_seconds 7\n"), "and its lag is known");
         // Without a trusted time there is no progress.
         let at = Some(Time::from_millis(90_000));
         observe(

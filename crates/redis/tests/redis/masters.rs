@@ -109,7 +109,7 @@ async fn a_former_master_that_returns_is_not_trusted() {
         written.as_ref().is_err_and(|error| error.to_string().contains("lacks writes that were acknowledged"))
     };
     let refused = write_until(&store, 7, is_recognised).await.expect_err("it lacks what was acknowledged");
-    assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+    assert_eq!(refused.kind(), Kind::DataLost, "{refused}");
     assert!(store.get(id(7)).await.is_err(), "an absent command proves nothing");
     former.kill();
     // It returns as the replica that it was started as.
@@ -139,7 +139,10 @@ async fn a_server_that_lost_its_data_is_not_an_empty_store() {
         written.as_ref().is_err_and(|error| error.to_string().contains("it lost its data"))
     };
     // The first command may be lost with the old connection.
-    write_until(&store, 0, is_recognised).await.expect_err("its command must not run again");
+    let refused = write_until(&store, 0, is_recognised).await.expect_err("its command must not run again");
+    assert_eq!(refused.kind(), Kind::DataLost, "a loss is not an outage: {refused}");
+    let found = store.check().await.expect_err("a node that only looks notices it too");
+    assert_eq!(found.kind(), Kind::DataLost, "{found}");
     // A new node accepts the current state.
     let anew = Store::open(&server.url()).await.expect("it opens");
     write_until(&anew, 0, Result::is_ok).await.expect("written");

@@ -1,5 +1,6 @@
 //! A batch of writes as one statement, and its answer.
 
+use super::doubts::WITH_WARNINGS;
 use super::fault::Fault;
 use super::job::{Answer, Job, NO_TOKEN, token};
 use super::session::Parameter;
@@ -101,7 +102,7 @@ impl<'a> Changes<'a> {
     /// The statement, for a schema.
     pub(super) fn sql(schema: &str) -> String {
         format!(
-            "SELECT place, at_ms, written, found_command_id, found_bytes, found_entry FROM {schema}.write(\
+            "SELECT place, at_ms, written, found_command_id, found_bytes, found_entry, {WITH_WARNINGS} FROM {schema}.write(\
              $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
         )
     }

@@ -4,7 +4,7 @@
 //! application's driver may not show. A later commit of this store that has reached the standby proves that
 //! the earlier one has, too.
 
-use super::doubts::CONFIRMATION;
+use super::doubts::confirmation;
 use super::fault::Fault;
 use super::slot::Slot;
 use super::timeline::TIMELINE_NAME;
@@ -110,7 +110,7 @@ impl Confirming {
 
     /// Commits, and returns the timeline of the server that did.
     async fn commit(&self) -> Confirmed {
-        let sql = format!("SELECT {TIMELINE_NAME}, {CONFIRMATION}");
+        let sql = format!("SELECT {TIMELINE_NAME}, {}", confirmation());
         let rows = self.slot.write(&sql, Vec::new()).await?;
         let timeline = rows.first().and_then(|row| row.try_get(0).ok());
         timeline.ok_or_else(|| Fault::new(Kind::Ambiguous, "the answer cannot be read"))

@@ -12,13 +12,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How many are remembered; the oldest are dropped first.
 const REMEMBERED_MAX: usize = 65_536;
 
+/// The last column of every statement that writes: lets the server send warnings until the transaction ends, where a
+/// role or database hides them. A commit whose wait for the standby was cancelled is acknowledged with a warning only.
+pub(super) const WITH_WARNINGS: &str = "CASE WHEN pg_catalog.current_setting('client_min_messages') = 'error' \
+     THEN pg_catalog.set_config('client_min_messages', 'warning', true) END";
+
 /// Writes a meaningless entry to the log, so that the commit waits for the standby. Raises
 /// `synchronous_commit` if it is lower, as writes do. These are the columns of a statement that reads nothing
 /// else, or reads something first.
-pub(super) const CONFIRMATION: &str = "pg_catalog.set_config('synchronous_commit', \
-     CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
-     ELSE pg_catalog.current_setting('synchronous_commit') END, true), \
-     pg_catalog.pg_logical_emit_message(true, 'semel', '')::text";
+pub(super) fn confirmation() -> String {
+    format!(
+        "pg_catalog.set_config('synchronous_commit', \
+         CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
+         ELSE pg_catalog.current_setting('synchronous_commit') END, true), \
+         pg_catalog.pg_logical_emit_message(true, 'semel', '')::text, {WITH_WARNINGS}"
+    )
+}
 
 /// The commands whose last write may not have reached the standby.
 #[derive(Default)]

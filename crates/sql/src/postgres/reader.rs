@@ -1,7 +1,7 @@
 //! Reads single entries and settings.
 
 use super::changes::other_command;
-use super::doubts::{CONFIRMATION, Doubts};
+use super::doubts::{Doubts, WITH_WARNINGS, confirmation};
 use super::fault::Fault;
 use super::slot::{OwnedParameter, Slot, owned};
 use super::time::ServerTime;
@@ -47,7 +47,7 @@ impl Reader {
         let read = format!(
             "SELECT is_standby, at_ms, found_command_id, found_state, found_entry FROM {schema}.read($1)"
         );
-        let read_confirmed = read.replacen(" FROM ", &format!(", {CONFIRMATION} FROM "), 1);
+        let read_confirmed = read.replacen(" FROM ", &format!(", {} FROM ", confirmation()), 1);
         let (next, is_closed, doubts) = (AtomicUsize::new(0), AtomicBool::new(false), Arc::default());
         Self { time, slots, next, is_closed, read, read_confirmed, doubts, confirms: None, any_server }
     }
@@ -194,7 +194,7 @@ pub(super) async fn set(
     next: Option<&[u8]>,
 ) -> Result<Setting, Error> {
     const SETTING: &str = "writing a setting to PostgreSQL";
-    let sql = format!("SELECT done, current FROM {schema}.set($1, $2, $3)");
+    let sql = format!("SELECT done, current, {WITH_WARNINGS} FROM {schema}.set($1, $2, $3)");
     let bytes = |value: Option<&[u8]>| owned(value.map(<[u8]>::to_vec), Type::BYTEA);
     let parameters = || vec![owned(name.to_owned(), Type::TEXT), bytes(expect), bytes(next)];
     let mut tries = 0;

@@ -63,6 +63,38 @@ async fn an_unreplicated_write_is_hidden_until_the_standby_has_it() {
     store.close().await;
 }
 
+/// Cancelling the wait makes the server acknowledge the commit, with a warning that this role would not get.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_wait_is_noticed_where_warnings_are_hidden() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "hidden-warnings");
+    let server = PostgresServer::start(folder.join("server"));
+    server.sql("ALTER ROLE CURRENT_USER SET client_min_messages = 'error'");
+    let url = format!("{}?timeout=20&listen=off", server.url());
+    let store = Arc::new(Store::open(&url, Options::default()).await.expect("it opens"));
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.sql("SELECT pg_reload_conf()");
+    let ended_wait = async |writing: tokio::task::JoinHandle<Result<(), Error>>| {
+        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        until(async || (server.sql(cancel).trim() != "0").then_some(())).await;
+        writing.await.expect("no panic").map_err(|error| error.kind())
+    };
+    let record = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.write(id(1), Change::Insert(&claimed(1))).await.map(drop) }
+    });
+    assert_eq!(ended_wait(record).await, Err(Kind::Ambiguous), "the standby does not have it");
+    let setting = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.set("name", None, Some(b"value")).await.map(drop) }
+    });
+    assert_eq!(ended_wait(setting).await, Err(Kind::Ambiguous));
+    let read = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.get(id(1)).await.map(drop) }
+    });
+    assert!(ended_wait(read).await.is_err(), "a read that confirms it waits, too");
+}
+
 /// The server keeps each session that waits for a standby, also if its connection is closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_standby_does_not_use_up_the_connections() {
