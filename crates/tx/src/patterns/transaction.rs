@@ -25,8 +25,8 @@ pub(super) struct Savepoint<'c, C: Dialect> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Its statement may have been sent.
-    Beginning,
+    /// A statement that begins or ends it may have been sent, and has no answer.
+    Unanswered,
     Open,
     Ended,
 }
@@ -39,7 +39,7 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
             return Err(PatternError::NoTransaction);
         }
         let name = SavepointName::on(connection);
-        let mut savepoint = Self { connection, name, depth, progress: Progress::Beginning };
+        let mut savepoint = Self { connection, name, depth, progress: Progress::Unanswered };
         match savepoint.connection.begin_savepoint(&savepoint.name).await {
             Ok(true) => {
                 savepoint.progress = Progress::Open;
@@ -103,6 +103,7 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
         if self.connection.depth().await.map_err(failed::<C>)? != self.depth {
             return Err(self.ended().await);
         }
+        self.progress = Progress::Unanswered;
         self.connection.release_savepoint(&self.name).await.map_err(hidden::<C>)?;
         self.set_ended();
         Ok(())
@@ -112,6 +113,7 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
         if self.connection.depth().await.map_err(failed::<C>)? != self.depth {
             return Err(self.ended().await);
         }
+        self.progress = Progress::Unanswered;
         match self.connection.undo_savepoint(&self.name).await {
             Ok(()) => {
                 self.set_ended();
@@ -162,7 +164,7 @@ impl<C: Dialect> DerefMut for Savepoint<'_, C> {
 impl<C: Dialect> Drop for Savepoint<'_, C> {
     fn drop(&mut self) {
         match self.progress {
-            Progress::Beginning => self.connection.leave_beginning(&self.name, self.depth),
+            Progress::Unanswered => self.connection.leave_unanswered(&self.name, self.depth),
             Progress::Open => self.connection.leave_savepoint(&self.name, self.depth),
             Progress::Ended => {}
         }

@@ -4,7 +4,7 @@
 //! On PostgreSQL the network fails as well. `SEMEL_TX_ROUNDS=100` runs more rounds than the default, as
 //! `cargo xtask crash patterns` does.
 
-use crate::world::{Lite, Pg, World, url, with_effects};
+use crate::world::{Lite, Pg, World, address, url, with_effects};
 use semel_core::id::OperationId;
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
 use semel_tx::BoxError;
@@ -14,7 +14,6 @@ use semel_tx::patterns::{
 use sqlx::Connection as _;
 use std::future::poll_fn;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -391,11 +390,7 @@ async fn killed_on_sqlite_each_effect_happens_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_on_postgres_each_effect_happens_once() {
     let world: Pg = world().await;
-    let server: SocketAddr = {
-        let url = url();
-        let host = url.rsplit_once('@').expect("a user").1;
-        host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")
-    };
+    let server = address();
     let odds = Odds {
         delay: 30,
         cut_before: 8,

@@ -11,6 +11,7 @@ use sqlx::{
     AssertSqlSafe, Connection, PgConnection, PgPool, Pool, Row as _, SqliteConnection, SqlitePool,
     Transaction,
 };
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +101,13 @@ pub(crate) fn url() -> String {
         "SEMEL_TEST_POSTGRES_URL names the server to test against: run `cargo xtask test`, or `cargo xtask services up` and \
          set what it prints",
     )
+}
+
+/// The server's address.
+pub(crate) fn address() -> SocketAddr {
+    let url = url();
+    let host = url.rsplit_once('@').expect("a user").1;
+    host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")
 }
 
 impl Pg {

@@ -1,12 +1,18 @@
 //! A failed call leaves the caller's transaction unchanged, and a dropped one leaves nothing.
 
-use crate::world::{Pg, World, effect, effects, with_effects};
+use crate::world::{Pg, World, address, effect, effects, message, url, with_effects};
 use semel_core::id::OperationId;
+use semel_testkit::faults::Pause;
+use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request};
 use semel_tx::patterns::{
-    BusinessReferences, EventCounter, FenceGuard, NaturalTable, PatternError, Transition, Value, Version,
+    BusinessReferences, EventCounter, FenceGuard, Inbox, NaturalTable, PatternError, Transition, Value,
+    Version,
 };
+use sqlx::postgres::PgPoolOptions;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -141,6 +147,50 @@ async fn a_dropped_call_leaves_nothing<W: World>() {
         assert!(count > 0, "{call:?} was never dropped");
         // There the connection's thread undoes it, and the transaction continues.
         assert!(!W::IS_SQLITE || commits == count, "{call:?}: {commits} of {count} were committed");
+    }
+}
+
+/// The server has released or undone the savepoint, and its answer has arrived and is not read when the call is dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_dropped_before_its_last_answer_leaves_the_transaction_intact() {
+    for is_work_good in [true, false] {
+        let world: Pg = shop().await;
+        let (is_sent, text) = (Arc::<AtomicBool>::default(), &b"ROLLBACK TO SAVEPOINT"[..]);
+        let (sent, last) = (Arc::clone(&is_sent), if is_work_good { b"RELEASE SAVEPOINT" } else { text });
+        let plan = move |request: &Request<'_>| {
+            if !request.contains(last) {
+                return Fault::Pass;
+            }
+            sent.store(true, Ordering::Release);
+            Fault::DelayResponse(Pause::of(Duration::from_millis(100)))
+        };
+        let proxy = FaultProxy::start(address(), Protocol::Postgres, plan).await.expect("a port");
+        let proxied = url().replace(&address().to_string(), &proxy.address().to_string());
+        let pool = PgPoolOptions::new().max_connections(1).connect(&proxied).await.expect("it answers");
+        let mut transaction = pool.begin().await.expect("a transaction");
+        Pg::run(&mut transaction, effect(&world, "before")).await.expect("written");
+        let (inbox, insert) = (Inbox::new("billing").tables(world.tables()), effect(&world, "in the call"));
+        let message = message("m-1", "5");
+        {
+            let mut call = pin!(inbox.once(&mut *transaction, &message, |tx, _| {
+                let insert = insert.clone();
+                Box::pin(async move {
+                    Pg::run(tx, insert).await?;
+                    if is_work_good { Ok(()) } else { Err("it fails".into()) }
+                })
+            }));
+            while !is_sent.load(Ordering::Acquire) {
+                let is_done = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_ready())).await;
+                assert!(!is_done, "it is dropped before its end");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // Nobody reads the answer meanwhile.
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        Pg::run(&mut transaction, effect(&world, "after")).await.expect("the transaction continues");
+        transaction.commit().await.expect("committed");
+        let expected = if is_work_good { 3 } else { 2 };
+        assert_eq!(effects(&world).await, expected, "the work is good: {is_work_good}");
     }
 }
 

@@ -111,9 +111,9 @@ pub trait Dialect: sqlx::Connection + Sized {
     /// the commit. `depth` was that before the savepoint.
     fn leave_savepoint(&mut self, name: &SavepointName, depth: usize);
 
-    /// The same before [`begin_savepoint`](Self::begin_savepoint) has ended. It may not have been sent, so another
-    /// savepoint of that name, left by an earlier call, must not be touched.
-    fn leave_beginning(&mut self, name: &SavepointName, depth: usize);
+    /// The same while the statement that begins or ends the savepoint has no answer. It may have been carried out or not
+    /// have been sent, so the savepoint may not be there, or be one of that name that an earlier call has left.
+    fn leave_unanswered(&mut self, name: &SavepointName, depth: usize);
 
     /// The transaction is over although its owner believes that it is open: whatever is written from now on
     /// must not be committed. `depth` is what the owner expects.

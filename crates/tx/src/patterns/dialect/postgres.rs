@@ -170,8 +170,9 @@ impl Dialect for PgConnection {
         }
     }
 
-    /// If the statement was sent, its cursor prevents the commit.
-    fn leave_beginning(&mut self, _: &SavepointName, depth: usize) {
+    /// The cursor prevents the commit, unless the savepoint was ended: then the call is done, or undone. To undo a
+    /// savepoint that is not there would abort the transaction, and sqlx reports its commit as a success.
+    fn leave_unanswered(&mut self, _: &SavepointName, depth: usize) {
         end_if_rolled_back(self, depth);
     }
 

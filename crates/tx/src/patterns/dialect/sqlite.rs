@@ -145,7 +145,7 @@ impl Dialect for SqliteConnection {
     }
 
     /// Nothing is left of earlier calls, because the thread has undone them: without this savepoint, it refuses.
-    fn leave_beginning(&mut self, name: &SavepointName, depth: usize) {
+    fn leave_unanswered(&mut self, name: &SavepointName, depth: usize) {
         self.leave_savepoint(name, depth);
     }
 
