@@ -1,6 +1,6 @@
 //! How a record ends: an outcome becomes a tombstone, and the tombstone is removed.
 
-use super::dates::{expires_at, gone_at, is_dated_ahead, lease_is_dead};
+use super::dates::{expires_at, gone_at, is_dated_ahead, lease_is_dead, skew};
 use super::{Refusal, Stamp, Unchanged, Write, rules, written};
 use crate::record::{Record, State};
 use crate::time::{Now, Time};
@@ -61,10 +61,12 @@ pub fn is_gone(record: &Record, now: impl Into<Now>) -> bool {
     now.can_expire() && gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at)
 }
 
-/// From when the record may be removed: its retention is over, and its fence is in the past. Otherwise the next attempt
-/// with its key, which starts from the time, would have a lower fence than one that a clock ahead had given.
+/// From when the record may be removed: its retention is over, and its fence is in the past for all nodes, including the
+/// clock skew. Otherwise the next attempt with its key, which starts from the time, would have a lower fence than one that
+/// a clock ahead had given.
 fn removable_at(record: &Record, now: Now) -> Option<Time> {
-    gone_at(record, now).map(|gone_at| gone_at.max(Time::from_millis(record.fence)))
+    let fence_over = Time::from_millis(record.fence) + skew(record, now);
+    gone_at(record, now).map(|gone_at| gone_at.max(fence_over))
 }
 
 fn is_removable(record: &Record, now: Now) -> bool {
