@@ -100,9 +100,12 @@ impl Pulse {
         }
     }
 
-    /// A call gives up its statement. The connection counts as silent until bytes come.
+    /// A call gives up its statement. If the connection is silent, it counts as silent until bytes come. One that is not
+    /// needs no proof: it would get no calls, and so no bytes.
     pub(super) fn give_up(&self) {
-        self.held().is_overdue = true;
+        let mut held = self.held();
+        let quiet_for = uptime().saturating_sub(held.quiet_since);
+        held.is_overdue |= held.waiting > 0 && quiet_for >= held.patience;
     }
 
     /// Whether a statement was given up, and the server has sent nothing since.
@@ -157,13 +160,22 @@ mod tests {
 
     #[test]
     fn after_a_statement_was_given_up_the_connection_is_silent_until_bytes_come() {
-        let pulse = pulse(Duration::from_mins(1));
-        let waiting = pulse.begin();
-        pulse.give_up();
+        let silent = pulse(Duration::ZERO);
+        let waiting = silent.begin();
+        silent.give_up();
         drop(waiting);
-        assert!(pulse.is_silent() && pulse.is_overdue() && !pulse.is_idle());
-        pulse.heard();
-        assert!(!pulse.is_silent() && !pulse.is_overdue() && pulse.is_idle());
+        assert!(silent.is_silent() && silent.is_overdue() && !silent.is_idle());
+        silent.heard();
+        assert!(!silent.is_silent() && !silent.is_overdue() && silent.is_idle());
+    }
+
+    #[test]
+    fn a_statement_given_up_while_bytes_come_leaves_the_connection_usable() {
+        let heard = pulse(Duration::from_mins(1));
+        let waiting = heard.begin();
+        heard.give_up();
+        drop(waiting);
+        assert!(!heard.is_overdue() && heard.is_idle(), "without a call, no more bytes would come");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The rows of the tables that applications use beside the records, read and added as text.
 
+use super::doubts::WITH_WARNINGS;
 use super::fault::Remedy;
 use super::reader::proved;
 use super::scan::{Scanner, get};
@@ -77,7 +78,8 @@ impl Scanner {
         let given = format!("ROWS FROM ({arrays}) AS given ({texts})");
         let of_text = |(number, column): (usize, &SideColumn)| value(*column, &format!("text_{number}"));
         let insert = format!(
-            "INSERT INTO {target} ({}) SELECT {} FROM {given} ON CONFLICT DO NOTHING",
+            "WITH added AS (INSERT INTO {target} ({}) SELECT {} FROM {given} ON CONFLICT DO NOTHING RETURNING 1) \
+             SELECT pg_catalog.count(*), {WITH_WARNINGS} FROM added",
             list(table.columns, name),
             list(table.columns, of_text)
         );

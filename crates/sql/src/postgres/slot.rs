@@ -372,9 +372,7 @@ impl Seat {
             Asked::Unanswered => {
                 // Its commit may wait for a standby. If the connection were closed, the server would go on waiting,
                 // and each replacement would add another one.
-                if self.session.pulse.is_silent() {
-                    self.session.pulse.give_up();
-                }
+                self.session.pulse.give_up();
                 return Err(self.shared.unanswered(Kind::Ambiguous));
             }
             Asked::Failed(error) => Fault::of_write(&error),

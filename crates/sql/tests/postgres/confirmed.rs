@@ -74,7 +74,8 @@ async fn a_cancelled_wait_is_noticed_where_warnings_are_hidden() {
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     server.sql("SELECT pg_reload_conf()");
     let ended_wait = async |writing: tokio::task::JoinHandle<Result<(), Error>>| {
-        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let cancel =
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         until(async || (server.sql(cancel).trim() != "0").then_some(())).await;
         writing.await.expect("no panic").map_err(|error| error.kind())
     };
