@@ -123,7 +123,11 @@ mod tests {
         assert_eq!(next_epoch(&host, 4, &answered("4")).ok(), Some(4));
         for epoch in ["3", "0"] {
             let refused = next_epoch(&host, 4, &answered(epoch)).expect_err("older");
-            assert_eq!(refused.kind(), Kind::DataLost, "acknowledged records are gone, for all that is known");
+            assert_eq!(
+                refused.kind(),
+                Kind::DataLost,
+                "acknowledged records are gone, for all that is known"
+            );
             assert!(refused.to_string().contains("h:1 lacks writes"), "{refused}");
         }
         assert!(next_epoch(&host, 4, &Value::Nil).is_err() && next_epoch(&host, 4, &answered("x")).is_err());

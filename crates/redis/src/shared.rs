@@ -212,7 +212,7 @@ impl Shared {
         let keys: [&[u8]; 3] = [&record, &proof, &marker];
         let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).saturating_add(1).min(UNKNOWN_LENGTH_KIB);
         let permits = self.read_permits.acquire_many(kib).await;
-        let _permits = permits.map_err(|_| Error::new(Kind::Closed, READING))?;
+        let permits = permits.map_err(|_| Error::new(Kind::Closed, READING))?;
         let arguments = [self.proof(), READ_BYTES_MAX, self.identity.as_bytes()];
         for _ in 0..LARGE_READS_MAX {
             let (part, question) = ((self.reading(), bucket), (&keys[..], &arguments[..]));
@@ -220,6 +220,11 @@ impl Shared {
             match answer.array() {
                 [status, seconds, micros, value] if status.text() == Some("found") => {
                     return Ok((self.time(seconds, micros), value.bytes().map(Stored::of)));
+                }
+                [status, ..] if status.text() == Some("large") && kib < UNKNOWN_LENGTH_KIB => {
+                    // It has grown since it was listed. Those that wait for more never hold any.
+                    drop(permits);
+                    return Box::pin(self.stored(id)).await;
                 }
                 [status, seconds, micros, guard] if status.text() == Some("large") => {
                     if let Some(stored) = self.large(id, guard).await? {
