@@ -33,6 +33,12 @@ fn histories_that_broke_a_promise_now_hold() {
         1_034_835,
         // A claim arrived after its lease had ended and a later attempt with a higher fence was purged.
         1_042_523,
+        // An outcome was answered from memory long after its erasure, by a node that was paused while it read.
+        1_795_035_565,
+        // A clock that had given way was trusted again by an answer that a paused process read late.
+        3_854,
+        // A node that was ahead gave a fence, its record was removed, and the next attempt got a lower one.
+        1_795_047_062,
     ];
     for seed in seeds {
         let report = play(seed, None);

@@ -4,7 +4,7 @@
 //! settings. The time of an untrusted clock is never written, nor that of a node that still watches whether another one
 //! uses another time.
 
-use super::mark::{self, Beat, Confirmed, Contradiction, Mark, Stored};
+use super::mark::{self, AfterWrite, Beat, Confirmed, Contradiction, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
 use crate::clock::Clock;
 use crate::node::Node;
@@ -162,7 +162,6 @@ async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) 
     } else {
         heartbeat.stored()
     };
-    let read = stored.clone();
     let written = mark::write(&*node.store, stored, |stored| {
         let mark = stored.unwrap_or(None);
         if let Some(mark) = &mark
@@ -184,10 +183,10 @@ async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) 
         let beat = Beat { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
         Ok(Some(Mark::after(mark.as_ref(), &beat)))
     });
-    let written = written.await?;
+    let AfterWrite { stored, is_written } = written.await?;
     *heartbeat.read_at() = asked;
-    let is_written = written.is_some();
-    heartbeat.learn(written.unwrap_or(read));
+    // Also what a conflict has shown: it was noticed, and the next change comes after it.
+    heartbeat.learn(stored);
     if is_written {
         node.time.end_watch();
     }

@@ -274,18 +274,27 @@ pub(super) async fn read(store: &dyn Store) -> Result<Stored, Error> {
     Ok(Stored { bytes })
 }
 
-/// Replaces the mark by the result of `next`, also after a conflict. Returns the stored mark, or `None` if `next`
-/// changes nothing.
+/// The mark after a try to replace it.
+pub(super) struct AfterWrite {
+    /// What is in the store, or was when `next` changed nothing.
+    pub(super) stored: Stored,
+    pub(super) is_written: bool,
+}
+
+/// Replaces the mark by the result of `next`, also after a conflict, unless `next` changes nothing.
 pub(super) async fn write(
     store: &dyn Store,
     mut stored: Stored,
     mut next: impl FnMut(Result<Option<Mark>, Error>) -> Result<Option<Mark>, Error>,
-) -> Result<Option<Stored>, Error> {
+) -> Result<AfterWrite, Error> {
     for _ in 0..TRIES {
-        let Some(mark) = next(stored.mark())? else { return Ok(None) };
+        let Some(mark) = next(stored.mark())? else { return Ok(AfterWrite { stored, is_written: false }) };
         let bytes = mark.encode();
         match store.set(NAME, stored.bytes.as_deref(), Some(&bytes)).await? {
-            Setting::Done => return Ok(Some(Stored { bytes: Some(bytes.into()) })),
+            Setting::Done => {
+                let stored = Stored { bytes: Some(bytes.into()) };
+                return Ok(AfterWrite { stored, is_written: true });
+            }
             Setting::Refused(others) => stored = Stored { bytes: others },
         }
     }
