@@ -24,7 +24,7 @@ use crate::writable::WriteRefusal;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
-use semel_core::store::{self, Reading, Store};
+use semel_core::store::{self, ClockSource, Reading, Store};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,8 +153,8 @@ impl Engine {
 
     /// How long the store has refused writes, and why; `None` while it accepts them. After a [loss of
     /// data](semel_core::store::Kind::DataLost), the undamaged parts of a store may still accept some. Derived from the
-    /// writes of requests and of the heartbeat, and after a failure from entries that the engine inserts and removes, so
-    /// this call is cheap.
+    /// writes of requests and of the heartbeat, and from entries that the engine inserts and removes, so this call is
+    /// cheap.
     pub fn refuses_writes(&self) -> Option<WriteRefusal> {
         let uptime = self.node.clock.uptime();
         self.node.loss.refusing(uptime).or_else(|| self.node.writes.refusing(uptime))
@@ -165,10 +165,12 @@ impl Engine {
         self.node.time.status()
     }
 
-    /// Whether this node trusts the store's clock, or has trusted it since its start. If not, it has refused all new
-    /// keys so far, and should get no requests.
+    /// Whether this node trusts the store's clock, or has trusted it since its start. If not, it should get no requests:
+    /// it has refused all new keys so far, or it is ahead of the time in the store and waits to see whether another
+    /// machine still uses that time. Where the store has one clock for all nodes, it waits for nobody.
     pub fn has_trusted_clock(&self) -> bool {
-        self.node.time.has_been_trusted()
+        let is_shared = self.node.store.capabilities().clock == ClockSource::One;
+        self.node.time.has_been_trusted() && (is_shared || !self.node.time.is_watching())
     }
 
     /// Whether this node knows the current state of the hashing secret. If not, it claims nothing.

@@ -1,7 +1,6 @@
 //! Whether the store accepts writes.
 //!
-//! Derived from the results of the last writes: of records, of settings, and of the [probes](crate::write_probe) that
-//! follow a failure. A setting is small, and may still be accepted where a record is not; and in a store of several
+//! Derived from the results of the last writes: of records, of settings, and of [probes](crate::write_probe). A setting is small, and may still be accepted where a record is not; and in a store of several
 //! servers, a record that was written proves nothing about the others. So each clears only what it proves.
 
 use semel_core::store::{Error, Kind};
@@ -51,6 +50,8 @@ struct State {
     settings: Option<Failing>,
     /// The start of the last successful write.
     wrote_at: Duration,
+    /// The same of a record.
+    wrote_record_at: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +68,10 @@ impl State {
     fn succeeded(&mut self, subject: WriteSubject, asked: Duration) {
         self.wrote_at = self.wrote_at.max(asked);
         match subject {
-            WriteSubject::Record => self.records = None,
+            WriteSubject::Record => {
+                self.records = None;
+                self.wrote_record_at = self.wrote_record_at.max(Some(asked));
+            }
             WriteSubject::Probe => (self.records, self.probes) = (None, None),
             WriteSubject::Setting => self.settings = None,
         }
@@ -122,6 +126,11 @@ impl WriteWatch {
         let since = state.failing().map(|failing| failing.since).min()?;
         let Failing { kind, .. } = state.failing().next()?;
         Some(WriteRefusal { lasts: uptime.saturating_sub(since), kind })
+    }
+
+    /// Whether a record was written that began at the uptime `since` or later.
+    pub(crate) fn has_written_record_since(&self, since: Duration) -> bool {
+        self.state().wrote_record_at.is_some_and(|at| at >= since)
     }
 
     /// Waits until a write fails that has not been waited for.

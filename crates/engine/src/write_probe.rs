@@ -1,9 +1,10 @@
-//! Whether the store accepts records again, without waiting for a request.
+//! Whether the store accepts records, without waiting for a request.
 //!
-//! After a failed write, entries of its own are inserted and removed until that succeeds: markers, which are in no count
-//! or list of records and are not swept. They are written like the records of commands, and spread over the store, so
-//! that each server of a cluster gets some, and a full disk has no room for all of them if it has none for a claim. While
-//! writes succeed, nothing is probed.
+//! At the start, and after a failed write until they are accepted, entries of its own are inserted and removed: markers,
+//! which are in no count or list of records and are not swept. They are written like the records of commands, and spread
+//! over the store, so that each server of a cluster gets some, and a full disk has no room for all of them if it has none
+//! for a claim. A node that writes no records otherwise tries one entry with each heartbeat, in turn: the heartbeat itself is
+//! a small setting, and would not notice that records are refused.
 
 use crate::node::Node;
 use crate::observe::Call;
@@ -19,41 +20,51 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 /// How many entries. Of three servers, none is missed.
 const ENTRIES: u8 = 32;
+/// How many of them at the start, when most stores work.
+const ENTRIES_AT_START: u8 = 8;
 /// How often one entry is tried, while other nodes insert and remove the same one, or an answer is late.
 const TRIES: u32 = 3;
 /// The first bytes of the entries' IDs. Those of commands are hashes.
 const NAME: &[u8; 31] = b"semel: does the store write now";
 
-/// Starts probing after failed writes.
+/// Starts probing: now, with every heartbeat, and after failed writes.
 pub(crate) fn begin(node: &Arc<Node>) {
     let probing = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = probing;
+        let mut is_accepted = probe(&node, ENTRIES_AT_START).await;
+        let (mut entries, heartbeat) = ((0..ENTRIES).cycle(), node.settings.clock.heartbeat);
         loop {
-            tokio::select! {
-                biased;
-                () = node.tasks.closed(Closing::Draining) => return,
-                () = node.writes.next_failure() => {}
+            while is_accepted {
+                tokio::select! {
+                    biased;
+                    () = node.tasks.closed(Closing::Draining) => return,
+                    () = node.writes.next_failure() => is_accepted = false,
+                    () = node.clock.sleep(heartbeat) => {
+                        let since = node.clock.uptime().saturating_sub(heartbeat);
+                        if !node.writes.has_written_record_since(since) {
+                            is_accepted = probe_one(&node, entries.next().unwrap_or_default()).await;
+                        }
+                    }
+                }
             }
-            loop {
+            while !is_accepted {
                 tokio::select! {
                     biased;
                     () = node.tasks.closed(Closing::Draining) => return,
                     () = node.clock.sleep(EVERY) => {}
                 }
                 // Not cancelled, because that could leave entries behind.
-                if probe(&node).await {
-                    break;
-                }
+                is_accepted = probe(&node, ENTRIES).await;
             }
         }
     }));
 }
 
-/// Inserts and removes the entries. Returns whether the store accepted them.
-async fn probe(node: &Node) -> bool {
+/// Inserts and removes the first `count` entries. Returns whether the store accepted them.
+async fn probe(node: &Node, count: u8) -> bool {
     let asked = node.clock.uptime();
-    let entries = join_all((0..ENTRIES).map(|entry| insert_and_remove(node, id(entry))));
+    let entries = join_all((0..count).map(|entry| insert_and_remove(node, id(entry))));
     let probed = async {
         let mut is_proven = false;
         let mut failed = None;
@@ -73,6 +84,22 @@ async fn probe(node: &Node) -> bool {
                 node.wrote(WriteSubject::Probe, asked, Ok(()));
             }
             is_proven
+        }
+        Err(error) => {
+            node.wrote(WriteSubject::Probe, asked, Err(&error));
+            false
+        }
+    }
+}
+
+/// Inserts and removes one entry. Returns whether that went without an error; it proves nothing about the other entries.
+async fn probe_one(node: &Node, entry: u8) -> bool {
+    let asked = node.clock.uptime();
+    match insert_and_remove(node, id(entry)).await {
+        Ok(_) => true,
+        Err(error) if error.kind() == Kind::DataLost => {
+            node.note_loss(&error);
+            true
         }
         Err(error) => {
             node.wrote(WriteSubject::Probe, asked, Err(&error));

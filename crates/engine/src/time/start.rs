@@ -28,27 +28,35 @@ impl fmt::Display for Distrust {
             Self::Behind(by) => {
                 write!(
                     f,
-                    "the clock is {}s behind the last time that a node of this store used",
-                    by.as_secs()
+                    "the clock is {} behind the time that gateways on this store last used",
+                    rounded(*by)
                 )
             }
             Self::Ahead(by) => {
                 write!(
                     f,
-                    "the clock is {}s ahead of the last time that a node of this store used",
-                    by.as_secs()
+                    "the clock is {} ahead of the time that gateways on this store last used",
+                    rounded(*by)
                 )
             }
             Self::Contradicted(by) => {
                 write!(
                     f,
-                    "the clock differs by {}s from that of a node that was running when this machine's node started",
-                    by.as_secs()
+                    "the clock differs by {} from that of a gateway that was running when this one started",
+                    rounded(*by)
                 )
             }
-            Self::Unreadable => f.write_str("the last time that a node of this store used cannot be read"),
+            Self::Unreadable => f.write_str("the time that gateways on this store last used cannot be read"),
         }
     }
+}
+
+/// A duration for people, rounded to a whole number of the largest unit that fits twice.
+fn rounded(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units: [(u64, &str); 3] = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| seconds >= 2 * unit).unwrap_or((1, "s"));
+    format!("{}{name}", (seconds + unit / 2) / unit)
 }
 
 pub(super) struct Started {
@@ -176,4 +184,21 @@ pub(super) fn start(
         *watch = Some(Watch::begin(asked));
     }
     Started { now: shown, watch: watch(shown), trust, change: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distrusted_clock_is_described_by_a_rounded_difference() {
+        let rounded = |seconds| rounded(Duration::from_secs(seconds));
+        assert_eq!([6, 119, 120, 7_199].map(rounded), ["6s", "119s", "2m", "120m"]);
+        assert_eq!([7_200, 172_799, 172_800, 3_455_999].map(rounded), ["2h", "48h", "2d", "40d"]);
+        let ahead = Distrust::Ahead(Duration::from_secs(3_455_999));
+        assert_eq!(
+            ahead.to_string(),
+            "the clock is 40d ahead of the time that gateways on this store last used"
+        );
+    }
 }

@@ -171,6 +171,23 @@ async fn a_newcomer_with_another_time_never_takes_over_by_itself() {
     assert!(restarted.run(as_new("k"), never).await.expect("its outcome").replayed);
 }
 
+/// A roll-out onto a wrong machine has to stop before the right one is stopped.
+#[tokio::test]
+async fn a_newcomer_is_not_ready_while_it_watches() {
+    let world = World::new();
+    let (first, other) = (Machine::new(&world, secs(0)), Machine::new(&world, secs(0)));
+    let stopped = first.node(&world).await;
+    assert!(stopped.has_trusted_clock(), "in a new store there is nobody to wait for");
+    world.pass(SETTLE).await;
+    stopped.shutdown(secs(1)).await;
+    world.pass(secs(60)).await;
+    let newcomer = other.node(&world).await;
+    assert!(newcomer.clock_status().is_trusted() && !newcomer.has_trusted_clock(), "somebody may still come");
+    newcomer.run(intent("k", "5"), charge).await.expect("what is sent nevertheless is run");
+    world.pass(SEEN_TWICE).await;
+    assert!(newcomer.has_trusted_clock(), "nobody came");
+}
+
 #[tokio::test]
 async fn a_newcomer_that_agrees_again_is_forgotten_as_a_contradiction() {
     let world = World::new();

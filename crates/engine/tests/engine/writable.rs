@@ -41,6 +41,23 @@ async fn a_written_setting_does_not_hide_that_records_are_refused() {
 }
 
 #[tokio::test]
+async fn a_node_without_requests_knows_that_records_are_refused() {
+    let world = World::new();
+    world.fate(only_settings);
+    let started = world.engine().await;
+    world.pass(secs(1)).await;
+    assert!(started.refuses_writes().is_some(), "since before its start");
+    recovers(&world, &started).await;
+    world.pass(secs(60)).await;
+    assert_eq!(started.refuses_writes(), None);
+    world.fate(only_settings);
+    world.pass(secs(11)).await;
+    assert!(started.refuses_writes().is_some(), "since it runs");
+    recovers(&world, &started).await;
+    assert!(is_empty(&world).await);
+}
+
+#[tokio::test]
 async fn one_server_that_refuses_records_is_not_hidden_by_the_others() {
     let world = World::new();
     let engine = world.engine().await;

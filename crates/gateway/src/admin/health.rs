@@ -20,6 +20,8 @@ use utoipa::ToSchema;
 const REFUSING_MAX: Duration = Duration::from_secs(3);
 /// How long the store may take to answer a readiness check.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// Why the store cannot be used after a loss of data.
+const LOST: &str = "the store has lost data, and commands could run again; the log says what to do";
 /// How long an answer of the store is reused.
 const GOOD_FOR: Duration = Duration::from_millis(250);
 
@@ -68,25 +70,36 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     if (shared.sources.is_draining)() {
         reasons.push("the process is shutting down and takes no new requests".to_owned());
     }
-    reasons.extend(shared.ready.ask(&shared).await);
+    let unusable = shared.ready.ask(&shared).await;
+    let is_lost = unusable.as_deref() == Some(LOST);
+    reasons.extend(unusable);
     // Known from earlier writes: a check writes nothing.
-    if let Some(WriteRefusal { lasts, kind }) = shared.engine.refuses_writes()
-        && lasts >= REFUSING_MAX
-    {
-        reasons.push(format!("the store has taken no write for {} s: {kind}", lasts.as_secs()));
-    }
+    reasons.extend(shared.engine.refuses_writes().and_then(|refusal| refused(refusal, is_lost)));
     if !shared.engine.has_current_secret() {
         reasons.push("the state of the hashing secret cannot be read or renewed in the store".to_owned());
     }
     let mut degraded = Vec::new();
     match (clock(shared.engine.clock_status()), shared.engine.has_trusted_clock()) {
-        (None, _) => {}
+        (None, true) => {}
+        (None, false) => reasons.push(
+            "the clock is ahead of the last time in the store; the gateway waits to see whether another one still uses that time"
+                .to_owned(),
+        ),
         (Some(distrust), true) => degraded.push(distrust),
         (Some(distrust), false) => reasons.push(distrust),
     }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &Readiness { ready, reasons, degraded })
+}
+
+/// Why a store that refuses writes makes the node not ready, if it does. `is_lost`: a loss of data is reported already,
+/// and is not a second reason.
+fn refused(WriteRefusal { lasts, kind }: WriteRefusal, is_lost: bool) -> Option<String> {
+    if lasts < REFUSING_MAX || (is_lost && kind == Kind::DataLost) {
+        return None;
+    }
+    Some(format!("the store has taken no write for {} s: {kind}", lasts.as_secs()))
 }
 
 /// Why the clock is not trusted, if it is not.
@@ -123,9 +136,7 @@ impl CachedReadiness {
             Ok(Err(error)) if error.kind() == Kind::Unfit => {
                 Some("the store is not fit for use until an operator acts; the log says why".to_owned())
             }
-            Ok(Err(error)) if error.kind() == Kind::DataLost => Some(
-                "the store has lost data, and commands could run again; the log says what to do".to_owned(),
-            ),
+            Ok(Err(error)) if error.kind() == Kind::DataLost => Some(LOST.to_owned()),
             Ok(Err(error)) => Some(format!("the store does not answer: {}", error.kind())),
             Err(_) => Some(format!("the store has not answered within {} s", READY_WITHIN.as_secs())),
         };
@@ -170,4 +181,23 @@ pub(super) async fn situations() -> Response {
         title: code.title(),
     });
     json(StatusCode::OK, &shared.chain(admin_problems).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_of_data_is_one_reason() {
+        let lasting = |kind| WriteRefusal { lasts: Duration::from_secs(4), kind };
+        assert_eq!(refused(lasting(Kind::DataLost), true), None);
+        for (kind, is_lost) in
+            [(Kind::DataLost, false), (Kind::Unavailable, false), (Kind::Unavailable, true)]
+        {
+            let reason = refused(lasting(kind), is_lost).expect("a reason");
+            assert_eq!(reason, format!("the store has taken no write for 4 s: {kind}"));
+        }
+        let brief = WriteRefusal { lasts: Duration::from_secs(1), kind: Kind::Unavailable };
+        assert_eq!(refused(brief, false), None);
+    }
 }
