@@ -27,7 +27,8 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    const fn bytes_max(self) -> usize {
+    /// The most bytes that are read.
+    pub(crate) const fn bytes_max(self) -> usize {
         match self {
             Self::Config => 1 << 20,
             Self::Token => 4 << 10,

@@ -123,7 +123,8 @@ impl Code {
             Self::UpstreamFailed => &[502],
             Self::Busy | Self::ClockNotTrusted => &[503],
             Self::UpstreamTimeout => &[504],
-            Self::NotRecorded => &[500],
+            // The service stops, or another transaction came first: a retry helps soon.
+            Self::NotRecorded => &[500, 503],
         }
     }
 }

@@ -96,6 +96,12 @@ impl Problem {
         Self::new(Code::NotRecorded, detail).retryable(retryable)
     }
 
+    /// In class `local`: the command's transaction was rolled back, for a reason that passes by itself.
+    pub fn rolled_back_for_now() -> Self {
+        let detail = "The request could not be completed at the moment, and everything was rolled back. Retry with the same key.";
+        Self::new(Code::NotRecorded, detail).with_status(503).retryable_after(STORE_RETRY_AFTER)
+    }
+
     /// In class `local`: the service reported a success that it did not record.
     pub fn not_recorded(id: OperationId) -> Self {
         let detail = "The service did not record what it did with this request, so a retry would run it again. The operators of \

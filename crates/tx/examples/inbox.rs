@@ -53,6 +53,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for (message, result) in batch.iter().zip(results) {
         match result {
             Ok(result) => println!("{}: {result:?}, acknowledge it", message.id().as_str()),
+            // Delivered again, it would be refused again.
+            Err(PatternError::Mismatch(_)) => {
+                println!("{}: another message, to the dead letters", message.id().as_str());
+            }
             Err(error) => println!("{}: deliver it again, because {error}", message.id().as_str()),
         }
     }

@@ -25,11 +25,9 @@ impl IntoResponse for Error {
             | Self::Overran
             | Self::Violated
             | Self::StatementFailed => Problem::rolled_back(self.is_retryable()),
-            Self::Database(_)
-            | Self::Store(_)
-            | Self::Closing
-            | Self::StaleSnapshot
-            | Self::CommitTooLate => Problem::store_unavailable(),
+            // The work ran, and the store was there.
+            Self::Closing | Self::StaleSnapshot | Self::CommitTooLate => Problem::rolled_back_for_now(),
+            Self::Database(_) | Self::Store(_) => Problem::store_unavailable(),
         };
         tracing::warn!(error = %self, "a local command has no outcome");
         problem.into_response(Form::Json, "").into_response()

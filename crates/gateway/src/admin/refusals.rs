@@ -22,7 +22,7 @@ pub(super) fn problem(
     let (record, now) = (&found_record.record, found_record.now.at);
     if refusal == Refusal::ClockNotTrusted {
         let detail = "The clock is not trusted, so nothing can be dated or judged by it. Nothing was changed. Set the clock right, or \
-                      confirm it with `semel doctor --confirm-clock`.";
+                      confirm it with `semel doctor --confirm-clock --reason \"…\"`.";
         let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
         return problem.retryable_after(CLOCK_RETRY_AFTER).about(record.operation_id()).into();
     }

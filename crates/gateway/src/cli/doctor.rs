@@ -278,7 +278,8 @@ fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<Stri
         let library = report.library.as_ref().map(|library| format!("; {library}")).unwrap_or_default();
         fact("file", format!("{}, its log {}{library}", text(file), text(log)));
     }
-    if let Some(schema) = report.schema {
+    // A store without tables has no schema.
+    if let Some(schema) = report.schema.filter(|schema| schema.wanted > 0) {
         let fits = if schema.have == schema.wanted {
             "as this version needs it"
         } else {

@@ -2,6 +2,8 @@
 
 use super::table::{Span, Table};
 use crate::bounded_read::{self, FileKind};
+use crate::cli::size;
+use std::io;
 use std::path::{Path, PathBuf};
 
 impl Table<'_, '_> {
@@ -24,7 +26,7 @@ impl Table<'_, '_> {
         } else if let Some(path) = text.strip_prefix("file:") {
             let read = bounded_read::read(Path::new(path), FileKind::Secret).map_err(|error| {
                 let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
-                self.document.mistake(at, problem, "create the file, readable for this process");
+                self.document.mistake(at, problem, fix(&error, FileKind::Secret));
             });
             read.ok()
         } else {
@@ -48,8 +50,16 @@ impl Table<'_, '_> {
         let (path, span) = self.text(key)?;
         let read = bounded_read::read(Path::new(path), FileKind::Certificates).map_err(|error| {
             let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
-            self.document.mistake(Some(&span), problem, "create the file, readable for this process");
+            self.document.mistake(Some(&span), problem, fix(&error, FileKind::Certificates));
         });
         Some((path.into(), read.ok()?))
     }
+}
+
+/// What to do about a file that was not read.
+fn fix(error: &io::Error, kind: FileKind) -> String {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        return format!("name a file of at most {}", size::text(kind.bytes_max()));
+    }
+    "create the file, readable for this process".to_owned()
 }

@@ -258,7 +258,15 @@ fn a_missing_secret_is_reported_and_none_is_repeated() {
         "3:10",
         &["the environment variable SEMEL_NOWHERE, named by `secret`, is not set", "set SEMEL_NOWHERE"],
     );
-    one_mistake(&sealing("file:/nowhere/at/all"), "3:10", &["/nowhere/at/all", "cannot be read"]);
+    one_mistake(
+        &sealing("file:/nowhere/at/all"),
+        "3:10",
+        &["/nowhere/at/all", "cannot be read", "create the file, readable for this process"],
+    );
+    let folder = semel_test_support::ScratchDir::new("large-secret");
+    let large = folder.write("secret", vec![b'a'; (64 << 10) + 1]);
+    let large = sealing(&format!("file:{}", large.display()));
+    one_mistake(&large, "3:10", &["it is larger than 64KiB", " / name a file of at most 64KiB"]);
     let inline = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     one_mistake(&sealing(inline), "3:10", &["must not contain the secret itself", "env:NAME or file:PATH"]);
     assert!(!mistakes(&sealing(inline))[0].contains("0011"));

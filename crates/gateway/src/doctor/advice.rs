@@ -9,9 +9,13 @@ pub(super) fn missing(url: &Url) -> &'static str {
     if !url.files().is_empty() {
         "check the path and the working directory; `semel serve` and `semel schema apply` create it"
     } else if url.backend().schema_steps().is_empty() {
-        "check the host, the database and the `prefix` in the URL; `semel serve` creates the store when it starts"
+        "check the host, the database and the `prefix` in the URL; `semel serve` creates the store when it starts. If gateways used \
+         this store before, the server was emptied: restore the data. A gateway that starts now creates a new store, and every \
+         command can run again"
     } else {
-        "check the host, the database and the `schema` in the URL; `semel serve` and `semel schema apply` create the tables"
+        "check the host, the database and the `schema` in the URL; `semel serve` and `semel schema apply` create the tables. If \
+         gateways used this store before, the server was emptied: restore the data. A gateway that starts now creates a new store, \
+         and every command can run again"
     }
 }
 
@@ -60,7 +64,8 @@ pub(super) fn restored(url: &Url) -> &'static str {
 
 /// What is lost cannot be told from what never was.
 const ACCEPT_LOSS: &str = "restore the data, or accept the loss with semel doctor --accept-loss --reason \"…\": then the lost \
-    commands can run again";
+    commands can run again; if nothing of the store is left, or this is a former master with older data, restart every gateway \
+    instead";
 
 /// How to protect stored responses that are not sealed, and for how long.
 pub(super) fn unsealed(url: &Url) -> &'static str {
@@ -97,5 +102,10 @@ mod tests {
         }
         assert!(missing(&url("postgres://semel@h/d")).contains("semel schema apply"));
         assert!(!missing(&url("redis://h")).contains("schema"), "it has no tables");
+        for server in ["postgres://semel@h/d", "redis://h"] {
+            assert!(missing(&url(server)).contains("the server was emptied: restore the data"), "{server}");
+        }
+        let lost = unopened(&url("redis://h"), &Error::new(Kind::DataLost, "reading"));
+        assert!(lost.contains("--accept-loss --reason") && lost.contains("restart every gateway"), "{lost}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Finding;
 use super::records::rough;
+use crate::stores::Url;
 use semel::core::store::{Error, Store};
 use semel::core::time::Trust;
 use semel::time::{ClockStatus, Distrust, examine_clock};
@@ -9,6 +10,7 @@ use semel::{ClockSettings, SystemClock};
 use std::time::Duration;
 
 pub(super) async fn check(
+    url: &Url,
     store: &dyn Store,
     settings: &ClockSettings,
     found: &mut Vec<Finding>,
@@ -21,28 +23,17 @@ pub(super) async fn check(
             let which = if by_ms < 0 { "back" } else { "forward" };
             format!("the clock was set {which} by {by}; gateways on this store continue with the time before")
         }
-        ClockStatus::Untrusted(Distrust::Behind(by)) => format!(
-            "the clock is {} behind the time that gateways on this store last used; a gateway that starts \
-                now refuses new keys",
-            rough(by)
-        ),
-        ClockStatus::Untrusted(Distrust::Ahead(by)) => format!(
-            "the clock is {} ahead of the time that gateways on this store last used; a gateway that starts \
-                now refuses new keys",
-            rough(by)
-        ),
         ClockStatus::Untrusted(Distrust::Contradicted(by)) => format!(
             "the clock is {} ahead of the time that gateways on this store last used, and another one contradicted a clock that \
                 was as far ahead; a gateway that starts now refuses new keys",
             rough(by)
         ),
-        ClockStatus::Untrusted(Distrust::Unreadable) => {
-            "the time that gateways on this store last used cannot be read; a gateway that starts now \
-                refuses new keys"
-                .to_owned()
-        }
+        ClockStatus::Untrusted(why) => format!("{why}; a gateway that starts now refuses new keys"),
     };
-    let fix = "set the clock; if it is right, run semel doctor --confirm-clock this-machine --reason \"…\"";
+    let fix = format!(
+        "set this machine's clock. If it is right and the gateways' clock is wrong, run `semel doctor --store {url} --confirm-clock \
+         this-machine --reason \"…\"`; gateways with another clock then refuse new keys until their clock is set"
+    );
     found.push(Finding::error("clock-not-trusted", problem, fix));
     // Gateways use another time than this machine's clock, or no clock at all.
     Ok(Trust::Untrusted)

@@ -180,7 +180,7 @@ async fn examine_store(
     if !ask.is_quick {
         file::verify(url, look, found).await?;
     }
-    let trust = clock::check(look, &ask.clock, found).await?;
+    let trust = clock::check(url, look, &ask.clock, found).await?;
     server_clock::compare(look, &ask.clock, report, found).await?;
     let judged = |at: Time| Now { trust, skew: ask.clock.skew, ..at.into() };
     let now = records::count(look, report).await?;

@@ -36,7 +36,7 @@ pub(super) async fn check(
             found.push(Finding::error(
                 "secret-lost",
                 secrets::Error::Lost.to_string(),
-                "restore the store's settings from a backup; or accept the loss, if the store is in Redis: semel doctor --accept-loss",
+                "restore the store's settings from a backup; or accept the loss, if the store is in Redis: semel doctor --accept-loss --reason \"…\"",
             ));
             return Ok(());
         }

@@ -121,7 +121,7 @@ fn clock(change: &ClockChange) {
         ClockChange::Moved { by_ms } => error!(
             by = difference(*by_ms),
             "the clock jumped and is not trusted; the gateway continues from the time before. Set the clock right, or confirm it \
-             with semel doctor --confirm-clock"
+             with semel doctor --confirm-clock --reason \"…\""
         ),
         ClockChange::Back => info!("the clock is right again, and is trusted"),
         ClockChange::Followed { by_ms } => {
@@ -133,14 +133,14 @@ fn clock(change: &ClockChange) {
         ClockChange::Distrusted(why) => error!(
             %why,
             "the clock is not trusted: new keys are refused with 503, and nothing expires. Set the clock right, or confirm it with \
-             semel doctor --confirm-clock"
+             semel doctor --confirm-clock --reason \"…\""
         ),
         ClockChange::Plausible => info!("the clock is plausible again, and is trusted"),
         ClockChange::Confirmed => warn!("an operator confirmed the clock; it is trusted from now on"),
         ClockChange::Disagrees { by_ms } => error!(
             by = difference(*by_ms),
             "another node on this store has a different time; no lease counts as ended until they agree. Set the clocks right, or \
-             confirm the right one with semel doctor --confirm-clock"
+             confirm the right one with semel doctor --confirm-clock --reason \"…\""
         ),
     }
 }

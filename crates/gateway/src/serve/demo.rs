@@ -3,9 +3,10 @@
 use super::{Admin, Gateway, Plan, signals};
 use crate::demo::{payments, story};
 use crate::{admin, listen, stores, upstream};
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -24,6 +25,7 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     let gateway = Gateway::open(plan(address, payments.address(), &folder.0)?).await?;
     let has_colour = story::stdout_has_colour();
     let stage = story::Stage {
+        program: program(std::env::args_os().next()),
         gateway: gateway.address(),
         admin: gateway.admin_address(),
         upstream: payments.address(),
@@ -55,6 +57,21 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     drop(stop);
     let _ = served.await;
     Ok(code)
+}
+
+/// What a reader types to run this program, by how it was started: a path as it was typed, because the program need not
+/// be in PATH; otherwise its name.
+fn program(started_as: Option<OsString>) -> String {
+    let path = started_as.and_then(|name| name.into_string().ok());
+    // A control character could do something to the terminal.
+    let path = path.filter(|path| path.contains(is_separator) && !path.contains(char::is_control));
+    path.map_or_else(|| "semel".to_owned(), |path| quoted(&path))
+}
+
+/// The text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@%,".contains(letter);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan, String> {
@@ -92,5 +109,21 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // If it cannot be removed, a few kilobytes of temporary files remain.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_named_as_it_was_started() {
+        let named = |started_as: &str| program(Some(started_as.into()));
+        assert_eq!(named("target/release/semel"), "target/release/semel");
+        assert_eq!(named("/opt/my tools/semel"), "'/opt/my tools/semel'");
+        assert_eq!(named("./it's/semel"), r"'./it'\''s/semel'");
+        assert_eq!(named("semel"), "semel");
+        assert_eq!(named("./\u{1b}[2J/semel"), "semel");
+        assert_eq!(program(None), "semel");
     }
 }

@@ -48,11 +48,12 @@ fn the_printed_command_settles_what_the_demo_left_unknown() {
         found.unwrap_or_else(|| panic!("{start} is not printed"))
     };
     let gateway = next("curl http://").split('/').next().expect("an address").to_owned();
-    let first = next("semel records resolve ");
-    let reason = next("--reason ");
+    // By the path that it was started by: it need not be in PATH.
+    let first = next(concat!(env!("CARGO_BIN_EXE_semel"), " records resolve "));
+    let reason = next("--outcome applied --reason ");
     let admin = next("--admin ");
     // As a shell splits it: without the continuation, and without the quotes.
-    assert_eq!(first, "--operation 'POST /charges' --outcome applied \\");
+    assert_eq!(first, "--operation 'POST /charges' \\");
     let reason = reason.trim_end_matches(" \\").trim_matches('\'').to_owned();
     // If nobody reads the rest, the demo ends.
     std::thread::spawn(move || lines.for_each(drop));

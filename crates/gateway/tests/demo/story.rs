@@ -13,7 +13,7 @@ async fn play(world: &World) -> (Balance, String) {
         story::play(stage, &mut out).await.map(|balance| (balance, out))
     });
     let (balance, mut out) = telling.await.expect("no panic").expect("a story");
-    story::print_commands(&balance, world.gateway, Some(world.gateway), false, &mut out)
+    story::print_commands("semel", &balance, world.gateway, Some(world.gateway), false, &mut out)
         .expect("an invitation");
     (balance, String::from_utf8(out).expect("UTF-8"))
 }
@@ -154,13 +154,24 @@ async fn it_fits_80_columns_without_control_characters() {
 }
 
 #[tokio::test]
+async fn commands_name_the_program_as_it_was_started() {
+    let world = World::new().await;
+    let (balance, _) = play(&world).await;
+    let mut out = Vec::new();
+    story::print_commands("./semel", &balance, world.gateway, Some(world.gateway), false, &mut out)
+        .expect("an invitation");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains("  ./semel records resolve --operation 'POST /charges' \\\n"), "{text}");
+}
+
+#[tokio::test]
 async fn with_colours_it_says_the_same() {
     let world = World::new().await;
     let (plain, coloured) = (&mut Vec::new(), &mut Vec::new());
     let balance = story::play(world.stage(), &mut Vec::new()).await.expect("a story");
-    story::print_commands(&balance, world.gateway, Some(world.gateway), false, plain).expect("an invitation");
-    story::print_commands(&balance, world.gateway, Some(world.gateway), true, coloured)
-        .expect("an invitation");
+    let admin = Some(world.gateway);
+    story::print_commands("semel", &balance, world.gateway, admin, false, plain).expect("an invitation");
+    story::print_commands("semel", &balance, world.gateway, admin, true, coloured).expect("an invitation");
     let mut stripped = String::new();
     for (index, part) in str::from_utf8(coloured).expect("UTF-8").split('\u{1b}').enumerate() {
         stripped += if index == 0 { part } else { part.split_once('m').expect("a colour").1 };

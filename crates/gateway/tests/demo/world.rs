@@ -71,6 +71,7 @@ impl World {
 
     pub(crate) fn stage(&self) -> Stage {
         Stage {
+            program: "semel".to_owned(),
             gateway: self.gateway,
             admin: None,
             upstream: self.payments.address(),

@@ -81,7 +81,8 @@ async fn retried(engine: &Engine, database: &Database, world: &World) -> Result<
         loop {
             match transact(engine, database, intent("order-1").waiting(WAIT), world.ordering()).await {
                 Ok(answer) => return answer,
-                Err(error) => errors.push(error),
+                Err(error) if error.is_retryable() => errors.push(error),
+                Err(error) => panic!("a retry does not help: {error:?}"),
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

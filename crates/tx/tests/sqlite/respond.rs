@@ -5,6 +5,7 @@ use crate::routes::{KEY, Node as _, OTHER, Reply, Work, app, header, send};
 use crate::world::{Node, World, intent_with};
 use axum::Router;
 use axum::http::HeaderMap;
+use axum::response::IntoResponse as _;
 use axum::routing::post;
 use semel_http::response_of;
 use semel_tx::Error;
@@ -66,4 +67,20 @@ async fn an_error_of_the_work_is_not_shown_to_clients() {
     assert!(failed.2.contains("LOCAL_COMMAND_NOT_RECORDED") && failed.2.contains("\"retryable\":true"));
     assert!(!failed.2.contains("paper"), "{failed:?}");
     assert_eq!((world.orders(), world.records()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_transaction_that_could_not_be_committed_in_time_says_that_it_was_rolled_back() {
+    for error in [Error::Closing, Error::StaleSnapshot, Error::CommitTooLate] {
+        let name = format!("{error:?}");
+        let response = error.into_response();
+        assert_eq!(response.status().as_u16(), 503, "{name}");
+        assert_eq!(response.headers()["retry-after"], "1", "{name}");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
+        let document: serde_json::Value = serde_json::from_slice(&body).expect("a document");
+        assert_eq!(document["code"], "LOCAL_COMMAND_NOT_RECORDED", "{name}: {document}");
+        assert_eq!(document["retryable"], true, "{name}: {document}");
+        let detail = document["detail"].as_str().expect("text");
+        assert!(detail.contains("everything was rolled back"), "{name}: {document}");
+    }
 }

@@ -110,7 +110,8 @@ fn stop(error: &Error) -> Stop {
 async fn clock_warning(target: &dyn Store) -> Option<String> {
     match examine_clock(target, &SystemClock, &ClockSettings::default()).await {
         Ok(ClockStatus::Untrusted(why)) => Some(format!(
-            "gateways will not trust the target's clock: {why}. Set it right, or confirm it with semel doctor --confirm-clock"
+            "gateways will not trust the target's clock: {why}. Set it right, or confirm it with semel doctor \
+             --confirm-clock --reason \"…\""
         )),
         _ => None,
     }

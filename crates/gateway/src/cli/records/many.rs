@@ -138,8 +138,9 @@ fn warning_of_timeouts(found: &[Value]) -> Option<String> {
     let count = found.iter().filter(has_timed_out).count();
     (count > 0).then(|| {
         format!(
-            "warning: {count} of these {} attempts only timed out. The service got the request, and may have done it late or not \
-             answered: a timeout is no proof that nothing happened. Look up each operation ID there first; the next retry runs it again",
+            "warning: {count} of these {} attempts only timed out. The service received the requests and may have completed them after \
+             the timeout, so a timeout does not prove that nothing happened. Look up each operation ID in the service first: the next \
+             retry runs the request again.",
             found.len()
         )
     })

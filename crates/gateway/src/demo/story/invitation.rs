@@ -6,8 +6,10 @@ use super::voice::{Pace, Tone, Voice};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Prints commands to try against `gateway`, which keeps running, and its admin address, if it has one.
+/// Prints commands to try against `gateway`, which keeps running, and its admin address, if it has one. `program` is what
+/// a shell runs this program by.
 pub fn print_commands(
+    program: &str,
     balance: &Balance,
     gateway: SocketAddr,
     admin: Option<SocketAddr>,
@@ -39,8 +41,8 @@ pub fn print_commands(
         list.print(
             "The second umbrella is there. Say so, and send its request again:",
             &[
-                "semel records resolve --operation 'POST /charges' --outcome applied \\",
-                "  --reason 'the ledger has the charge' \\",
+                &format!("{program} records resolve --operation 'POST /charges' \\"),
+                "  --outcome applied --reason 'the ledger has the charge' \\",
                 &admin,
             ],
         )?;

@@ -30,6 +30,8 @@ use voice::Voice;
 /// The engine has no reconciler for `POST /charges`: in the story a person checks, and the text says when.
 #[derive(Clone)]
 pub struct Stage {
+    /// What a shell runs this program by: its name, or the path of it, quoted where necessary.
+    pub program: String,
     /// Where the gateway listens. An unspecified address is reached by the loopback one.
     pub gateway: SocketAddr,
     /// The gateway's admin address, if it has one.
@@ -78,7 +80,8 @@ pub async fn play(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     if stage.keeps_running {
         voice.act("Your turn. The gateway keeps running: try these in another terminal.").await?;
         let mut commands = Vec::new();
-        print_commands(&balance, stage.gateway, stage.admin, stage.has_colour, &mut commands)?;
+        let (program, colour) = (&stage.program, stage.has_colour);
+        print_commands(program, &balance, stage.gateway, stage.admin, colour, &mut commands)?;
         voice.raw(&commands)?;
     }
     balance.print(&mut voice).await?;

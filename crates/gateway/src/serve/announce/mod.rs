@@ -9,10 +9,10 @@ use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
 use crate::cli::table::wrapped;
 use caller_text::{callers, tenants};
-use promise::{assumption, describe, describe_questions, guarantee, protects};
+use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
-use semel_http::KeyRule;
+use semel_http::{KeyRule, Mode};
 use std::fmt;
 use std::net::SocketAddr;
 use tracing::{error, info, warn};
@@ -98,6 +98,7 @@ pub(super) fn announce(
     store: Capabilities,
     hazards: Result<Vec<Hazard>, Error>,
 ) -> Announcement {
+    let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     let mut lines = Vec::new();
     let mut say = |about: &'static str, line: &str| lines.push((about, line.to_owned()));
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
@@ -112,7 +113,9 @@ pub(super) fn announce(
         }
     }
     say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
-    if plan.terms.key != KeyRule::Off {
+    if plan.terms.key != KeyRule::Off && plan.terms.mode == Mode::Shadow {
+        say("", OBSERVED);
+    } else if plan.terms.key != KeyRule::Off {
         let promised =
             guarantee(&plan.terms).into_iter().chain(describe_questions(&plan.questions, &plan.terms));
         for (at, line) in promised.enumerate() {
@@ -125,7 +128,7 @@ pub(super) fn announce(
         if let Some(tenants) = tenants(&plan.identity) {
             say("tenants", &tenants);
         }
-        say("store", &kept(plan, store));
+        say("store", &kept(plan, store, &hazards));
         if plan.sealing.is_some() {
             say("sealed", &sealed(plan));
         }
@@ -144,7 +147,6 @@ pub(super) fn announce(
     if let Some(tracer) = &plan.tracer {
         say("spans", &format!("to {}", tracer.options().endpoint));
     }
-    let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     Announcement { lines, warnings: warnings(plan, store, &hazards) }
 }
 
@@ -195,8 +197,19 @@ fn upstream(plan: &Plan) -> String {
     format!("{} (connect {}, response {}{fresh})", plan.target, span::text(connect), span::text(response))
 }
 
-fn kept(plan: &Plan, store: Capabilities) -> String {
-    let durable = if store.durable { "synced to disk before it answers" } else { "not durable" };
+/// Hazards that mean that the server does not sync each write before it answers, or that nobody knows whether it does.
+const UNSYNCED: [&str; 4] = ["redis-appendfsync", "redis-no-aof", "redis-unverified", "store-unverified"];
+
+fn kept(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> String {
+    let is_unsynced = || hazards.iter().any(|hazard| UNSYNCED.contains(&hazard.code));
+    let durable = if !store.durable {
+        "not durable"
+    } else if store.kept_in_memory && is_unsynced() {
+        // When it syncs is a setting of the server that keeps the records.
+        "durable as the server is configured"
+    } else {
+        "synced to disk before it answers"
+    };
     format!("{} ({durable})", plan.store)
 }
 
@@ -229,7 +242,7 @@ mod tests {
                 "external, at most once per key; replayed for 7d, then refused as expired for 30d",
                 "assumes of no status that nothing took effect",
                 "POST and PATCH /hook; key optional, from the JSON body at /id; SHADOW, nothing is enforced",
-                "downstream, which recognises repeats for 1d; replayed for 1d, then run as new",
+                "observed only: requests are passed on as they came",
                 "POST and PATCH /logs; not protected",
             ]
         );
@@ -240,6 +253,54 @@ mod tests {
         };
         let warned = all_warnings(&plan, durable);
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
+    }
+
+    #[test]
+    fn in_shadow_mode_nothing_is_promised() {
+        let config = "[defaults]\nmode = \"shadow\"\n\
+            [[operation]]\nname = \"watched\"\npath = \"/charges\"\nkey = \"required\"\nnot_applied_statuses = []\n\
+            [operation.quotas]\nnew_per_caller = \"5/1m\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\nanswer = \"nothing\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        assert_eq!(
+            describe(&plan.operations[0]),
+            [
+                "watched: POST and PATCH /charges; Idempotency-Key required; SHADOW, nothing is enforced",
+                "observed only: requests are passed on as they came",
+            ]
+        );
+        let text = text_of(&plan, semel::core::store::Store::capabilities(&semel::memory::Store::new()));
+        assert_eq!(
+            text.matches("             observed only: requests are passed on as they came\n").count(),
+            2
+        );
+        for promise in ["\n  guarantee ", "\n  assumes ", "at most once", "replayed"] {
+            assert!(!text.contains(promise), "{promise} is in {text}");
+        }
+    }
+
+    #[test]
+    fn a_store_whose_server_does_not_sync_is_not_announced_as_synced() {
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read("", &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let in_memory = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+        let served = Capabilities { durable: true, ..in_memory };
+        let hazard = |code| Hazard {
+            severity: semel::core::store::Severity::Danger,
+            code,
+            what: String::new(),
+            fix: String::new(),
+        };
+        for code in UNSYNCED {
+            let text = kept(&plan, served, &[hazard(code)]);
+            assert!(text.ends_with(" (durable as the server is configured)"), "{code}: {text}");
+        }
+        for hazards in [Vec::new(), vec![hazard("redis-eviction")]] {
+            assert!(kept(&plan, served, &hazards).ends_with(" (synced to disk before it answers)"));
+        }
+        assert!(kept(&plan, in_memory, &[]).ends_with(" (not durable)"));
     }
 
     #[test]

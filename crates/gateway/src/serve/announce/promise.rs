@@ -52,6 +52,9 @@ pub(super) fn protects(terms: &Terms) -> String {
     format!("{rule}; bodies up to {max}{}", shadow(terms))
 }
 
+/// In shadow mode, instead of a promise: no response is replayed and no request is refused, whatever the terms say.
+pub(super) const OBSERVED: &str = "observed only: requests are passed on as they came";
+
 fn shadow(terms: &Terms) -> &'static str {
     if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
 }
@@ -67,6 +70,23 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
         KeyRule::Optional => "optional",
     };
     let mut lines = vec![format!("{route}; {}{}", key(terms, rule), shadow(terms))];
+    if terms.mode == Mode::Shadow {
+        lines.push(OBSERVED.to_owned());
+    } else {
+        lines.push(promise(terms));
+        if terms.policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied
+        {
+            lines.push(format!("assumes {}", assumption(terms)));
+        }
+        lines.extend(describe_questions(questions, terms));
+        lines.extend(limited(rates));
+    }
+    lines.extend(operation.callers());
+    lines
+}
+
+/// What a key guarantees, and for how long its response is replayed.
+fn promise(terms: &Terms) -> String {
     let policy = &terms.policy;
     let promise = match policy.class {
         Class::Downstream => {
@@ -79,14 +99,7 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
         (Retain::Whole, Seal::Required) => " (sealed)",
         (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
     };
-    lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
-    if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
-        lines.push(format!("assumes {}", assumption(terms)));
-    }
-    lines.extend(describe_questions(questions, terms));
-    lines.extend(limited(rates));
-    lines.extend(operation.callers());
-    lines
+    format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms))
 }
 
 impl Operation {

@@ -67,6 +67,9 @@ def workload(path, document):
     assert spec["terminationGracePeriodSeconds"] > 30, "longer than the drain"
     assert gateway["livenessProbe"]["httpGet"]["path"] == "/healthz", path
     assert gateway["readinessProbe"]["httpGet"]["path"] == "/readyz", path
+    startup = gateway["startupProbe"]
+    seconds = startup["periodSeconds"] * startup["failureThreshold"]
+    assert seconds > 600, "longer than the gateway waits for the server of its store"
     ports = {port["name"]: port["containerPort"] for port in gateway["ports"]}
     assert ports[gateway["readinessProbe"]["httpGet"]["port"]] == 9090, path
     security = {**spec.get("securityContext", {}), **gateway["securityContext"]}
