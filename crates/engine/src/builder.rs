@@ -238,8 +238,8 @@ impl Builder {
         if let Some(change) = change {
             node.clock_changed(change);
         }
-        write_probe::begin(&node);
         time::begin(&node).await;
+        write_probe::begin(&node).await;
         sweep::begin(&node);
         reconcile::begin(&node);
         Ok(Engine::of(node))

@@ -28,11 +28,11 @@ const TRIES: u32 = 3;
 const NAME: &[u8; 31] = b"semel: does the store write now";
 
 /// Starts probing: now, with every heartbeat, and after failed writes.
-pub(crate) fn begin(node: &Arc<Node>) {
+pub(crate) async fn begin(node: &Arc<Node>) {
+    let mut is_accepted = probe(node, ENTRIES_AT_START).await;
     let probing = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = probing;
-        let mut is_accepted = probe(&node, ENTRIES_AT_START).await;
         let (mut entries, heartbeat) = ((0..ENTRIES).cycle(), node.settings.clock.heartbeat);
         loop {
             while is_accepted {

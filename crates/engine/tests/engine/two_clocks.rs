@@ -184,7 +184,7 @@ async fn a_newcomer_is_not_ready_while_it_watches() {
     let newcomer = other.node(&world).await;
     assert!(newcomer.clock_status().is_trusted() && !newcomer.has_trusted_clock(), "somebody may still come");
     newcomer.run(intent("k", "5"), charge).await.expect("what is sent nevertheless is run");
-    world.pass(SEEN_TWICE).await;
+    world.pass(WATCH + secs(12)).await;
     assert!(newcomer.has_trusted_clock(), "nobody came");
 }
 

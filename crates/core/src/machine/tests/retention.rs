@@ -46,18 +46,22 @@ fn nothing_is_purged_before_its_tombstone_expires() {
 /// The next attempt would have a lower fence than one that a clock ahead has given.
 #[test]
 fn a_record_is_kept_until_its_fence_is_in_the_past() {
-    let gone_at = succeeded().gone_at().unwrap();
+    let skew = Duration::from_secs(2);
+    let policy = policy(Class::External).with(|policy| policy.skew = skew).expect("valid");
+    let claimed = claimed_under(policy, Begin::Processing);
+    let succeeded = finish(&claimed, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
+    let not_applied = finish(&claimed, OWNER, Ending::NotApplied(Some(busy())), at(2000)).unwrap().next;
+    let gone_at = succeeded.gone_at().unwrap();
     let fence = gone_at + Duration::from_secs(40);
     // For a node whose clock is behind, too.
-    let over = fence + succeeded().policy.skew;
-    assert!(over > fence);
+    let over = fence + skew;
     let ahead = |record: Record| Record { fence: fence.as_millis(), ..record };
-    for record in [ahead(succeeded()), ahead(not_applied(Class::External))] {
+    for record in [ahead(succeeded.clone()), ahead(not_applied)] {
         assert_eq!(purge(&record, gone_at), Err(Refusal::NotBefore(over)));
         assert_ne!(due(&record, gone_at), Due::Purge);
         assert!(purge(&record, over).is_ok() && due(&record, over) == Due::Purge);
     }
-    let tombstone = expire(&ahead(succeeded()), at(gone_at.as_millis())).unwrap().next;
+    let tombstone = expire(&ahead(succeeded), at(gone_at.as_millis())).unwrap().next;
     assert_eq!(due(&tombstone, gone_at), Due::Extend);
     let extended = extend(&tombstone, at(gone_at.as_millis())).unwrap().next;
     assert_eq!((extended.due_at(), due(&extended, gone_at)), (Some(over), Due::Nothing));
