@@ -238,8 +238,10 @@ impl Builder {
         if let Some(change) = change {
             node.clock_changed(change);
         }
+        // If the caller drops this, no task is left: those that start before the last wait would go on.
+        let is_accepted = write_probe::first(&node).await;
         time::begin(&node).await;
-        write_probe::begin(&node).await;
+        write_probe::begin(&node, is_accepted);
         sweep::begin(&node);
         reconcile::begin(&node);
         Ok(Engine::of(node))

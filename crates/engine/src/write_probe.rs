@@ -27,9 +27,13 @@ const TRIES: u32 = 3;
 /// The first bytes of the entries' IDs. Those of commands are hashes.
 const NAME: &[u8; 31] = b"semel: does the store write now";
 
-/// Starts probing: now, with every heartbeat, and after failed writes.
-pub(crate) async fn begin(node: &Arc<Node>) {
-    let mut is_accepted = probe(node, ENTRIES_AT_START).await;
+/// The probe at the start. Returns whether the store accepted its entries.
+pub(crate) async fn first(node: &Node) -> bool {
+    probe(node, ENTRIES_AT_START).await
+}
+
+/// Starts probing: with every heartbeat, and after failed writes. `is_accepted` is the result of the first one.
+pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
     let probing = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = probing;
