@@ -23,7 +23,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The share of the last lines that is compared with those before.
 const END: usize = 4;
 
-/// The lag of the sweeper's last chunk, in milliseconds.
+/// The lag of the sweeper's round, in milliseconds.
 #[derive(Clone, Default)]
 struct Lag(Arc<AtomicU64>);
 

@@ -87,6 +87,7 @@ mod observe;
 mod operator;
 mod ownership;
 pub mod payload;
+mod probe_entry;
 mod probe_queue;
 pub mod quota;
 mod random;

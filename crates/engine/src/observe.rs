@@ -230,7 +230,7 @@ pub enum Event<'a> {
     SweptChunk {
         /// The store's time when the chunk was read.
         at: Time,
-        /// How long the longest overdue record of the chunk was overdue, counted as in
+        /// How long the longest overdue record of the round was overdue so far, counted as in
         /// [`SweepReport::lag`](crate::SweepReport::lag).
         lag: Duration,
     },

@@ -257,7 +257,7 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) -> Durati
     let overdue = records.filter(is_late).filter_map(Record::due_at);
     let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
     swept.lag = swept.lag.max(lag);
-    node.observe(&Event::SweptChunk { at: now, lag });
+    node.observe(&Event::SweptChunk { at: now, lag: swept.lag });
     lag
 }
 

@@ -8,6 +8,7 @@
 
 use crate::node::Node;
 use crate::observe::Call;
+use crate::probe_entry;
 use crate::tasks::Closing;
 use crate::writable::WriteSubject;
 use futures_util::future::join_all;
@@ -18,14 +19,10 @@ use std::time::Duration;
 
 /// How soon after a failure, and how often while it lasts.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many entries. Of three servers, none is missed.
-const ENTRIES: u8 = 32;
 /// How many of them at the start, when most stores work.
 const ENTRIES_AT_START: u8 = 8;
 /// How often one entry is tried, while other nodes insert and remove the same one, or an answer is late.
 const TRIES: u32 = 3;
-/// The first bytes of the entries' IDs. Those of commands are hashes.
-const NAME: &[u8; 31] = b"semel: does the store write now";
 
 /// The probe at the start. Returns whether the store accepted its entries.
 pub(crate) async fn first(node: &Node) -> bool {
@@ -37,7 +34,7 @@ pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
     let probing = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = probing;
-        let (mut entries, heartbeat) = ((0..ENTRIES).cycle(), node.settings.clock.heartbeat);
+        let (mut entries, heartbeat) = ((0..probe_entry::COUNT).cycle(), node.settings.clock.heartbeat);
         loop {
             while is_accepted {
                 tokio::select! {
@@ -59,7 +56,7 @@ pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
                     () = node.clock.sleep(EVERY) => {}
                 }
                 // Not cancelled, because that could leave entries behind.
-                is_accepted = probe(&node, ENTRIES).await;
+                is_accepted = probe(&node, probe_entry::COUNT).await;
             }
         }
     }));
@@ -68,7 +65,7 @@ pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
 /// Inserts and removes the first `count` entries. Returns whether the store accepted them.
 async fn probe(node: &Node, count: u8) -> bool {
     let asked = node.clock.uptime();
-    let entries = join_all((0..count).map(|entry| insert_and_remove(node, id(entry))));
+    let entries = join_all((0..count).map(|entry| insert_and_remove(node, probe_entry::id(entry))));
     let probed = async {
         let mut is_proven = false;
         let mut failed = None;
@@ -99,7 +96,7 @@ async fn probe(node: &Node, count: u8) -> bool {
 /// Inserts and removes one entry. Returns whether that went without an error; it proves nothing about the other entries.
 async fn probe_one(node: &Node, entry: u8) -> bool {
     let asked = node.clock.uptime();
-    match insert_and_remove(node, id(entry)).await {
+    match insert_and_remove(node, probe_entry::id(entry)).await {
         Ok(_) => true,
         Err(error) if error.kind() == Kind::DataLost => {
             node.note_loss(&error);
@@ -142,10 +139,4 @@ async fn is_done(
     let late = || Err(Error::new(Kind::Ambiguous, "waiting for the store to write an entry of its own"));
     let written = node.within(node.settings.request_timeout(), node.store.write(id, change)).await;
     Ok(matches!(written.unwrap_or_else(late)?, Written::Done { .. }))
-}
-
-fn id(entry: u8) -> CommandId {
-    let mut bytes = [entry; 32];
-    bytes[..NAME.len()].copy_from_slice(NAME);
-    CommandId::from_bytes(bytes)
 }

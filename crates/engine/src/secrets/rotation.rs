@@ -12,6 +12,7 @@
 
 use super::stored::{Registration, Rotation, Settings, State, StoredSecret, swap};
 use super::{Bounded, Error, Phase, drawn};
+use crate::probe_entry;
 use crate::random::Random;
 use semel_core::store::{Count, Filter, Page, Written};
 
@@ -167,8 +168,14 @@ async fn records_left(store: Bounded<'_>, state: &State) -> Result<u64, Error> {
     }
 }
 
+/// How many moved markers there are, without the entries by which nodes try whether the store accepts writes.
 async fn markers(store: Bounded<'_>) -> Result<u64, Error> {
-    Ok(store.count(Count::Markers, u32::MAX.into()).await?.count)
+    let count = store.count(Count::Markers, u32::MAX.into()).await?.count;
+    if count == 0 || count > u64::from(probe_entry::COUNT) {
+        return Ok(count);
+    }
+    let Page { items, .. } = store.markers(None, PAGE).await?;
+    Ok(items.iter().filter(|item| !probe_entry::is_entry(item.id)).count() as u64)
 }
 
 async fn remove_markers(store: Bounded<'_>) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use crate::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
 use semel::Clock as _;
+use semel::core::id::CommandId;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, Unchanged, decide};
 use semel::core::record::{Record, Token};
 use semel::core::scope::Secret;
@@ -265,5 +266,21 @@ fn steps_are_taken_only_in_order() {
         world.settle(&[&node]).await;
         assert!(matches!(rotation::advance(store).await, Err(Error::Phase(Phase::Settled))));
         rotation::finish(store).await.expect("finished");
+    });
+}
+
+#[test]
+fn entries_that_try_the_stores_writes_are_not_markers_of_a_secret() {
+    run(async {
+        let world = World::new();
+        world.open("one", Configured { secret: Some(OLD), rotate_to: None }).await.expect("opened");
+        let mut entry = [3; 32];
+        entry[..31].copy_from_slice(b"semel: does the store write now");
+        for (id, expected) in [(entry, 0), ([7; 32], 1)] {
+            let written = world.store.write(CommandId::from_bytes(id), Change::InsertMarker).await;
+            assert!(matches!(written, Ok(Written::Done { .. })));
+            let progress = rotation::progress(world.bounded()).await.expect("an answer");
+            assert_eq!(progress.markers, expected);
+        }
     });
 }

@@ -64,8 +64,8 @@ pub(super) fn restored(url: &Url) -> &'static str {
 
 /// What is lost cannot be told from what never was.
 const ACCEPT_LOSS: &str = "restore the data, or accept the loss with semel doctor --accept-loss --reason \"…\": then the lost \
-    commands can run again; if nothing of the store is left, or this is a former master with older data, restart every gateway \
-    instead";
+    commands can run again. If this is a former master, bring back the server with the newest data. If nothing of the store, or \
+    of the newest data, is left, restart every gateway instead, with the same consequence";
 
 /// How to protect stored responses that are not sealed, and for how long.
 pub(super) fn unsealed(url: &Url) -> &'static str {

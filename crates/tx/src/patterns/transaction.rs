@@ -103,7 +103,7 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
         if self.connection.depth().await.map_err(failed::<C>)? != self.depth {
             return Err(self.ended().await);
         }
-        self.progress = Progress::Unanswered;
+        self.end_running().await?;
         self.connection.release_savepoint(&self.name).await.map_err(hidden::<C>)?;
         self.set_ended();
         Ok(())
@@ -113,7 +113,7 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
         if self.connection.depth().await.map_err(failed::<C>)? != self.depth {
             return Err(self.ended().await);
         }
-        self.progress = Progress::Unanswered;
+        self.end_running().await?;
         match self.connection.undo_savepoint(&self.name).await {
             Ok(()) => {
                 self.set_ended();
@@ -122,6 +122,13 @@ impl<'c, C: PatternConnection> Savepoint<'c, C> {
             Err(sqlx::Error::Database(_)) => Err(self.ended().await),
             Err(error) => Err(failed::<C>(error)),
         }
+    }
+
+    /// Waits until nothing else runs on the connection: from here on, whatever has no answer ends the savepoint.
+    async fn end_running(&mut self) -> Result<(), PatternError> {
+        self.connection.flush().await.map_err(failed::<C>)?;
+        self.progress = Progress::Unanswered;
+        Ok(())
     }
 
     /// The whole transaction is rolled back by its owner.
