@@ -1,5 +1,6 @@
 //! The servers, and what happens to them.
 
+use crate::disk::SmallDisk;
 use semel_test_support::{PostgresServer, RedisServer, ScratchDir};
 
 /// A kind of outage.
@@ -7,6 +8,10 @@ use semel_test_support::{PostgresServer, RedisServer, ScratchDir};
 pub(crate) enum Outage {
     /// Redis is emptied.
     RedisEmptied,
+    /// Redis restarts without its files.
+    RedisWithoutFiles,
+    /// Redis delays all writes.
+    RedisPaused,
     /// The Redis master is killed, and its replica promoted.
     RedisPromoted,
     /// PostgreSQL's processes behind the gateways' connections stop; new connections work.
@@ -15,6 +20,8 @@ pub(crate) enum Outage {
     PostgresHung,
     /// The same with a second host in the URL, which is promoted.
     PostgresHungAndPromoted,
+    /// The disk of an SQLite file is full.
+    DiskFull,
 }
 
 /// The servers of one round: the one in use, and the one that replaces it.
@@ -22,36 +29,49 @@ pub(crate) struct Servers {
     outage: Outage,
     redis: Option<(RedisServer, Option<RedisServer>)>,
     postgres: Option<(PostgresServer, Option<PostgresServer>)>,
+    disk: Option<SmallDisk>,
 }
 
 impl Outage {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::RedisEmptied,
+        Self::RedisWithoutFiles,
+        Self::RedisPaused,
         Self::RedisPromoted,
         Self::PostgresHalfOpen,
         Self::PostgresHung,
         Self::PostgresHungAndPromoted,
+        Self::DiskFull,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::RedisEmptied => "redis-emptied",
+            Self::RedisWithoutFiles => "redis-without-files",
+            Self::RedisPaused => "redis-paused",
             Self::RedisPromoted => "redis-promoted",
             Self::PostgresHalfOpen => "postgres-half-open",
             Self::PostgresHung => "postgres-hung",
             Self::PostgresHungAndPromoted => "postgres-hung-and-promoted",
+            Self::DiskFull => "disk-full",
         }
     }
 
     /// Whether what was acknowledged is gone from the server afterwards.
     pub(crate) fn loses_data(self) -> bool {
-        self == Self::RedisEmptied
+        matches!(self, Self::RedisEmptied | Self::RedisWithoutFiles)
     }
 
     pub(crate) fn start(self, folder: &ScratchDir) -> Servers {
-        let (mut redis, mut postgres) = (None, None);
+        let (mut redis, mut postgres, mut disk) = (None, None, None);
         match self {
-            Self::RedisEmptied => redis = Some((RedisServer::start(folder.join("redis"), &[]), None)),
+            Self::RedisEmptied | Self::RedisPaused => {
+                redis = Some((RedisServer::start(folder.join("redis"), &[]), None));
+            }
+            Self::RedisWithoutFiles => {
+                redis = Some((RedisServer::start(folder.join("redis"), &["--appendonly", "no"]), None));
+            }
+            Self::DiskFull => disk = Some(SmallDisk::mount(folder.join("disk"))),
             Self::RedisPromoted => {
                 let master = RedisServer::start(folder.join("master"), &[]);
                 let replica = master.replica(folder.join("replica"));
@@ -68,12 +88,15 @@ impl Outage {
                 postgres = Some((primary, Some(standby)));
             }
         }
-        Servers { outage: self, redis, postgres }
+        Servers { outage: self, redis, postgres, disk }
     }
 }
 
 impl Servers {
     pub(crate) fn url(&self) -> String {
+        if let Some(disk) = &self.disk {
+            return format!("sqlite:{}", disk.path().join("semel.db").display());
+        }
         match (&self.redis, &self.postgres) {
             (Some((master, Some(replica))), _) => {
                 // What is answered has reached the replica.
@@ -97,6 +120,9 @@ impl Servers {
     }
 
     pub(crate) fn begin(mut self) -> Self {
+        if let Some(disk) = &self.disk {
+            disk.fill();
+        }
         match (&mut self.redis, &mut self.postgres) {
             (Some((master, Some(replica))), _) => {
                 master.kill();
@@ -106,7 +132,12 @@ impl Servers {
                 master.restart();
                 master.ask(&follows);
             }
-            (Some((server, None)), _) => drop(server.ask("FLUSHALL")),
+            (Some((server, None)), _) => match self.outage {
+                Outage::RedisWithoutFiles => server.restart(),
+                // Until it is told to go on.
+                Outage::RedisPaused => drop(server.ask("CLIENT PAUSE 600000 WRITE")),
+                _ => drop(server.ask("FLUSHALL")),
+            },
             (None, Some((primary, Some(standby)))) => {
                 primary.halt();
                 standby.promote();
@@ -124,6 +155,12 @@ impl Servers {
         // A former primary stays as it is: it must not come back beside its successor.
         if let Some((server, None)) = &self.postgres {
             server.resume();
+        }
+        if let Some((server, None)) = self.redis.as_ref().filter(|_| self.outage == Outage::RedisPaused) {
+            server.ask("CLIENT UNPAUSE");
+        }
+        if let Some(disk) = &self.disk {
+            disk.make_room();
         }
         self
     }

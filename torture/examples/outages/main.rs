@@ -7,6 +7,7 @@
 //! and every acknowledged one is replayed, or refused where the server has lost it.
 
 mod clients;
+mod disk;
 mod faults;
 mod gateway;
 
