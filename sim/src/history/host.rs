@@ -3,7 +3,7 @@
 //! Engines are built only here, and get nothing that a real node would not have.
 
 use super::executor::{Handle, Home};
-use super::network::Network;
+use super::network::{self, Network};
 use super::provider;
 use super::ring;
 use super::sabotage::Sabotage;
@@ -49,6 +49,8 @@ pub(crate) fn boot(world: &Arc<World>, node: usize) {
                 () = starting.sleep(Duration::from_secs(2)) => None,
             };
             if let Some(engine) = built {
+                let mark = network::mark_time(&starting);
+                starting.audit().node_started(starting.handle.now(), node, mark);
                 starting.hosts()[node].engine = Some(engine);
                 return;
             }

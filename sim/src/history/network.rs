@@ -258,6 +258,12 @@ pub(crate) fn mark(world: &World) -> Option<Bytes> {
     settings.into_iter().find_map(|(name, mark)| (name == "clock").then_some(mark))
 }
 
+/// The latest time of any node.
+pub(crate) fn mark_time(world: &World) -> Option<Time> {
+    let mark: serde_json::Value = serde_json::from_slice(&mark(world)?).ok()?;
+    mark["at_ms"].as_u64().map(Time::from_millis)
+}
+
 /// Whether a node with another clock is shown the mark as it was when it started.
 fn old_mark(world: &World, node: usize) -> Option<Bytes> {
     let is_blind = world.is_sabotaged(Sabotage::UnseenMarks) && world.clock_of(node) > 0;

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// No clock is wrong and no node is down for longer than this.
 const DISTRUST_MAX: Duration = Duration::from_mins(1);
 
+/// How long a start takes at most, so that the mark may be newer than what the node has read.
+const START_MAX: Duration = Duration::from_secs(2);
+
 impl Audit {
     /// A client calls. Returns the number of the call.
     pub(crate) fn call_started(
@@ -139,6 +142,22 @@ impl Audit {
         }
     }
 
+    /// A moment that had certainly come, for every node of a call, when it was asked.
+    ///
+    /// A node that started with a clock far behind only knows a lower bound of the time: that of the mark, which is old
+    /// if nodes had no undisturbed time to write theirs, and how long it has been running since.
+    fn surely_known(&self, call: &Call) -> Time {
+        if !self.has_wrong_clock {
+            return call.asked_at;
+        }
+        let starts = call.nodes.iter().filter_map(|node| self.starts.get(node));
+        let known = starts.map(|start| {
+            let since = Duration::from_nanos(call.asked.saturating_sub(start.at));
+            start.mark + since - START_MAX
+        });
+        known.chain([call.asked_at - DISTRUST_MAX]).min().unwrap_or(call.asked_at)
+    }
+
     /// The answer is final: it must be stored, true, the caller's own, and not expired.
     fn acknowledged(
         &mut self,
@@ -146,11 +165,9 @@ impl Audit {
         outcome: Option<&Outcome>,
         stored: Stored,
     ) -> Result<(), (Promise, String)> {
-        let Call { key, payload, asked, asked_at, .. } = self.calls[call];
-        // A node that started with a clock far behind only knows a lower bound of the time.
-        let late_max = if self.has_wrong_clock { DISTRUST_MAX } else { Duration::ZERO };
-        let late_max = late_max + self.skew;
-        let (forgotten_after, is_confirmed) = (self.forgotten_after, self.is_confirmed);
+        let Call { key, payload, asked, .. } = self.calls[call];
+        let surely = self.surely_known(&self.calls[call]);
+        let (skew, forgotten_after, is_confirmed) = (self.skew, self.forgotten_after, self.is_confirmed);
         let file = &mut self.keys[key];
         let err = |promise, how: String| Err((promise, how));
         let found = file.terminals.iter_mut().rev().find(|terminal| {
@@ -170,7 +187,7 @@ impl Audit {
         if terminal.payload != Some(payload) {
             return err(Promise::OwnPayload, format!("it is the outcome of payload {:?}", terminal.payload));
         }
-        if asked_at >= terminal.expires_at + late_max {
+        if surely >= terminal.expires_at + skew {
             return err(Promise::HonestExpiry, format!("it expired at {:?}", terminal.expires_at));
         }
         let effects = file.periods.iter().flat_map(|period| &period.effects);

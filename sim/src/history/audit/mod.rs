@@ -94,6 +94,14 @@ struct Call {
     effects: usize,
 }
 
+/// What a node knew of the time when it started, if its clock was wrong.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    at: u64,
+    /// The latest time of any node, as the store had it.
+    mark: Time,
+}
+
 /// Checks a history against the promises.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a history")]
 pub(crate) struct Audit {
@@ -119,6 +127,8 @@ pub(crate) struct Audit {
     fingerprints: Vec<Fingerprint>,
     keys: Vec<KeyFile>,
     calls: Vec<Call>,
+    /// The last start of each node, if there was a mark.
+    starts: BTreeMap<usize, Start>,
     violation: Option<Violation>,
 }
 
@@ -152,6 +162,7 @@ impl Audit {
             fingerprints,
             keys: plan.keys.iter().map(|key| file(&key.policy)).collect(),
             calls: Vec::new(),
+            starts: BTreeMap::new(),
             violation: None,
         }
     }
@@ -193,6 +204,14 @@ impl Audit {
                 matches!(record.state_name(), StateName::Claimed | StateName::Processing)
             });
             file.touched |= is_running || open.contains(&key);
+        }
+    }
+
+    /// A node has started, and has read `mark` as the latest time of any node.
+    pub(crate) fn node_started(&mut self, at: u64, node: usize, mark: Option<Time>) {
+        match mark {
+            Some(mark) => drop(self.starts.insert(node, Start { at, mark })),
+            None => drop(self.starts.remove(&node)),
         }
     }
 
