@@ -24,7 +24,7 @@ fn namespace() -> Vec<&'static str> {
 fn a_full_disk_is_reported_and_writing_resumes_with_space() {
     let scratch = Scratch::new("full");
     let script =
-        format!("mount -t tmpfs -o size=4m tmpfs '{}' && exec \"$@\"", scratch.directory().display());
+        format!("mount -t tmpfs -o size=8m tmpfs '{}' && exec \"$@\"", scratch.directory().display());
     assert!(ChildProcess::start(in_shell(&namespace(), &script, Part::Fill, &scratch.file())).ended());
 }
 

@@ -6,13 +6,17 @@ use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::core::policy::PolicySettings;
 use semel::{Attempt, Class, Ended, Engine, Intent, RecordedOutcome, Settings};
+use semel_test_support::ScratchDir;
 use semel_tx::postgres::{Database, Joined, Mine, finish_in, join, transact};
 use semel_tx::{Error, LocalEnding};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 const SCHEMA: &str = "SEMEL_TX_TEST_SCHEMA";
+/// The file without which the child does not go on: its threads do not all stop at the same moment.
+const MAY_GO_ON: &str = "SEMEL_TX_TEST_MAY_GO_ON";
 /// How long the others wait: only a lock that is never released takes longer.
 const WAIT: Duration = Duration::from_secs(30);
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,12 +63,17 @@ async fn acknowledged(process: &Process, count: usize) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_process_loses_its_key_and_its_rows() {
     let world = World::new().await;
-    let frozen = Process::running("frozen::child", &[(SCHEMA, &world.schema)]);
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "frozen");
+    let may_go_on = folder.join("may-go-on");
+    let variables = [(SCHEMA, world.schema.as_str()), (MAY_GO_ON, may_go_on.to_str().expect("text"))];
+    let frozen = Process::running("frozen::child", &variables);
     acknowledged(&frozen, 1).await;
+    signal("-STOP", frozen.child.id());
     let (engine, database) = (world.engine().await, world.database(2).await);
     let mut row = world.admin.acquire().await.expect("a connection");
     let freed = tokio::time::timeout(WAIT, lock_row(&mut row, &world.schema)).await;
     let answer = retried(&engine, &database, &world).await;
+    std::fs::write(&may_go_on, "").expect("written");
     signal("-CONT", frozen.child.id());
     assert!(freed.is_ok(), "its row is still locked");
     assert!(answer.is_ok(), "its key is still taken: {answer:?}");
@@ -91,20 +100,23 @@ async fn retried(engine: &Engine, database: &Database, world: &World) -> Result<
     answer.map_err(|_| errors)
 }
 
-/// Freezes itself in the middle of its transaction.
+/// Is frozen in the middle of its transaction.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of a_frozen_process_loses_its_key_and_its_rows, which starts it"]
 async fn child() {
     let Ok(schema) = std::env::var(SCHEMA) else { return };
     let world = World::existing(schema.clone()).await;
     let (engine, database) = (engine(&world).await, world.database(1).await);
+    let may_go_on = PathBuf::from(std::env::var_os(MAY_GO_ON).expect("a file"));
     let freezing = work(move |tx, local| {
-        let schema = schema.clone();
+        let (schema, may_go_on) = (schema.clone(), may_go_on.clone());
         Box::pin(async move {
             insert_order(tx, &schema, local).await?;
             lock_row(tx, &schema).await;
             acknowledge("frozen");
-            signal("-STOP", std::process::id());
+            while !may_go_on.exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             Ok(created(local))
         })
     });
