@@ -131,24 +131,28 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
 /// Reads what others wrote about the time, if the last heartbeat is too old: the process was suspended, or the store
 /// was unreachable. Await this before anything is dated.
 ///
-/// One waiter reads for all of them. If it gets no answer, the others' own calls to the store will show the problem.
+/// One waiter reads for all of them, and all of them fail with it: who claims without a current time may send nothing, and
+/// may be unable to give the claim back.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let started_at = node.clock.uptime();
     if !node.time.has_to_catch_up(started_at) {
         return Ok(());
     }
+    let late = || Error::new(Kind::Unavailable, "waiting to read the time of other nodes");
     let asking = async {
         let mut tried_at = node.heartbeat.caught_up.lock().await;
-        if *tried_at >= started_at || !node.time.has_to_catch_up(node.clock.uptime()) {
+        if !node.time.has_to_catch_up(node.clock.uptime()) {
             return Ok(());
+        }
+        if *tried_at >= started_at {
+            return Err(late());
         }
         let caught_up = beat(node).await;
         *tried_at = node.clock.uptime();
         caught_up
     };
     // A request waits for this. The next one tries again.
-    let late = || Err(Error::new(Kind::Unavailable, "waiting to read the time of other nodes"));
-    node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
+    node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(|| Err(late()))
 }
 
 /// Returns whether anything was written: not by a node that does not trust its clock, or still watches the mark.
