@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, dist, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
+use crate::{bench, campaign, crash, dist, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +71,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--seed N] [--runs M]",
         about: "seeded histories of the engine, optimised",
         run: sim::run,
+    },
+    Command {
+        name: "campaign",
+        arguments: "[--seed N] [--only PART,…]",
+        about: "what a test run does in small, at full size and from a new seed: model, histories, sabotages, storms, crash, transactions, patterns, outages, floods",
+        run: campaign::run,
     },
     Command {
         name: "fuzz",

@@ -4,6 +4,7 @@
 //! a contributor cannot run. **What must never**: product code, or a check that only CI knows.
 
 mod bench;
+mod campaign;
 mod cargo;
 mod command;
 mod crash;
