@@ -218,7 +218,8 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration, has_tw
             is_past(Some(*lease_until)) || is_ahead(*lease_until)
         }
         State::Claimed { lease_until } | State::Processing { lease_until } => {
-            file.policy.class == Class::Downstream && is_past(Some(*lease_until))
+            let is_over = is_past(Some(*lease_until)) || is_ahead(*lease_until);
+            file.policy.class == Class::Downstream && is_over
         }
         State::Unknown { .. } => file.policy.class == Class::Downstream,
         State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. } => {
