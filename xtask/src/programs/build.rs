@@ -49,7 +49,7 @@ not JSON
 {"reason":"compiler-artifact","manifest_path":"/semel/crates/core/Cargo.toml","target":{"kind":["lib"],"name":"semel_core"},"profile":{"test":true},"executable":"/semel/target/core-1"}
 {"reason":"compiler-artifact","manifest_path":"/semel/crates/gateway/Cargo.toml","target":{"kind":["bin"],"name":"semel"},"profile":{"test":false},"executable":"/semel/target/semel"}
 {"reason":"compiler-artifact","manifest_path":"/semel/crates/gateway/Cargo.toml","target":{"kind":["bin"],"name":"semel"},"profile":{"test":true},"executable":"/semel/target/semel-2"}
-{"reason":"compiler-artifact","manifest_path":"/semel/crates/gateway/Cargo.toml","target":{"kind":["test"],"name":"wire"},"profile":{"test":true},"executable":"/semel/target/wire-3"}
+{"reason":"compiler-artifact","manifest_path":"/semel/crates/gateway/Cargo.toml","target":{"kind":["test"],"name":"library"},"profile":{"test":true},"executable":"/semel/target/library-3"}
 {"reason":"build-finished","success":true}"#;
 
     #[test]
@@ -61,7 +61,7 @@ not JSON
         let expected = [
             ("unit tests of crates/core", "/semel/target/core-1"),
             ("unit tests of the program semel of crates/gateway", "/semel/target/semel-2"),
-            ("wire of crates/gateway", "/semel/target/wire-3"),
+            ("library of crates/gateway", "/semel/target/library-3"),
         ];
         assert_eq!(found, expected.map(|(name, file)| (name.to_owned(), file.to_owned())));
     }

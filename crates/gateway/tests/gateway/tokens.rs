@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
 /// A key pair for tests only.
-const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
+const RSA: &str = include_str!("../library/identity/fixtures/rsa.test-key.pem");
 
 /// The signer and its key.
 pub(crate) enum Signer {

@@ -1,0 +1,8 @@
+//! The gateway as a library: its parts, called from here. Tests that start the program `semel` are in `tests/gateway`
+//! and `tests/cli`.
+
+mod admin;
+mod demo;
+mod identity;
+mod upstream;
+mod wire;
