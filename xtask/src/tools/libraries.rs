@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::cargo;
 
-const REQUIREMENTS: &str = "crates/gateway/tests/clients/requirements.txt";
-const MANIFEST: &str = "crates/gateway/tests/clients/package.json";
+const REQUIREMENTS: &str = "crates/gateway/tests/gateway/clients/requirements.txt";
+const MANIFEST: &str = "crates/gateway/tests/gateway/clients/package.json";
 
 /// A Python environment with exactly the required packages.
 pub(super) fn python(folder: &Path) -> Result<(), String> {

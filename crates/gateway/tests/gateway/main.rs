@@ -1,5 +1,5 @@
-//! The program `semel` itself on its own file, between real sockets: its input, its output, and what it keeps when it
-//! is killed.
+//! The program `semel` itself, between real sockets: its input, its output, and what it keeps when it is killed.
+//! Clients, proxies and the programs that people run it with are real, too.
 
 mod admin;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -8,6 +8,7 @@ mod authorize;
 mod bodies;
 mod callers;
 mod certificates;
+mod clients;
 mod clock;
 mod config;
 mod crowds;
@@ -20,6 +21,7 @@ mod leaving;
 mod lost;
 mod malformed;
 mod once;
+mod operating;
 mod operations;
 mod operators;
 mod passing;
@@ -40,8 +42,6 @@ mod store;
 mod suspended;
 mod telemetry;
 mod tokens;
-#[path = "../clients/tools.rs"]
-#[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;
 mod unrouted;
 mod world;

@@ -1,7 +1,8 @@
 //! The alert rules: they are valid for Prometheus, each fires only on its own condition, and each has a fix in the
 //! runbook.
 
-use crate::{repository, run, text, tools};
+use super::{repository, run, text};
+use crate::tools;
 use std::collections::BTreeSet;
 use std::process::Command;
 

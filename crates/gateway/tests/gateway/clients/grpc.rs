@@ -1,8 +1,8 @@
 //! A tonic client and a tonic server, with the gateway between them.
 
-use crate::lossy::Lossy;
-use crate::process::Process;
-use crate::world::{folder, listening, serve};
+use super::lossy::Lossy;
+use super::process::Process;
+use super::world::{folder, listening, serve};
 use bytes::{Buf, BufMut, Bytes};
 use semel_test_support::ScratchDir;
 use std::convert::Infallible;

@@ -24,7 +24,7 @@ fn schemathesis(python: &Path, scratch: &Scratch, settings: &str, url: &str, mor
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "20", "--seed", "1"]);
     // Its own database of examples would affect the next run.
     command.args(more).current_dir(config_folder(scratch)).env("NO_COLOR", "1");
-    let output = crate::run(&mut command);
+    let output = super::run(&mut command);
     let cases = output.lines().find_map(|line| line.trim().split_once(" generated, "));
     let (generated, passed) = cases.unwrap_or_else(|| panic!("no count of cases in {output}"));
     assert_eq!(format!("{generated} passed"), passed, "{output}");

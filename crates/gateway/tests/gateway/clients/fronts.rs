@@ -3,11 +3,11 @@
 //! Both have two routes to the gateway, the first of which loses a response. They listen on Unix sockets, so no port is
 //! needed.
 
-use crate::curl::{KEY, Seen, curl, curl_without_key};
-use crate::lossy::Lossy;
-use crate::process::Process;
+use super::curl::{KEY, Seen, curl, curl_without_key};
+use super::lossy::Lossy;
+use super::process::Process;
+use super::world::{Language, World};
 use crate::tools;
-use crate::world::{Language, World};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::process::Command;

@@ -1,6 +1,7 @@
 //! The results of `cargo xtask dist`, checked by the programs that read them: dpkg, tar, man, sha256sum.
 
-use crate::{repository, run, tools};
+use super::{repository, run};
+use crate::tools;
 use semel_test_support::ScratchDir;
 use std::path::{Path, PathBuf};
 use std::process::Command;

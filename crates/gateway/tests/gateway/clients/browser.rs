@@ -1,8 +1,8 @@
 //! Chromium: double clicks, and the pages for people.
 
-use crate::stripe::{Demo, charges};
+use super::stripe::{Demo, charges};
+use super::world::{Language, World, source};
 use crate::tools;
-use crate::world::{Language, World, source};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The `stripe` package for Python and its own retries, pointed at the demo.
 
-use crate::lossy::Lossy;
-use crate::process::Process;
-use crate::python::{run, run_text};
-use crate::world::{folder, serve};
+use super::lossy::Lossy;
+use super::process::Process;
+use super::python::{run, run_text};
+use super::world::{folder, serve};
 use semel_test_support::ScratchDir;
 use serde_json::Value;
 use std::io::{Read, Write};

@@ -1,7 +1,8 @@
 //! Prometheus scrapes a running gateway; its rules fire on real failures.
 
+use super::text;
+use crate::tools;
 use crate::world::{Gateway, Scratch, until};
-use crate::{text, tools};
 use semel_test_support::ScratchDir;
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};

@@ -1,7 +1,7 @@
 //! The usual gateway, on SQLite, in front of a service with a ledger.
 
-use crate::lossy::Lossy;
-use crate::process::Process;
+use super::lossy::Lossy;
+use super::process::Process;
 use crate::tools;
 use semel_test_support::ScratchDir;
 use std::net::SocketAddr;
@@ -82,7 +82,7 @@ fn lines(path: &Path) -> Vec<String> {
 
 /// A script beside these tests.
 pub(crate) fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/clients").join(name)
 }
 
 /// The program itself, on a free port, with a store in `folder`.

@@ -1,7 +1,8 @@
 //! Traces: the client's trace is continued, the upstream's span is its child, and a collector accepts the spans.
 
+use super::{repository, run};
+use crate::tools;
 use crate::world::{KEY, World, charge, until};
-use crate::{repository, run, tools};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, response};
 use serde_json::Value;
@@ -131,7 +132,7 @@ async fn spans_join_the_clients_trace_and_reach_a_collector() {
     assert!(bodies.iter().all(|body| !body.contains(KEY) && !body.contains("amount")), "{bodies:?}");
     let Some(python) = tools::python() else { return };
     let scratch = crate::world::Scratch::new();
-    let script = repository("crates/gateway/tests/operations/scripts/otlp.py");
+    let script = repository("crates/gateway/tests/gateway/operating/scripts/otlp.py");
     let files: Vec<_> =
         bodies.iter().enumerate().map(|(at, body)| scratch.write(&format!("{at}.json"), body)).collect();
     let output = run(Command::new(python).arg(script).args(files));

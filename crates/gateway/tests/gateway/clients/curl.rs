@@ -1,7 +1,7 @@
 //! curl: its retries, bodies, protocols.
 
+use super::world::{Language, World};
 use crate::tools;
-use crate::world::{Language, World};
 use std::path::Path;
 use std::process::Command;
 

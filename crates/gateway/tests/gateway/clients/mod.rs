@@ -12,5 +12,4 @@ mod lossy;
 mod process;
 mod python;
 mod stripe;
-mod tools;
 mod world;

@@ -9,15 +9,6 @@ mod packaging;
 mod prometheus;
 mod rules;
 mod schemathesis;
-#[path = "../gateway/store.rs"]
-#[expect(dead_code, reason = "shared with tests that lock it or look into it")]
-mod store;
-#[path = "../clients/tools.rs"]
-#[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
-mod tools;
-#[path = "../gateway/world.rs"]
-#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
-mod world;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

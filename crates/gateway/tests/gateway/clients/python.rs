@@ -1,7 +1,7 @@
 //! Python's clients: `requests`, which retries by itself, and `httpx`, which speaks HTTP/2.
 
+use super::world::{Language, World, source};
 use crate::tools;
-use crate::world::{Language, World, source};
 use std::ffi::OsStr;
 use std::process::Command;
 

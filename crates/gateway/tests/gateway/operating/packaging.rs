@@ -1,7 +1,8 @@
 //! The files in `packaging/`: each is checked by the program that reads it, if that is installed.
 
+use super::{repository, run, text};
+use crate::tools;
 use crate::world::Scratch;
-use crate::{repository, run, text, tools};
 use std::process::Command;
 
 #[test]
@@ -53,7 +54,7 @@ fn the_manifests_fit_their_schemas_and_nothing_runs_as_root() {
         "front/envoy.yml",
     ];
     let files = files.map(|file| repository(&format!("packaging/{file}")));
-    let script = repository("crates/gateway/tests/operations/scripts/manifests.py");
+    let script = repository("crates/gateway/tests/gateway/operating/scripts/manifests.py");
     let output = run(Command::new(python).arg(script).args(files));
     assert!(output.ends_with("done\n"), "{output}");
 }
