@@ -1,5 +1,6 @@
 //! Erasing through the admin address: a retry does not run again, whatever the store.
 
+use crate::store::{StoreKind, on_every_store};
 use crate::world::{Gateway, KEY, Scratch};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Upstream, response};
@@ -11,8 +12,8 @@ use tokio::task::JoinSet;
 const SECRET: &str = "the-account-of-ada-lovelace";
 
 /// A gateway in front of a service that answers with a secret, and the number of calls to it.
-async fn world() -> (Scratch, Upstream, Gateway, Arc<AtomicU32>) {
-    let (scratch, calls) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
+async fn world(kind: StoreKind) -> (Scratch, Upstream, Gateway, Arc<AtomicU32>) {
+    let (scratch, calls) = (Scratch::on(kind), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&calls);
     let upstream = Upstream::start(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
@@ -23,13 +24,12 @@ async fn world() -> (Scratch, Upstream, Gateway, Arc<AtomicU32>) {
     (scratch, upstream, gateway, calls)
 }
 
-#[tokio::test]
-async fn a_retry_after_an_erasure_neither_runs_nor_replays() {
+async fn a_retry_after_an_erasure_neither_runs_nor_replays(kind: StoreKind) {
     for (extent, status, code) in [
         ("response", 409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED"),
         ("record", 410, "IDEMPOTENCY_RECORD_EXPIRED"),
     ] {
-        let (_scratch, _upstream, mut gateway, calls) = world().await;
+        let (_scratch, _upstream, mut gateway, calls) = world(kind).await;
         let admin = gateway.admin();
         let charge = || TestRequest::post("/charges").key(KEY).send(gateway.address);
         let first = charge().await.expect("an answer");
@@ -64,9 +64,8 @@ fn erasure_of(number: usize) -> &'static str {
 
 /// A gateway is killed with -9 while it erases. After its restart every record is complete or erased, every confirmed
 /// erasure has happened, and no key has run again.
-#[tokio::test]
-async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
-    let (scratch, calls) = (Scratch::new(), Arc::new(AtomicU32::new(0)));
+async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased(kind: StoreKind) {
+    let (scratch, calls) = (Scratch::on(kind), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&calls);
     let upstream = Upstream::start(move |seen| {
         counted.fetch_add(1, Ordering::SeqCst);
@@ -126,4 +125,9 @@ async fn a_kill_in_the_middle_leaves_every_record_whole_or_erased() {
     }
     println!("{acknowledged} acknowledged, {erased} erased, {intact} whole after {ROUNDS} kills");
     assert!(acknowledged > 0 && intact > 0, "no kill was in the middle: {acknowledged}, {erased}, {intact}");
+}
+
+on_every_store! {
+    a_retry_after_an_erasure_neither_runs_nor_replays,
+    a_kill_in_the_middle_leaves_every_record_whole_or_erased,
 }

@@ -3,6 +3,7 @@
 //! The upstream and the clients run in this process, so their counts of effects and acknowledgements survive every
 //! kill.
 
+use crate::store::{StoreKind, on_every_store};
 use crate::world::{Gateway, KEY, Scratch, until, within};
 use semel_test_support::Reply;
 use semel_test_support::client::TestRequest;
@@ -168,8 +169,8 @@ impl Crowd {
 }
 
 /// Loads, kills and restarts; then checks every intent again. Returns the counts.
-async fn rounds(store: impl Fn(&Scratch) -> String) -> Result<String, String> {
-    let (scratch, effects) = (Scratch::new(), Effects::default());
+async fn rounds(kind: StoreKind, store: impl Fn(&Scratch) -> String) -> Result<String, String> {
+    let (scratch, effects) = (Scratch::on(kind), Effects::default());
     let upstream = Upstream::start(upstream_script(Arc::clone(&effects))).await;
     let start = || Gateway::start_on(&store(&scratch), &scratch, upstream.address, &FLAGS);
     let mut gateway = start();
@@ -249,14 +250,17 @@ async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
     ))
 }
 
-#[tokio::test]
-async fn twenty_kills_leave_no_key_with_two_effects() {
-    let found = rounds(|scratch| scratch.store().url()).await;
+async fn twenty_kills_leave_no_key_with_two_effects(kind: StoreKind) {
+    let found = rounds(kind, |scratch| scratch.store().url()).await;
     println!("{}", found.expect("the promise holds"));
 }
 
-#[tokio::test]
-async fn a_store_that_forgets_is_found_out_by_the_same_rounds() {
-    let found = rounds(|_| "memory:".to_owned()).await;
+async fn a_store_that_forgets_is_found_out_by_the_same_rounds(kind: StoreKind) {
+    let found = rounds(kind, |_| "memory:".to_owned()).await;
     assert!(found.is_err(), "a store that forgets a key must cause a second effect: {found:?}");
+}
+
+on_every_store! {
+    twenty_kills_leave_no_key_with_two_effects,
+    a_store_that_forgets_is_found_out_by_the_same_rounds,
 }

@@ -1,5 +1,8 @@
 //! The program `semel` itself, between real sockets: its input, its output, and what it keeps when it is killed.
 //! Clients, proxies and the programs that people run it with are real, too.
+//!
+//! Tests on PostgreSQL need a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test` sets. Each one on Redis starts
+//! its own server, which `cargo xtask test` installs.
 
 mod admin;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -20,6 +23,9 @@ mod kills;
 mod leaving;
 mod lost;
 mod malformed;
+mod on_postgres;
+#[cfg(feature = "redis")]
+mod on_redis;
 mod once;
 mod operating;
 mod operations;
@@ -43,5 +49,6 @@ mod suspended;
 mod telemetry;
 mod tokens;
 mod tools;
+mod two_gateways;
 mod unrouted;
 mod world;

@@ -1,16 +1,16 @@
 //! One effect: with any number of requests, in any spelling, beside similar requests of others.
 
+use crate::store::{StoreKind, on_every_store};
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged};
 use tokio::task::JoinSet;
 
-#[tokio::test]
-async fn two_hundred_requests_are_one_call_with_equal_answers() {
+async fn two_hundred_requests_are_one_call_with_equal_answers(kind: StoreKind) {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
-    let world = World::new(&["--wait", "50s"], script).await;
+    let world = World::on(kind, &["--wait", "50s"], script).await;
     let to = world.gateway.address;
     let mut sent: JoinSet<_> = (0..200).map(|_| charge(5).send(to)).collect();
     world.upstream.has_seen(1).await;
@@ -27,13 +27,12 @@ async fn two_hundred_requests_are_one_call_with_equal_answers() {
     assert_eq!(answers.len(), 1, "all are the same: {answers:?}");
 }
 
-#[tokio::test]
-async fn two_gateways_on_one_store_are_one() {
+async fn two_gateways_on_one_store_are_one(kind: StoreKind) {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let flags = ["--wait", "50s"];
-    let mut world = World::new(&flags, script).await;
+    let mut world = World::on(kind, &flags, script).await;
     let other = Gateway::start(&world.scratch, world.upstream.address, &flags);
     let addresses = [world.gateway.address, other.address];
     let mut sent: JoinSet<_> = (0..40).map(|number| charge(5).send(addresses[number % 2])).collect();
@@ -51,18 +50,16 @@ async fn two_gateways_on_one_store_are_one() {
     assert!(left.is_replay(), "the other gateway replays, too: {left:?}");
 }
 
-#[tokio::test]
-async fn peer_bug_quoted_and_bare_keys_are_two() {
-    let world = World::new(&[], charged).await;
+async fn peer_bug_quoted_and_bare_keys_are_two(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     world.charge(5).await;
     let quoted = TestRequest::post("/charges").key(&format!("\"{KEY}\"")).json("{\"amount\":5}");
     assert!(world.send(quoted).await.is_replay());
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn peer_bug_a_key_was_shared_between_callers_and_paths() {
-    let world = World::new(&[], charged).await;
+async fn peer_bug_a_key_was_shared_between_callers_and_paths(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let ask = |method, path: &str, token: &str| {
         TestRequest::new(method, path).key(KEY).with("authorization", format!("Bearer {token}")).json("{}")
     };
@@ -82,11 +79,11 @@ async fn peer_bug_a_key_was_shared_between_callers_and_paths() {
     }
 }
 
-#[tokio::test]
-async fn peer_bug_proxies_send_again_what_has_no_body() {
+async fn peer_bug_proxies_send_again_what_has_no_body(kind: StoreKind) {
     // Over a reused connection: a proxy may mistake its end for an idle connection's and resend.
     for ask in [TestRequest::post("/charges").key(KEY), TestRequest::new("PATCH", "/charges").key(KEY)] {
-        let world = World::new(&[], |seen| if seen.number == 1 { charged(seen) } else { Act::End }).await;
+        let world =
+            World::on(kind, &[], |seen| if seen.number == 1 { charged(seen) } else { Act::End }).await;
         assert_eq!(world.send(TestRequest::get("/warm")).await.status, 201);
         let reply = world.send(ask.clone()).await;
         world.is_problem(&reply, 502, "UPSTREAM_FAILED", false).await;
@@ -100,9 +97,8 @@ async fn peer_bug_proxies_send_again_what_has_no_body() {
     }
 }
 
-#[tokio::test]
-async fn requests_without_a_key_are_forwarded_unmarked() {
-    let world = World::new(&[], charged).await;
+async fn requests_without_a_key_are_forwarded_unmarked(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     for call in 1..=2 {
         let reply = world.send(TestRequest::post("/charges").json("{}")).await;
         assert_eq!(reply.text(), format!("charge {call}"));
@@ -119,21 +115,19 @@ async fn requests_without_a_key_are_forwarded_unmarked() {
     assert_eq!(world.calls(), 10);
 }
 
-#[tokio::test]
-async fn where_protection_is_off_nothing_is_protected() {
-    let world = World::new(&["--key", "off"], charged).await;
+async fn where_protection_is_off_nothing_is_protected(kind: StoreKind) {
+    let world = World::on(kind, &["--key", "off"], charged).await;
     for call in 1..=2 {
         let reply = world.charge(5).await;
         assert_eq!((reply.text(), reply.header("operation-id")), (format!("charge {call}").as_str(), None));
     }
 }
 
-#[tokio::test]
-async fn respond_async_gets_202_with_a_location() {
+async fn respond_async_gets_202_with_a_location(kind: StoreKind) {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
-    let world = World::new(&[], script).await;
+    let world = World::on(kind, &[], script).await;
     let async_charge = || charge(5).with("prefer", "respond-async");
     let accepted = world.send(async_charge()).await;
     let path = format!("/operations/{}", accepted.header("operation-id").expect("an id"));
@@ -152,4 +146,15 @@ async fn respond_async_gets_202_with_a_location() {
     let replay = world.send(async_charge()).await;
     assert_eq!((replay.status, replay.is_replay(), world.calls()), (201, true, 1));
     assert_eq!(world.upstream.seen()[0].header("prefer"), None, "the preference is not forwarded");
+}
+
+on_every_store! {
+    two_hundred_requests_are_one_call_with_equal_answers,
+    two_gateways_on_one_store_are_one,
+    peer_bug_quoted_and_bare_keys_are_two,
+    peer_bug_a_key_was_shared_between_callers_and_paths,
+    peer_bug_proxies_send_again_what_has_no_body,
+    requests_without_a_key_are_forwarded_unmarked,
+    where_protection_is_off_nothing_is_protected,
+    respond_async_gets_202_with_a_location,
 }

@@ -1,6 +1,6 @@
 //! Every state of a record, and what the next request with its key gets, tested through the program.
 
-use crate::store::TestStore;
+use crate::store::{StoreKind, TestStore, on_every_store};
 use crate::world::{KEY, World, charge, until};
 use semel::core::fingerprint::{self, Limits, Selection};
 use semel::core::key::Key;
@@ -28,8 +28,8 @@ fn hangs_once(seen: &Seen) -> Act {
 }
 
 /// Sends a charge and kills the gateway while the upstream processes it.
-async fn killed_in_the_middle(flags: &[&str]) -> World {
-    let mut world = World::new(flags, hangs_once).await;
+async fn killed_in_the_middle(kind: StoreKind, flags: &[&str]) -> World {
+    let mut world = World::on(kind, flags, hangs_once).await;
     let sent = tokio::spawn(charge(5).send(world.gateway.address));
     world.upstream.has_seen(1).await;
     world.kill_and_restart(flags);
@@ -76,9 +76,8 @@ impl Early {
     }
 }
 
-#[tokio::test]
-async fn none_is_run_as_attempt_one() {
-    let world = World::new(&[], charged).await;
+async fn none_is_run_as_attempt_one(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let first = world.charge(5).await;
     assert_eq!((first.status, first.text(), first.is_replay()), (201, "charge 1", false));
     assert!(first.is_acknowledged());
@@ -89,11 +88,10 @@ async fn none_is_run_as_attempt_one() {
     assert!(seen.header("idempotency-fence").is_some());
 }
 
-#[tokio::test]
-async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill() {
+async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill(kind: StoreKind) {
     for (status, code) in [("200 OK", 200), ("303 See Other", 303), ("404 Not Found", 404), ("422 Nope", 422)]
     {
-        let mut world = World::new(&[], says(status)).await;
+        let mut world = World::on(kind, &[], says(status)).await;
         let first = world.charge(5).await;
         assert_eq!((first.status, first.is_replay(), first.is_acknowledged()), (code, false, true));
         world.kill_and_restart(&[]);
@@ -107,10 +105,9 @@ async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill() {
     }
 }
 
-#[tokio::test]
-async fn after_failed_not_replayable_the_same_payload_runs_again() {
+async fn after_failed_not_replayable_the_same_payload_runs_again(kind: StoreKind) {
     let retried = response("503 Service Unavailable", &[("retry-after", "7")], "later");
-    let world = World::new(&[], move |seen| match seen.number {
+    let world = World::on(kind, &[], move |seen| match seen.number {
         1 => Act::Say(retried.clone()),
         number @ 2..=6 => {
             let status = ["401 a", "403 b", "408 c", "425 d", "429 e"][number - 2];
@@ -142,10 +139,9 @@ async fn after_failed_not_replayable_the_same_payload_runs_again() {
     assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
 }
 
-#[tokio::test]
-async fn failed_not_replayable_past_its_time_is_as_none() {
+async fn failed_not_replayable_past_its_time_is_as_none(kind: StoreKind) {
     let script = |seen: &Seen| if seen.number == 1 { says("429 Slow")(seen) } else { charged(seen) };
-    let world = World::configured_with(SETTLED, &["--lease", "1s", "--ttl", "1500ms"], script).await;
+    let world = World::configured_on(kind, SETTLED, &["--lease", "1s", "--ttl", "1500ms"], script).await;
     assert_eq!(world.charge(5).await.status, 429);
     let reply = until(async || {
         let reply = world.charge(6).await;
@@ -164,12 +160,11 @@ async fn failed_not_replayable_past_its_time_is_as_none() {
     assert!(fence(1) > fence(0));
 }
 
-#[tokio::test]
-async fn processing_is_waited_for_and_then_replayed() {
+async fn processing_is_waited_for_and_then_replayed(kind: StoreKind) {
     let gate = Gate::closed();
     let within = gate.clone();
     let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
-    let world = World::new(&["--wait", "30s"], script).await;
+    let world = World::on(kind, &["--wait", "30s"], script).await;
     let ((first, twin), ()) = tokio::join!(async { tokio::join!(world.charge(5), world.charge(5)) }, async {
         world.upstream.has_seen(1).await;
         let other = world.charge(6).await;
@@ -182,10 +177,9 @@ async fn processing_is_waited_for_and_then_replayed() {
 
 /// PROCESSING survives a kill until the lease expires, even if a gateway with the same name returns; then it is
 /// UNKNOWN.
-#[tokio::test]
-async fn peer_bug_a_crash_blocked_the_key_or_revived_a_claim() {
+async fn peer_bug_a_crash_blocked_the_key_or_revived_a_claim(kind: StoreKind) {
     let (world, early) = within_lease(async |lease| {
-        let world = killed_in_the_middle(&["--lease", lease, "--wait", "0s"]).await;
+        let world = killed_in_the_middle(kind, &["--lease", lease, "--wait", "0s"]).await;
         let early = Early::of(&world).await;
         (world, early)
     })
@@ -200,10 +194,9 @@ async fn peer_bug_a_crash_blocked_the_key_or_revived_a_claim() {
     assert_eq!(world.calls(), 1, "it is not sent again");
 }
 
-#[tokio::test]
-async fn processing_of_a_class_that_recognises_repeats_is_taken_over() {
+async fn processing_of_a_class_that_recognises_repeats_is_taken_over(kind: StoreKind) {
     let flags = [&SHORT[..], &["--class", "downstream"]].concat();
-    let world = killed_in_the_middle(&flags).await;
+    let world = killed_in_the_middle(kind, &flags).await;
     let late = world.charge_settled(5).await;
     assert_eq!((late.status, late.text(), late.is_replay()), (201, "charge 2", false));
     assert!(world.charge(5).await.is_replay());
@@ -216,24 +209,22 @@ async fn processing_of_a_class_that_recognises_repeats_is_taken_over() {
     assert_eq!(seen[1].header("idempotency-attempt"), Some("2"));
 }
 
-#[tokio::test]
-async fn unknown_of_a_class_that_recognises_repeats_is_taken_over() {
+async fn unknown_of_a_class_that_recognises_repeats_is_taken_over(kind: StoreKind) {
     let script = |seen: &Seen| if seen.number == 1 { says("500 Oops")(seen) } else { charged(seen) };
-    let world = World::new(&["--class", "downstream"], script).await;
+    let world = World::on(kind, &["--class", "downstream"], script).await;
     assert_eq!(world.charge(5).await.status, 500);
     assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
     assert_eq!(world.charge(5).await.text(), "charge 2");
     assert!(world.charge(5).await.is_replay());
 }
 
-#[tokio::test]
-async fn a_doubt_survives_a_later_attempt_without_effect() {
+async fn a_doubt_survives_a_later_attempt_without_effect(kind: StoreKind) {
     let script = |seen: &Seen| match seen.number {
         1 => Act::End,
         2 => says("429 Slow")(seen),
         _ => charged(seen),
     };
-    let world = World::new(&["--class", "downstream"], script).await;
+    let world = World::on(kind, &["--class", "downstream"], script).await;
     assert_eq!(world.charge(5).await.status, 502);
     let second = world.charge(5).await;
     assert_eq!((second.status, second.is_acknowledged()), (429, false));
@@ -242,15 +233,14 @@ async fn a_doubt_survives_a_later_attempt_without_effect() {
     assert_eq!(world.charge(5).await.text(), "charge 3");
 }
 
-#[tokio::test]
-async fn past_the_time_that_the_upstream_remembers_a_doubt_stays_one() {
+async fn past_the_time_that_the_upstream_remembers_a_doubt_stays_one(kind: StoreKind) {
     let flags = [
         &SHORT[..],
         &["--class", "downstream", "--connect-timeout", "100ms", "--response-timeout", "100ms"],
         &["--dedup-window", "6300ms"],
     ]
     .concat();
-    let world = World::new(&flags, |_| Act::Hang).await;
+    let world = World::on(kind, &flags, |_| Act::Hang).await;
     assert_eq!(world.charge(5).await.code().as_deref(), Some("UPSTREAM_TIMEOUT"));
     let late = until(async || {
         let reply = world.charge(5).await;
@@ -292,10 +282,9 @@ async fn claim_and_vanish(store: &TestStore, lease: Duration) {
     store.close().await;
 }
 
-#[tokio::test]
-async fn a_claim_is_taken_over_after_its_lease() {
+async fn a_claim_is_taken_over_after_its_lease(kind: StoreKind) {
     let (world, early) = within_lease(async |lease| {
-        let mut world = World::new(&SHORT, charged).await;
+        let mut world = World::on(kind, &SHORT, charged).await;
         world.gateway.kill();
         claim_and_vanish(world.scratch.store(), span(lease)).await;
         world.kill_and_restart(&SHORT);
@@ -309,10 +298,9 @@ async fn a_claim_is_taken_over_after_its_lease() {
     assert_eq!(world.upstream.seen()[0].header("idempotency-attempt"), Some("2"));
 }
 
-#[tokio::test]
-async fn an_expired_key_is_refused_until_its_tombstone_is_removed() {
+async fn an_expired_key_is_refused_until_its_tombstone_is_removed(kind: StoreKind) {
     let flags = ["--lease", "1s", "--ttl", "1500ms", "--tombstone", "1s"];
-    let world = World::configured_with(SETTLED, &flags, charged).await;
+    let world = World::configured_on(kind, SETTLED, &flags, charged).await;
     assert_eq!(world.charge(5).await.text(), "charge 1");
     let refused = until(async || {
         let reply = world.charge(5).await;
@@ -333,4 +321,19 @@ async fn an_expired_key_is_refused_until_its_tombstone_is_removed() {
         .map(|seen| seen.header("idempotency-fence").map(str::to_owned))
         .collect();
     assert!(fences[1] > fences[0], "{fences:?}");
+}
+
+on_every_store! {
+    none_is_run_as_attempt_one,
+    succeeded_and_failed_replayable_are_replayed_also_after_a_kill,
+    after_failed_not_replayable_the_same_payload_runs_again,
+    failed_not_replayable_past_its_time_is_as_none,
+    processing_is_waited_for_and_then_replayed,
+    peer_bug_a_crash_blocked_the_key_or_revived_a_claim,
+    processing_of_a_class_that_recognises_repeats_is_taken_over,
+    unknown_of_a_class_that_recognises_repeats_is_taken_over,
+    a_doubt_survives_a_later_attempt_without_effect,
+    past_the_time_that_the_upstream_remembers_a_doubt_stays_one,
+    a_claim_is_taken_over_after_its_lease,
+    an_expired_key_is_refused_until_its_tombstone_is_removed,
 }

@@ -1,15 +1,15 @@
 //! Every problem that a client can get from a started gateway. (Problems that no flag produces are tested with the
 //! layer: see its tests `settings` and `table`.)
 
+use crate::store::{StoreKind, on_every_store};
 use crate::world::{KEY, World, charge, until, within};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Gate, charged, response, says};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-#[tokio::test]
-async fn a_key_that_is_required_and_missing() {
-    let world = World::new(&["--require-key"], charged).await;
+async fn a_key_that_is_required_and_missing(kind: StoreKind) {
+    let world = World::on(kind, &["--require-key"], charged).await;
     for method in ["POST", "PATCH"] {
         let reply = world.send(TestRequest::new(method, "/charges").json("{}")).await;
         world.is_problem(&reply, 400, "MISSING_IDEMPOTENCY_KEY", false).await;
@@ -22,9 +22,8 @@ async fn a_key_that_is_required_and_missing() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn a_key_that_is_no_key() {
-    let world = World::new(&[], charged).await;
+async fn a_key_that_is_no_key(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let long = "x1".repeat(200);
     let bad = ["", "short", "a key with spaces in it", "someone@example.com", "aaaaaaaaaaaaaaaaaaaa", &long];
     for bad in bad {
@@ -37,9 +36,8 @@ async fn a_key_that_is_no_key() {
     assert_eq!(world.calls(), 0);
 }
 
-#[tokio::test]
-async fn a_caller_that_cannot_be_distinguished() {
-    let world = World::new(&[], charged).await;
+async fn a_caller_that_cannot_be_distinguished(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let callers = [
         charge(5).with("cookie", "session=1"),
         charge(5).with("authorization", "AWS4-HMAC-SHA256 Credential=x"),
@@ -53,15 +51,14 @@ async fn a_caller_that_cannot_be_distinguished() {
         assert!(detail.contains("`identity.sources`"), "the detail names the setting to change: {detail}");
     }
     assert_eq!(world.calls(), 0);
-    let world = World::new(&["--anonymous"], charged).await;
+    let world = World::on(kind, &["--anonymous"], charged).await;
     let reply = world.send(charge(5).with("cookie", "session=1")).await;
     assert_eq!((reply.status, world.calls()), (201, 1), "anonymous callers are configured");
     assert!(world.send(charge(5).with("authorization", "Digest x")).await.is_replay());
 }
 
-#[tokio::test]
-async fn a_body_that_is_not_what_it_says() {
-    let world = World::new(&[], charged).await;
+async fn a_body_that_is_not_what_it_says(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     for bad in ["{\"a\":1,\"a\":2}", "{", "{\"a\":\"\\ud800\"}", &"[".repeat(129)] {
         let reply = world.send(TestRequest::post("/charges").key(KEY).json(bad)).await;
         world.is_problem(&reply, 400, "UNFINGERPRINTABLE_REQUEST", false).await;
@@ -71,9 +68,8 @@ async fn a_body_that_is_not_what_it_says() {
     assert_eq!(world.calls(), 0);
 }
 
-#[tokio::test]
-async fn a_key_of_another_payload() {
-    let world = World::new(&[], charged).await;
+async fn a_key_of_another_payload(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let first = world.charge(5).await;
     let other = world.charge(6).await;
     world.is_problem(&other, 422, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST", false).await;
@@ -82,12 +78,11 @@ async fn a_key_of_another_payload() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn an_original_that_still_runs() {
+async fn an_original_that_still_runs(kind: StoreKind) {
     let gate = Gate::closed();
     let within = gate.clone();
     let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
-    let world = World::new(&["--wait", "0s"], script).await;
+    let world = World::on(kind, &["--wait", "0s"], script).await;
     let (first, ()) = tokio::join!(world.charge(5), async {
         world.upstream.has_seen(1).await;
         let running = world.charge(5).await;
@@ -99,9 +94,8 @@ async fn an_original_that_still_runs() {
     assert_eq!((first.status, world.calls()), (201, 1));
 }
 
-#[tokio::test]
-async fn an_outcome_that_nobody_knows() {
-    let world = World::new(&[], says("500 Internal Server Error")).await;
+async fn an_outcome_that_nobody_knows(kind: StoreKind) {
+    let world = World::on(kind, &[], says("500 Internal Server Error")).await;
     let first = world.charge(5).await;
     assert_eq!(
         (first.status, first.text()),
@@ -116,10 +110,9 @@ async fn an_outcome_that_nobody_knows() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn an_outcome_past_its_time() {
+async fn an_outcome_past_its_time(kind: StoreKind) {
     let settled = "[clock]\nsettle = \"0s\"\n";
-    let world = World::configured_with(settled, &["--lease", "1s", "--ttl", "1500ms"], charged).await;
+    let world = World::configured_on(kind, settled, &["--lease", "1s", "--ttl", "1500ms"], charged).await;
     let first = world.charge(5).await;
     assert_eq!(first.status, 201);
     let late = until(async || {
@@ -134,9 +127,8 @@ async fn an_outcome_past_its_time() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn an_outcome_that_looks_past_its_time_right_after_a_start() {
-    let world = World::new(&["--lease", "1s", "--ttl", "1500ms"], charged).await;
+async fn an_outcome_that_looks_past_its_time_right_after_a_start(kind: StoreKind) {
+    let world = World::on(kind, &["--lease", "1s", "--ttl", "1500ms"], charged).await;
     let first = world.charge(5).await;
     assert_eq!(first.status, 201);
     let late = until(async || {
@@ -150,10 +142,9 @@ async fn an_outcome_that_looks_past_its_time_right_after_a_start() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn peer_bug_a_response_over_the_limit_ran_again() {
+async fn peer_bug_a_response_over_the_limit_ran_again(kind: StoreKind) {
     let script = |_: &_| Act::Say(response("201 Created", &[("location", "/charges/7")], [b'x'; 3_000]));
-    let world = World::new(&["--kept-max", "2KiB"], script).await;
+    let world = World::on(kind, &["--kept-max", "2KiB"], script).await;
     let first = world.charge(5).await;
     assert_eq!((first.status, first.body.len(), first.is_acknowledged()), (201, 3_000, true));
     let retry = world.charge(5).await;
@@ -161,9 +152,8 @@ async fn peer_bug_a_response_over_the_limit_ran_again() {
     assert_eq!(world.calls(), 1);
 }
 
-#[tokio::test]
-async fn a_request_over_the_limit() {
-    let world = World::new(&["--request-max", "1KiB"], charged).await;
+async fn a_request_over_the_limit(kind: StoreKind) {
+    let world = World::on(kind, &["--request-max", "1KiB"], charged).await;
     let long = TestRequest::post("/charges").key(KEY).bytes(vec![0; 1_025]);
     for long in [long.clone(), long.in_pieces(600)] {
         let reply = world.send(long).await;
@@ -181,9 +171,8 @@ async fn a_request_over_the_limit() {
     assert_eq!(unkeyed.status, 201, "without a key no body is buffered");
 }
 
-#[tokio::test]
-async fn an_upstream_that_cannot_be_reached() {
-    let mut world = World::new(&[], charged).await;
+async fn an_upstream_that_cannot_be_reached(kind: StoreKind) {
+    let mut world = World::on(kind, &[], charged).await;
     world.upstream.refuse().await;
     for _ in 0..2 {
         let reply = world.charge(5).await;
@@ -221,10 +210,9 @@ impl FullSocket {
     }
 }
 
-#[tokio::test]
-async fn an_upstream_that_does_not_take_the_call() {
+async fn an_upstream_that_does_not_take_the_call(kind: StoreKind) {
     let full = tokio::task::spawn_blocking(FullSocket::new).await.expect("no panic");
-    let mut world = World::new(&[], charged).await;
+    let mut world = World::on(kind, &[], charged).await;
     let scratch = &world.scratch;
     world.gateway = crate::world::Gateway::start(scratch, full.address, &["--connect-timeout", "300ms"]);
     for _ in 0..2 {
@@ -237,9 +225,8 @@ async fn an_upstream_that_does_not_take_the_call() {
     assert_eq!(world.charge(5).await.text(), "charge 1", "the first attempt sent nothing, so the retry runs");
 }
 
-#[tokio::test]
-async fn an_upstream_that_breaks_off() {
-    let world = World::new(&[], |_| Act::End).await;
+async fn an_upstream_that_breaks_off(kind: StoreKind) {
+    let world = World::on(kind, &[], |_| Act::End).await;
     let first = world.charge(5).await;
     world.is_problem(&first, 502, "UPSTREAM_FAILED", false).await;
     assert_eq!(world.linked(&first).await["state"], "UNKNOWN");
@@ -251,9 +238,8 @@ async fn an_upstream_that_breaks_off() {
     assert_eq!(world.calls(), 2, "without a key it is not sent again either");
 }
 
-#[tokio::test]
-async fn an_upstream_that_hangs() {
-    let world = World::new(&["--response-timeout", "300ms"], |_| Act::Hang).await;
+async fn an_upstream_that_hangs(kind: StoreKind) {
+    let world = World::on(kind, &["--response-timeout", "300ms"], |_| Act::Hang).await;
     let first = world.charge(5).await;
     world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", false).await;
     assert_eq!(world.linked(&first).await["state"], "UNKNOWN");
@@ -264,10 +250,9 @@ async fn an_upstream_that_hangs() {
     world.is_problem(&unkeyed, 504, "UPSTREAM_TIMEOUT", false).await;
 }
 
-#[tokio::test]
-async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats() {
+async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats(kind: StoreKind) {
     let flags = ["--class", "downstream", "--response-timeout", "300ms"];
-    let world = World::new(&flags, |seen| if seen.number == 1 { Act::Hang } else { Act::End }).await;
+    let world = World::on(kind, &flags, |seen| if seen.number == 1 { Act::Hang } else { Act::End }).await;
     let first = world.charge(5).await;
     world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", true).await;
     let second = world.charge(5).await;
@@ -275,9 +260,8 @@ async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats() {
     assert_eq!(second.header("operation-id"), first.header("operation-id"));
 }
 
-#[tokio::test]
-async fn a_request_for_a_stream() {
-    let world = World::new(&[], charged).await;
+async fn a_request_for_a_stream(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let streams = [
         charge(5).with("accept", "text/event-stream"),
         charge(5).with("connection", "upgrade").with("upgrade", "websocket"),
@@ -290,9 +274,8 @@ async fn a_request_for_a_stream() {
     assert_eq!(world.charge(5).await.status, 201);
 }
 
-#[tokio::test]
-async fn an_operation_of_nobody_or_of_somebody_else() {
-    let world = World::new(&[], charged).await;
+async fn an_operation_of_nobody_or_of_somebody_else(kind: StoreKind) {
+    let world = World::on(kind, &[], charged).await;
     let first = world.send(charge(5).with("authorization", "Bearer alice")).await;
     let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
     let alice = world.send(TestRequest::get(&path).with("authorization", "Bearer alice")).await;
@@ -315,9 +298,8 @@ async fn an_operation_of_nobody_or_of_somebody_else() {
     );
 }
 
-#[tokio::test]
-async fn peer_bug_a_store_that_is_down_failed_open() {
-    let mut world = World::new(&[], charged).await;
+async fn peer_bug_a_store_that_is_down_failed_open(kind: StoreKind) {
+    let mut world = World::on(kind, &[], charged).await;
     let admin = world.gateway.admin();
     let readiness = async |status: u16| {
         let is_so = async || {
@@ -348,10 +330,9 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
     assert_eq!((served.text(), world.calls()), ("charge 2", 2));
 }
 
-#[tokio::test]
-async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
+async fn peer_bug_full_keys_in_logs_and_in_error_bodies(kind: StoreKind) {
     let flags = ["--log-level", "debug", "--response-timeout", "300ms"];
-    let world = World::new(&flags, |seen| match seen.number {
+    let world = World::on(kind, &flags, |seen| match seen.number {
         1 => charged(seen),
         2 => Act::End,
         _ => Act::Hang,
@@ -371,4 +352,27 @@ async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
     for secret in [KEY, "s3cret-t0ken", "4242"] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }
+}
+
+on_every_store! {
+    a_key_that_is_required_and_missing,
+    a_key_that_is_no_key,
+    a_caller_that_cannot_be_distinguished,
+    a_body_that_is_not_what_it_says,
+    a_key_of_another_payload,
+    an_original_that_still_runs,
+    an_outcome_that_nobody_knows,
+    an_outcome_past_its_time,
+    an_outcome_that_looks_past_its_time_right_after_a_start,
+    peer_bug_a_response_over_the_limit_ran_again,
+    a_request_over_the_limit,
+    an_upstream_that_cannot_be_reached,
+    an_upstream_that_does_not_take_the_call,
+    an_upstream_that_breaks_off,
+    an_upstream_that_hangs,
+    a_doubt_is_retryable_where_the_upstream_recognises_repeats,
+    a_request_for_a_stream,
+    an_operation_of_nobody_or_of_somebody_else,
+    peer_bug_a_store_that_is_down_failed_open,
+    peer_bug_full_keys_in_logs_and_in_error_bodies,
 }

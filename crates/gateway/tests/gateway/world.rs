@@ -1,6 +1,6 @@
 //! A started `semel serve`, with an upstream behind it and a store under it.
 
-use crate::store::TestStore;
+use crate::store::{StoreKind, TestStore};
 pub(crate) use semel_test_support::KEY;
 use semel_test_support::Reply;
 use semel_test_support::ScratchDir;
@@ -18,9 +18,14 @@ const STORE_FILE: &str = "semel.db";
 pub(crate) struct Scratch(ScratchDir, TestStore);
 
 impl Scratch {
+    /// With a file as its store.
     pub(crate) fn new() -> Self {
+        Self::on(StoreKind::File)
+    }
+
+    pub(crate) fn on(kind: StoreKind) -> Self {
         let files = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "gateway");
-        let store = TestStore::new(&files.join(STORE_FILE));
+        let store = TestStore::new(kind, &files.join(STORE_FILE));
         Self(files, store)
     }
 
@@ -272,7 +277,7 @@ pub(crate) fn does_not_start(flags: &[&str]) -> String {
     String::from_utf8(ended.stderr).expect("text")
 }
 
-/// A gateway, the service behind it, and the file under it.
+/// A gateway, the service behind it, and the store under it, which is a file unless a [`StoreKind`] is given.
 pub(crate) struct World {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
@@ -282,7 +287,16 @@ pub(crate) struct World {
 impl World {
     /// With an upstream that handles each request with `script`.
     pub(crate) async fn new(flags: &[&str], script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        Self::on(StoreKind::File, flags, script).await
+    }
+
+    /// The same, on a store of this kind.
+    pub(crate) async fn on(
+        kind: StoreKind,
+        flags: &[&str],
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (scratch, upstream) = (Scratch::on(kind), Upstream::start(script).await);
         let gateway = Gateway::start(&scratch, upstream.address, flags);
         Self { gateway, upstream, scratch }
     }
@@ -323,7 +337,17 @@ impl World {
         flags: &[&str],
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
-        Self::with_file(Scratch::new(), terms, flags, script).await
+        Self::configured_on(StoreKind::File, terms, flags, script).await
+    }
+
+    /// The same, on a store of this kind.
+    pub(crate) async fn configured_on(
+        kind: StoreKind,
+        terms: &str,
+        flags: &[&str],
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_file(Scratch::on(kind), terms, flags, script).await
     }
 
     async fn with_file(
@@ -344,7 +368,7 @@ impl World {
         self.gateway.hang_up();
     }
 
-    /// Kills the gateway, and starts it again on the same file.
+    /// Kills the gateway, and starts it again on the same store.
     pub(crate) fn kill_and_restart(&mut self, flags: &[&str]) {
         self.gateway.kill();
         self.gateway = Gateway::start(&self.scratch, self.upstream.address, flags);

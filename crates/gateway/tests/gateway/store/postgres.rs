@@ -3,30 +3,26 @@
 use semel::core::store::{Backend as _, OpenOptions, Store};
 use semel_sql::postgres::Backend;
 use semel_test_support::schema::{Schema, connect};
-use std::path::Path;
 use std::sync::Arc;
 
-/// A store for this test only.
 pub(crate) struct TestStore {
     schema: Schema,
 }
 
 impl TestStore {
-    pub(crate) fn new(_: &Path) -> Self {
+    pub(super) fn new() -> Self {
         Self { schema: Schema::new() }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         self.schema.url_with("")
     }
 
-    /// Opens it in this process.
-    pub(crate) async fn open(&self) -> Arc<dyn Store> {
+    pub(super) async fn open(&self) -> Arc<dyn Store> {
         Backend.open(&self.schema.address(), &OpenOptions::default()).await.expect("the store opens")
     }
 
-    /// Blocks all writes to it until the lock is released.
-    pub(crate) async fn lock(&self) -> Lock {
+    pub(super) async fn lock(&self) -> Lock {
         let session = connect().await;
         let lock = format!("BEGIN; LOCK TABLE {}.records IN EXCLUSIVE MODE", self.schema.name);
         session.batch_execute(&lock).await.expect("another transaction");
@@ -37,7 +33,7 @@ impl TestStore {
 pub(crate) struct Lock(tokio_postgres::Client);
 
 impl Lock {
-    pub(crate) async fn release(self) {
+    pub(super) async fn release(self) {
         self.0.batch_execute("ROLLBACK").await.expect("a rollback");
     }
 }

@@ -1,5 +1,6 @@
 //! Two gateways on one store: a verdict about an attempt that another gateway has replaced is refused.
 
+use crate::store::{StoreKind, on_every_server};
 use crate::world::{Gateway, Scratch, charge, until, within};
 use semel_test_support::Reply;
 use semel_test_support::client::TestRequest;
@@ -25,12 +26,12 @@ struct Pair {
 
 impl Pair {
     /// `later` is the service's behavior from the second attempt on.
-    async fn in_doubt(later: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+    async fn in_doubt(kind: StoreKind, later: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let script = move |seen: &Seen| match seen.header("idempotency-attempt") {
             Some("1") => says("500 Oops")(seen),
             _ => later(seen),
         };
-        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        let (scratch, upstream) = (Scratch::on(kind), Upstream::start(script).await);
         let mut a = Gateway::start(&scratch, upstream.address, &FLAGS);
         let mut b = Gateway::start(&scratch, upstream.address, &FLAGS);
         let (admin_a, admin_b) = (a.admin(), b.admin());
@@ -78,9 +79,8 @@ async fn sent(request: TestRequest, to: SocketAddr) -> Reply {
     within(request.send(to)).await.expect("an answer")
 }
 
-#[tokio::test]
-async fn another_gateway_refuses_a_verdict_about_a_replaced_attempt() {
-    let pair = Pair::in_doubt(says("500 Oops")).await;
+async fn another_gateway_refuses_a_verdict_about_a_replaced_attempt(kind: StoreKind) {
+    let pair = Pair::in_doubt(kind, says("500 Oops")).await;
     assert_eq!(pair.resolve(pair.admin_a, "not-applied", &pair.old).await.status, 200);
     assert_eq!(
         sent(charge(5), pair.a.address).await.status,
@@ -97,9 +97,8 @@ async fn another_gateway_refuses_a_verdict_about_a_replaced_attempt() {
     assert_eq!(pair.attempts(), ["1", "2"]);
 }
 
-#[tokio::test]
-async fn an_old_verdict_stays_refused_after_the_new_owner_is_killed() {
-    let mut pair = Pair::in_doubt(|_: &Seen| Act::Hang).await;
+async fn an_old_verdict_stays_refused_after_the_new_owner_is_killed(kind: StoreKind) {
+    let mut pair = Pair::in_doubt(kind, |_: &Seen| Act::Hang).await;
     assert_eq!(pair.resolve(pair.admin_a, "not-applied", &pair.old).await.status, 200);
     let second = tokio::spawn(charge(5).send(pair.a.address));
     pair.upstream.has_seen(2).await;
@@ -117,4 +116,9 @@ async fn an_old_verdict_stays_refused_after_the_new_owner_is_killed() {
     let retry = sent(charge(5), pair.b.address).await;
     assert_eq!(retry.code().as_deref(), Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"));
     assert_eq!(pair.attempts(), ["1", "2"]);
+}
+
+on_every_server! {
+    another_gateway_refuses_a_verdict_about_a_replaced_attempt,
+    an_old_verdict_stays_refused_after_the_new_owner_is_killed,
 }

@@ -1,5 +1,6 @@
 //! Changes to the servers while a gateway runs, and what the gateway and the doctor report.
 
+use crate::store::StoreKind;
 use crate::world::{Gateway, Scratch, World, until};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
@@ -8,7 +9,7 @@ use std::process::Command;
 
 #[tokio::test]
 async fn a_setting_that_becomes_dangerous_is_logged() {
-    let world = World::new(&[], charged).await;
+    let world = World::on(StoreKind::Redis, &[], charged).await;
     assert_eq!(world.charge(5).await.status, 201);
     // At once: the gateway looks once a minute.
     world.scratch.store().ask("CONFIG SET appendonly no maxmemory-policy allkeys-lru");
@@ -59,7 +60,7 @@ async fn two_masters_make_a_gateway_not_ready_until_one_is_left() {
 
 #[tokio::test]
 async fn the_doctor_ignores_foreign_keys() {
-    let world = World::new(&[], charged).await;
+    let world = World::on(StoreKind::Redis, &[], charged).await;
     assert_eq!(world.charge(5).await.status, 201);
     world.scratch.store().ask("SET {semel:0}due mine");
     world.scratch.store().ask("LPUSH {semel:0}r:00000000000000000000000000000000 mine");
@@ -85,7 +86,7 @@ fn output_of(arguments: &[&str]) -> String {
 /// Nothing but a sweeper removes records, and they are in the server's memory.
 #[tokio::test]
 async fn a_sweeper_that_is_off_is_reported_everywhere() {
-    let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+    let (scratch, upstream) = (Scratch::on(StoreKind::Redis), Upstream::start(charged).await);
     let store = scratch.store().url();
     let configure = |parameters: &str, every: &str| {
         scratch.configure(&format!(

@@ -1,5 +1,6 @@
 //! A Redis server that is emptied under two gateways.
 
+use crate::store::StoreKind;
 use crate::world::{Gateway, KEY, World, until};
 use semel_test_support::Reply;
 use semel_test_support::client::TestRequest;
@@ -36,7 +37,7 @@ async fn becomes_unready(admin: SocketAddr) {
 
 #[tokio::test]
 async fn no_acknowledged_key_runs_again_after_the_server_is_emptied() {
-    let mut world = World::new(&FLAGS, charged).await;
+    let mut world = World::on(StoreKind::Redis, &FLAGS, charged).await;
     let mut other = Gateway::start(&world.scratch, world.upstream.address, &FLAGS);
     let admins = [world.gateway.admin(), other.admin()];
     for number in 0..KEYS {
@@ -66,7 +67,7 @@ async fn no_acknowledged_key_runs_again_after_the_server_is_emptied() {
 /// One bucket is gone; the gateways continue with the others, and with all of them after the loss was accepted.
 #[tokio::test]
 async fn the_gateways_go_on_without_a_restart_after_a_loss_was_accepted() {
-    let mut world = World::new(&FLAGS, charged).await;
+    let mut world = World::on(StoreKind::Redis, &FLAGS, charged).await;
     let admin = world.gateway.admin();
     world.scratch.store().ask("DEL {semel:7}identity");
     becomes_unready(admin).await;

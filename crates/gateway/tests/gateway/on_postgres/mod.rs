@@ -1,0 +1,3 @@
+//! What happens only on a PostgreSQL server.
+
+mod starting;

@@ -1,0 +1,6 @@
+//! What happens only on Redis servers.
+
+mod emptied;
+mod servers;
+mod settings;
+mod starting;
