@@ -24,7 +24,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// A test program, a filter for its tests, and how many times its processes are killed.
 type Rounds = (&'static str, &'static str, &'static str);
 
-const TRANSACTIONS: [Rounds; 2] = [("sqlite", "crash::killed", "100"), ("postgres", "crash::killed", "30")];
+const TRANSACTIONS: [Rounds; 2] =
+    [("transactions", "sqlite::crash::killed", "100"), ("transactions", "postgres::crash::killed", "30")];
 const PATTERNS: [Rounds; 2] =
     [("patterns", "crash::killed_on_sqlite", "100"), ("patterns", "crash::killed_on_postgres", "30")];
 

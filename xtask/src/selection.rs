@@ -16,6 +16,7 @@ const SLOW: &[(&str, &str)] = &[
 const WITH_SERVERS: &[(&str, &str)] = &[
     ("postgres", "the store on PostgreSQL"),
     ("redis", "the store on Redis and Valkey"),
+    ("transactions", "local commands in the application's own transaction"),
     ("patterns", "the patterns in the caller's transaction"),
     ("patterns_faults", "the patterns under faults"),
 ];

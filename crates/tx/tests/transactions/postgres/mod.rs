@@ -1,0 +1,18 @@
+//! Local commands on PostgreSQL.
+
+mod closed;
+mod confirmed;
+mod conflict;
+mod crash;
+mod doubt;
+mod duplicates;
+mod frozen;
+mod hand;
+mod keeping;
+mod late;
+mod layer;
+mod once;
+mod paid;
+mod secret;
+mod undone;
+mod world;

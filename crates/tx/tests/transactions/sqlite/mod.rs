@@ -1,0 +1,15 @@
+//! Local commands in the file of an SQLite store.
+
+mod closed;
+mod crash;
+mod hand;
+mod late;
+mod layer;
+mod neighbours;
+mod once;
+mod order;
+mod own;
+mod paid;
+mod respond;
+mod secret;
+mod world;
