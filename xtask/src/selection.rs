@@ -18,7 +18,6 @@ const WITH_SERVERS: &[(&str, &str)] = &[
     ("redis", "the store on Redis and Valkey"),
     ("transactions", "local commands in the application's own transaction"),
     ("patterns", "the patterns in the caller's transaction"),
-    ("patterns_faults", "the patterns under faults"),
 ];
 
 /// The tests of one run.

@@ -8,6 +8,7 @@ mod batch;
 mod composed;
 mod counter;
 mod crash;
+mod faults;
 mod fence;
 mod inbox;
 mod languages;

@@ -20,8 +20,8 @@ fn assert_counted(counts: &InboxCounts, result: &str, expected: u64) {
 fn dashboard_and_rules_use_the_metrics_that_consumers_report() {
     let reported = InboxCounts::default().text();
     for asking in [
-        include_str!("../../../../docs/operations/grafana.json"),
-        include_str!("../../../../docs/operations/alerts.yml"),
+        include_str!("../../../../../docs/operations/grafana.json"),
+        include_str!("../../../../../docs/operations/alerts.yml"),
     ] {
         let words = asking.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
         let asked: BTreeSet<_> = words.filter(|word| word.starts_with("inbox_")).collect();
