@@ -1,8 +1,9 @@
 //! Tests that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a fake clock, a store and a network that fail on demand, a workload
-//! and the checks of its result. **What must never**: sleeping, unless a plan delays the network; a test that can pass
-//! without its subject.
+//! **What lives here**: the contract suite for stores, a fake clock, a store and a network that fail on demand, a
+//! workload and the checks of its result, storms in which nodes and servers are killed, and records to write. **What
+//! must never**: sleeping, unless a plan delays the network or the processes of a storm need the time; a test that can
+//! pass without its subject.
 //!
 //! # Testing your own store
 //!
@@ -46,7 +47,7 @@
 //! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses calls, by a script or a seed;
 //! [`proxy::FaultProxy`] does that to the bytes between a driver and its server; [`FakeClock`] is also an engine's
 //! clock, whose sleeps end when the test advances the time. [`assert_hidden`] looks for a secret in the debug output
-//! of a type.
+//! of a type. [`records`] makes records to write in a store's own tests.
 //!
 //! # Under load and kills
 //!
@@ -77,7 +78,7 @@
 //! ```
 //!
 //! Nodes that are separate processes, and may be killed, use [`Recorder::to_file`](history::Recorder::to_file) and
-//! [`FileJournal`](workload::FileJournal).
+//! [`FileJournal`](workload::FileJournal). A [`Storm`](storm::Storm) starts and kills them, and judges the result.
 
 mod chance;
 mod clock;
@@ -89,7 +90,9 @@ mod hidden;
 pub mod history;
 pub mod linearizability;
 pub mod proxy;
+pub mod records;
 mod scene;
+pub mod storm;
 mod walk;
 pub mod workload;
 

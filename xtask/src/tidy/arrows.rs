@@ -43,8 +43,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// What any crate's tests may use in addition.
 const FOR_TESTS: &[&str] = &["semel-testkit", "semel-test-support"];
 
-/// What the tests of one crate may use in addition: a layer is tested on a durable store, and a store's histories
-/// use the engine's clock.
+/// What the tests of one crate may use in addition: a layer is tested on a durable store, and a store under an
+/// engine or with its clock.
 const IN_TESTS: &[(&str, &str)] =
     &[("semel-http", "semel-sql"), ("semel-sql", "semel"), ("semel-redis", "semel")];
 

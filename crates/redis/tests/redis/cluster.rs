@@ -1,11 +1,11 @@
 //! A cluster in which servers are killed and slots are moved.
 
-use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
 use semel_core::record::StateName;
 use semel_core::store::{Change, Count, Filter, Kind, Severity, Store as _, Written};
 use semel_redis::Store;
 use semel_test_support::{RedisCluster, RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -1,11 +1,11 @@
 //! Damaged values, and foreign keys.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::id::OperationId;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Backend as _, Change, Count, Filter, Store as _};
 use semel_redis::Backend;
+use semel_testkit::records::{claimed, finished, id, is_done};
 
 /// For any single wrong bit, the record is present, and either correct or unreadable. It is never absent, and
 /// never an error.

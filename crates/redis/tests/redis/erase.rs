@@ -1,12 +1,12 @@
 //! An erased response is under no key of the server, and the answer names where it may remain.
 
-use crate::records::{NOW, claimed, finished, id, is_done, stamp};
 use crate::world::Keys;
 use semel_core::machine::{self, Erasure, Unchanged};
 use semel_core::record::Record;
 use semel_core::store::{Change, Remnants, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisClient, RedisReply, RedisServer, ScratchDir};
+use semel_testkit::records::{NOW, claimed, finished, id, is_done, stamp};
 use std::path::Path;
 
 const SECRET: &str = "SECRET-OF-ADA;";

@@ -1,12 +1,12 @@
 //! No record has an expiry of the server's own: a server whose clock is wrong would remove an outcome early.
 
-use crate::records::{NOW, claimed, command, finished, id, is_done, stamp};
 use crate::world::{Keys, servers_of};
 use semel_core::machine::{self, Begin, Decision, Found, Ticket, Unchanged};
 use semel_core::record::{Record, Token};
 use semel_core::store::{Backend as _, Change, Count, Hazard, Severity, Store as _};
 use semel_redis::{Backend, Store};
 use semel_test_support::{RedisClient, RedisReply, RedisServer, ScratchDir, services};
+use semel_testkit::records::{NOW, claimed, command, finished, id, is_done, stamp};
 use std::time::Duration;
 
 const DAY_MS: i64 = 24 * 3_600_000;

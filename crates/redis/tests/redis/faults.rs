@@ -1,13 +1,13 @@
 //! Lost answers, hung servers and incomplete data: nothing is guessed, nothing is written partially, and no
 //! wait is unbounded.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Count, Filter, Kind, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisServer, ScratchDir};
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request, Script};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -167,7 +167,7 @@ async fn a_write_that_cannot_be_finished_changes_nothing() {
     }
     // A counter that is not a number fails when it is incremented.
     let callers = format!("{{{}:0}}callers", keys.prefix);
-    let caller = &crate::records::caller(2).as_bytes()[..8].to_vec();
+    let caller = &semel_testkit::records::caller(2).as_bytes()[..8].to_vec();
     keys.client().ask(&[&b"HSET"[..], callers.as_bytes(), caller, b"many"]);
     let refused = store.write(id(2), Change::Insert(&claimed(2))).await.expect_err("it cannot be counted");
     assert_eq!(refused.kind(), Kind::Unfit, "{refused}");

@@ -1,6 +1,5 @@
 //! A server that loses its data under running nodes: nothing that was acknowledged runs again.
 
-use crate::records::{claimed, finished, id, is_done};
 use semel::payload::Json;
 use semel::{
     Class, Engine, Event, Failed, Identity, Intent, Key, Observer, Operation, Policy, Scope, Settings,
@@ -12,6 +11,7 @@ use semel_core::store::{
 };
 use semel_redis::{Backend, Store};
 use semel_test_support::{RedisCluster, RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -14,17 +14,10 @@ mod loss;
 mod masters;
 mod opening;
 mod promotion;
-#[path = "../../../sql/tests/records/mod.rs"]
-mod records;
 mod rights;
 mod sizes;
 mod storm;
-#[path = "../../../sql/tests/storm/mod.rs"]
-mod storms;
 mod tls;
-
-// The storms that the stores share use it.
-use semel as _;
 mod verification;
 mod waiters;
 mod world;

@@ -1,10 +1,10 @@
 //! Several servers in one URL: exactly one of them may take writes, and it must not be one with older data.
 
-use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Backend as _, Change, Error, Kind, Severity, Store as _};
 use semel_redis::{Backend, Store};
 use semel_test_support::{RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_mins(1);

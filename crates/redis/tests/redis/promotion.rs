@@ -1,12 +1,12 @@
 //! A replica takes over.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisReply, RedisServer, ScratchDir, services};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 
 /// Claims and finishes; returns the master's offset after the acknowledgement.

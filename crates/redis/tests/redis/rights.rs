@@ -1,10 +1,10 @@
 //! The rights that the store's user needs, exactly as the guide lists them.
 
-use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Backend as _, Change, Count, Error, Filter, Kind, Store as _};
 use semel_redis::{Backend, Store};
 use semel_test_support::{RedisReply, RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/src/redis.md");
 

@@ -1,12 +1,12 @@
 //! The smallest and the largest entry.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::codec;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Filter, Kind, Store as _, Written};
 use semel_redis::Store;
 use semel_test_support::{RedisReply, RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_entry_is_read_back_and_a_larger_refused() {

@@ -1,10 +1,10 @@
 //! A storm of duplicates, faults and kills on each kind of server.
 
-use crate::storms::{self, NODES, ServerFault, Storm};
 use semel_core::store::Store as _;
 use semel_redis::Store;
 use semel_test_support::{RedisCluster, RedisServer, ScratchDir};
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request};
+use semel_testkit::storm::{self, NODES, ServerFault, Storm};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const TIMEOUTS: &str = "timeout=1&connect_timeout=2";
 /// Runs as a node. Does nothing without the variables of a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
-    storms::run_node(async |url| Some(Arc::new(Store::open(url).await.ok()?) as _)).await;
+    storm::run_node(async |url| Some(Arc::new(Store::open(url).await.ok()?) as _)).await;
 }
 
 fn address(server: &RedisServer) -> SocketAddr {
@@ -26,7 +26,7 @@ async fn networks(server: &RedisServer) -> (Vec<FaultProxy>, Vec<String>) {
     Store::open(&server.url()).await.expect("the store opens").close().await;
     let (mut proxies, mut urls) = (Vec::new(), Vec::new());
     for number in 0..NODES as u64 {
-        let proxy = storms::proxy(address(server), Protocol::Redis, number).await;
+        let proxy = storm::proxy(address(server), Protocol::Redis, number).await;
         urls.push(format!("redis://{}?{TIMEOUTS}", proxy.address()));
         proxies.push(proxy);
     }
@@ -88,7 +88,7 @@ async fn a_key_has_one_effect_on_a_cluster_too() {
     let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut proxies: Vec<FaultProxy> = Vec::new();
     for number in 0..NODES as u64 {
-        proxies.push(storms::proxy(nobody, Protocol::Redis, number).await);
+        proxies.push(storm::proxy(nobody, Protocol::Redis, number).await);
     }
     let announced: Vec<u16> = proxies.iter().map(|proxy| proxy.address().port()).collect();
     let mut cluster = RedisCluster::start_announcing(folder.join("servers"), &announced);

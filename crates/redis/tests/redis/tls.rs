@@ -1,10 +1,10 @@
 //! TLS against a real server: only the right certificate is accepted.
 
-use crate::records::{claimed, id, is_done};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use semel_core::store::{Change, Kind, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, id, is_done};
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");

@@ -1,12 +1,12 @@
 //! What a verification of all records finds, and what it does not.
 
-use crate::records::{NOW, claimed, command, id, is_done, stamp};
 use crate::world::Keys;
 use semel_core::id::OperationId;
 use semel_core::machine::{self, Begin, Decision, Found, Ticket, Unchanged};
 use semel_core::record::{Record, StateName, Token};
 use semel_core::store::{Backend as _, Change, Inspection, Store as _};
 use semel_redis::Backend;
+use semel_testkit::records::{NOW, claimed, command, id, is_done, stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

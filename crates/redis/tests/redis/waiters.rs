@@ -1,11 +1,11 @@
 //! Requests that wait for another node.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 use tokio::time::timeout;
 

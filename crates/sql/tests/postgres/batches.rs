@@ -1,11 +1,11 @@
 //! Writes that are sent together.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::server::{Schema, connect};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -126,7 +126,7 @@ async fn nodes_that_write_the_same_records_never_deadlock() {
                 writes.spawn(async move {
                     let reading = store.get(id(number)).await.expect("an answer");
                     let record = reading.record().expect("it stays").clone();
-                    let next = crate::records::renewed(&record);
+                    let next = semel_testkit::records::renewed(&record);
                     store
                         .write(id(number), Change::Replace(Unchanged::of(&record), &next))
                         .await

@@ -1,6 +1,5 @@
 //! Reads of a write that the standby may not have.
 
-use crate::records::{claimed, id, is_done};
 use crate::server::Schema;
 use semel_core::id::OperationId;
 use semel_core::store::{Change, Error, Kind, Store as _, Written};
@@ -8,6 +7,7 @@ use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::faults::Pause;
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request};
+use semel_testkit::records::{claimed, id, is_done};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! An erased response is in no row of any table, and the answer names where it may remain.
 
-use crate::records::{NOW, claimed, finished, id, is_done, stamp};
 use crate::server::{Schema, connect};
 use semel_core::machine::{self, Erasure, Unchanged};
 use semel_core::store::{Change, Remnants, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::records::{NOW, claimed, finished, id, is_done, stamp};
 use std::path::Path;
 
 const SECRET: &str = "SECRET-OF-ADA;";

@@ -1,12 +1,12 @@
 //! Lost answers, hung servers, standbys: nothing is guessed, and no wait is unbounded.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::server::Schema;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::services;
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request, Script};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

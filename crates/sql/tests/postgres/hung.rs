@@ -1,6 +1,5 @@
 //! Servers and connections that no longer answer, but are not closed: they are replaced, and only they.
 
-use crate::records::{claimed, id, is_done};
 use crate::server::Schema;
 use semel::{Clock as _, SystemClock};
 use semel_core::store::{Change, Store as _};
@@ -8,6 +7,7 @@ use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::faults::Pause;
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request};
+use semel_testkit::records::{claimed, id, is_done};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! Rows that another session has locked.
 
-use crate::records::{claimed, id, is_done, renewed};
 use crate::server::{Schema, connect};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Kind, Store as _};
 use semel_sql::postgres::{Options, Store};
+use semel_testkit::records::{claimed, id, is_done, renewed};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -9,14 +9,10 @@ mod faults;
 mod hung;
 mod locks;
 mod promotion;
-#[path = "../records/mod.rs"]
-mod records;
 mod roles;
 mod schema;
 mod sizes;
 mod storm;
-#[path = "../storm/mod.rs"]
-mod storms;
 mod tls;
 mod waiters;
 

@@ -1,11 +1,11 @@
 //! An asynchronous standby takes over: what is lost, and that a hazard warned of it.
 
-use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 
 /// The end of a server's log, as a number.

@@ -1,10 +1,10 @@
 //! Roles and servers with other settings.
 
-use crate::records::{claim_at, claimed, id, is_done};
 use crate::server::{Schema, connect};
 use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::records::{claim_at, claimed, id, is_done};
 
 /// A separate server, with a role that is not its owner.
 struct Server {

@@ -1,9 +1,9 @@
 //! How the tables are created, and which are refused.
 
-use crate::records::{claimed, id, is_done};
 use crate::server::{Schema, connect};
 use semel_core::store::{Backend as _, Change, Kind, OpenOptions, Severity, Store as _};
 use semel_sql::postgres::{Backend, Options, Store};
+use semel_testkit::records::{claimed, id, is_done};
 use tokio::task::JoinSet;
 
 async fn refusal(schema: &Schema) -> String {

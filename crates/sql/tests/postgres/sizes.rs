@@ -1,11 +1,11 @@
 //! The smallest and the largest entry.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::server::Schema;
 use semel_core::codec;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Filter, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::process::Command;
 
 const PART: &str = "SEMEL_SIZES_URL";

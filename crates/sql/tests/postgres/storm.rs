@@ -1,9 +1,9 @@
 //! A storm of duplicates, faults and kills on PostgreSQL.
 
-use crate::storms::{self, NODES, ServerFault, Storm};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::proxy::Protocol;
+use semel_testkit::storm::{self, NODES, ServerFault, Storm};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const END_SOME: &str = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
     let options = || Options::default().request_timeout(Duration::from_millis(300));
-    storms::run_node(async |url| Some(Arc::new(Store::open(url, options()).await.ok()?) as _)).await;
+    storm::run_node(async |url| Some(Arc::new(Store::open(url, options()).await.ok()?) as _)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +27,7 @@ async fn a_key_has_one_effect_despite_kills_and_losses() {
     Store::open(&direct, Options::default()).await.expect("the store opens").close().await;
     let (mut proxies, mut urls) = (Vec::new(), Vec::new());
     for number in 0..NODES as u64 {
-        let proxy = storms::proxy(address, Protocol::Postgres, number).await;
+        let proxy = storm::proxy(address, Protocol::Postgres, number).await;
         urls.push(format!("postgres://semel@{}/semel?timeout=1&connect_timeout=2", proxy.address()));
         proxies.push(proxy);
     }

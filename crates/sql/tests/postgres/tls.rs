@@ -1,11 +1,11 @@
 //! TLS against a real server: which certificates are accepted, and that records are sent encrypted.
 
-use crate::records::{claimed, finished, id, is_done};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Kind, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! Requests that wait for another node.
 
-use crate::records::{claimed, finished, id, is_done};
 use crate::server::{Schema, connect};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Store as _};
 use semel_sql::postgres::{Options, Store};
+use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 use tokio::time::timeout;
 

@@ -14,7 +14,5 @@ mod log;
 mod lost;
 mod processes;
 mod read_only;
-#[path = "../records/mod.rs"]
-mod records;
 mod room;
 mod scratch;

@@ -1,6 +1,6 @@
 //! Temporary files, and a manual clock.
 
-pub(crate) use crate::records::*;
+pub(crate) use semel_testkit::records::*;
 
 use semel_core::machine::Unchanged;
 use semel_core::record::Record;

@@ -1,5 +1,4 @@
-//! Records to write, for the tests of every database.
-#![allow(dead_code, reason = "the tests of one database do not need all of it")]
+//! Records to write in a store's own tests: commands by number, and what the machine makes of them.
 
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
@@ -12,25 +11,31 @@ use semel_core::store::Written;
 use semel_core::time::Time;
 
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
-pub(crate) const NOW: u64 = 1_800_000_000_000;
 
-pub(crate) fn id(number: u64) -> CommandId {
+/// When the records here are claimed, in milliseconds.
+pub const NOW: u64 = 1_800_000_000_000;
+
+/// The ID of the command with this number.
+pub fn id(number: u64) -> CommandId {
     let mut bytes = [0x5e; 32];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     CommandId::from_bytes(bytes)
 }
 
-pub(crate) fn caller(number: u64) -> CallerHash {
+/// The caller with this number.
+pub fn caller(number: u64) -> CallerHash {
     let mut bytes = [0xca; 32];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     CallerHash::from_bytes(bytes)
 }
 
-pub(crate) fn stamp(millis: u64) -> Stamp<'static> {
+/// The stamp of a worker at `millis`.
+pub fn stamp(millis: u64) -> Stamp<'static> {
     Stamp::new(Time::from_millis(millis), "worker", "")
 }
 
-pub(crate) fn command(number: u64) -> Command<'static> {
+/// The command with this number, of one of three callers and one of two operations.
+pub fn command(number: u64) -> Command<'static> {
     let mut key = [0xee; 32];
     key[..8].copy_from_slice(&number.to_be_bytes());
     Command {
@@ -46,12 +51,13 @@ pub(crate) fn command(number: u64) -> Command<'static> {
     }
 }
 
-/// The record of a command's first attempt, claimed at `millis` with `token`.
-pub(crate) fn claim_at(number: u64, token: u128, millis: u64) -> Record {
+/// The record of the first attempt of the command with this number, claimed at `millis` with `token`.
+pub fn claim_at(number: u64, token: u128, millis: u64) -> Record {
     claim(&command(number), token, millis)
 }
 
-pub(crate) fn claim(command: &Command<'_>, token: u128, millis: u64) -> Record {
+/// The record of this command's first attempt, claimed at `millis` with `token`.
+pub fn claim(command: &Command<'_>, token: u128, millis: u64) -> Record {
     let ticket = Ticket { token: Token::from_random(token), begin: Begin::Processing };
     match machine::decide(Found::Nothing, command, ticket, stamp(millis)) {
         Decision::Run(write) => write.next,
@@ -59,19 +65,23 @@ pub(crate) fn claim(command: &Command<'_>, token: u128, millis: u64) -> Record {
     }
 }
 
-pub(crate) fn claimed(number: u64) -> Record {
+/// The same, claimed at [`NOW`] with a token of its own.
+pub fn claimed(number: u64) -> Record {
     claim_at(number, u128::from(number) + 1, NOW)
 }
 
-pub(crate) fn renewed(record: &Record) -> Record {
+/// The record after its owner has renewed its lease.
+pub fn renewed(record: &Record) -> Record {
     machine::renew(record, record.token(), Time::from_millis(NOW + 1)).expect("its owner may").next
 }
 
-pub(crate) fn finished(record: &Record, body: impl Into<bytes::Bytes>) -> Record {
+/// The record after its owner has finished it with a response that has this body.
+pub fn finished(record: &Record, body: impl Into<bytes::Bytes>) -> Record {
     let ending = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], body));
     machine::finish(record, record.token(), ending, stamp(NOW + 2)).expect("its owner may").next
 }
 
-pub(crate) fn is_done(written: &Written) -> bool {
+/// Whether the write was done.
+pub fn is_done(written: &Written) -> bool {
     matches!(written, Written::Done { .. })
 }

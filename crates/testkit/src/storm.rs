@@ -2,14 +2,17 @@
 //! effect per key, no acknowledged write lost, and one order that explains every answer. For the tests of
 //! every shared store.
 //!
+//! The nodes are processes of the test program itself. So it has a module `storm` with a test `node` that calls
+//! [`run_node`], and its other tests start a [`Storm`].
+//!
 //! `SEMEL_STORM_SEED` and `SEMEL_STORM_KEYS` choose another storm, and a longer one:
 //! `SEMEL_STORM_SEED=7 SEMEL_STORM_KEYS=2000 cargo test -p semel-redis --test redis storm`.
 
+use crate::history::{Answer, History, Operation, Recorder};
+use crate::linearizability::{self, STEPS_MAX};
+use crate::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use crate::workload::{Event, FileJournal, Journal, Note, Workload, audit};
 use semel_core::store::{Kind, Store};
-use semel_testkit::history::{Answer, History, Operation, Recorder};
-use semel_testkit::linearizability::{self, STEPS_MAX};
-use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
-use semel_testkit::workload::{Event, FileJournal, Journal, Note, Workload, audit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many nodes run at a time.
-pub(crate) const NODES: usize = 3;
+pub const NODES: usize = 3;
 /// The test in which a node runs; see [`run_node`].
 const NODE_TEST: &str = "storm::node";
 const NODE: &str = "SEMEL_STORM_NODE";
@@ -37,7 +40,7 @@ const ODDS: Odds = Odds {
 
 /// What happens to the servers while the nodes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ServerFault {
+pub enum ServerFault {
     /// A server is killed with -9 and started again.
     RestartServer,
     /// Connections are ended by their server.
@@ -48,13 +51,13 @@ fn chosen(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
-pub(crate) fn workload() -> Workload {
+fn workload() -> Workload {
     let (keys, seed) = (chosen("SEMEL_STORM_KEYS", 300), chosen("SEMEL_STORM_SEED", 1));
     Workload { keys, seed, duplicates: 2, concurrency: 16, tries_max: 400, ..Workload::default() }
 }
 
 /// A network for the `number`th route to a server.
-pub(crate) async fn proxy(server: SocketAddr, protocol: Protocol, number: u64) -> FaultProxy {
+pub async fn proxy(server: SocketAddr, protocol: Protocol, number: u64) -> FaultProxy {
     let plan = Seeded::new(workload().seed * 100 + number, ODDS);
     FaultProxy::start(server, protocol, plan).await.expect("a port")
 }
@@ -67,9 +70,9 @@ fn history_of(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.history"))
 }
 
-/// Runs a node in a separate process that may be killed at any moment: the test `storm::node`. Does nothing
-/// without the variables of a storm.
-pub(crate) async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>) {
+/// Runs a node in a separate process that may be killed at any moment: the test `storm::node`. `open` opens the store
+/// at a URL, and is called again until it does. Does nothing without the variables of a storm.
+pub async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>) {
     let Ok(node) = std::env::var(NODE) else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
     let url = std::env::var(URL).expect("a URL");
@@ -88,7 +91,8 @@ pub(crate) async fn run_node(open: impl AsyncFn(&str) -> Option<Arc<dyn Store>>)
 }
 
 /// The nodes, and the faults so far.
-pub(crate) struct Storm {
+#[derive(Debug)]
+pub struct Storm {
     workload: Workload,
     folder: PathBuf,
     /// One for each node.
@@ -101,7 +105,7 @@ pub(crate) struct Storm {
 
 impl Storm {
     /// Starts a node on each URL. Their journals are in `folder`.
-    pub(crate) fn start(folder: &Path, urls: Vec<String>) -> Self {
+    pub fn start(folder: &Path, urls: Vec<String>) -> Self {
         let mut storm = Self {
             workload: workload(),
             folder: folder.to_owned(),
@@ -148,7 +152,7 @@ impl Storm {
     }
 
     /// Continues until every node has ended. `inject` may block.
-    pub(crate) async fn run_to_end(&mut self, mut inject: impl FnMut(ServerFault)) {
+    pub async fn run_to_end(&mut self, mut inject: impl FnMut(ServerFault)) {
         let (mut round, mut kills, mut ends) = (0_u64, 0, 0);
         while !self.all_ended() {
             tokio::time::sleep(PAUSE).await;
@@ -171,7 +175,6 @@ impl Storm {
     }
 
     /// Continues until every node from the `first` on has used the store.
-    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
     async fn run_until_working(&mut self, first: usize, mut end_connections: impl FnMut()) {
         for _ in 0..300 {
             let has_worked = |name: &String| {
@@ -189,8 +192,7 @@ impl Storm {
 
     /// Loses all data of the store under running nodes, and continues until they have noticed. No node is started
     /// afterwards: it would create a new store.
-    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
-    pub(crate) async fn run_until_lost(&mut self, mut end_connections: impl FnMut(), lose: impl FnOnce()) {
+    pub async fn run_until_lost(&mut self, mut end_connections: impl FnMut(), lose: impl FnOnce()) {
         self.run_until_working(0, &mut end_connections).await;
         (0..2).for_each(|_| self.kill_one(0));
         // They have opened the store before it is lost.
@@ -207,8 +209,7 @@ impl Storm {
     }
 
     /// No key has two effects, and the nodes were told why. The store has nothing to compare with.
-    #[allow(dead_code, reason = "only some stores can lose everything unnoticed")]
-    pub(crate) fn judge_after_loss(&self) {
+    pub fn judge_after_loss(&self) {
         let folder = self.folder.as_path();
         let journals = self.names.iter().map(|name| FileJournal::read(journal_of(folder, name)));
         let mut effects: BTreeMap<u64, u32> = BTreeMap::new();
@@ -228,7 +229,7 @@ impl Storm {
     }
 
     /// Compares the store with the nodes' journals.
-    pub(crate) async fn judge(&self, store: &dyn Store) {
+    pub async fn judge(&self, store: &dyn Store) {
         let (workload, folder) = (&self.workload, self.folder.as_path());
         let journals = self.names.iter().map(|name| FileJournal::read(journal_of(folder, name)));
         let notes: Vec<Note> = journals.flat_map(Result::unwrap_or_default).collect();
