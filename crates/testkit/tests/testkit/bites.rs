@@ -2,13 +2,11 @@
 //!
 //! A passing suite proves nothing until it was seen to fail.
 
-mod wrong;
-
+use crate::wrong::{Store, Wrong};
 use semel_testkit::contract::{self, PROMISES, Promise};
 use semel_testkit::{FakeClock, Subject};
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use wrong::{Store, Wrong};
 
 fn open(wrong: Wrong) -> Ready<Subject> {
     let clock = FakeClock::default();
