@@ -1,8 +1,9 @@
-//! The layer under a real server.
+//! The layer under a real server, and the guide's pages about its errors.
 
 mod bodies;
 mod callers;
 mod down;
+mod errors_have_pages;
 mod failing;
 mod forwarding;
 mod grpc;
