@@ -1,6 +1,6 @@
 //! A rotation, step by step: each step is refused while it is too early.
 
-use crate::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
+use super::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
 use semel::Clock as _;
 use semel::core::id::CommandId;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, Unchanged, decide};

@@ -1,7 +1,7 @@
 //! Where a command is searched while its secret is being replaced.
 
-use crate::faulty::Faulty;
-use crate::world::{TERMS, World, locate, payment, run};
+use super::faulty::Faulty;
+use super::world::{TERMS, World, locate, payment, run};
 use semel::Clock as _;
 use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stamp, Ticket, decide, finish};
@@ -115,7 +115,7 @@ fn a_marker_may_replace_an_expired_record() {
         let view = view_in(&world, &node, Phase::Moving).await;
         put_under_old(&world, &view, 1, true).await;
         put_under_old(&world, &view, 2, false).await;
-        world.pass(crate::world::REMEMBERED, &[&node]).await;
+        world.pass(super::world::REMEMBERED, &[&node]).await;
         let view = node.view().expect("fresh");
         let (gone, stuck) = (payment(&view, 1), payment(&view, 2));
         let located = locate(&*world.store, &view, &world.clock, &gone).await.expect("located");

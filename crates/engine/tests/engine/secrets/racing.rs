@@ -1,7 +1,7 @@
 //! Claims race with whole rotations under random delays: one effect per key within its retention.
 
-use crate::faulty::{Faulty, give_way};
-use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, locate, payment};
+use super::faulty::{Faulty, give_way};
+use super::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, locate, payment};
 use semel::Clock;
 use semel::core::classify::Ending;
 use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, Stamp, Ticket, Write};

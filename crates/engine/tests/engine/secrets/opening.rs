@@ -1,7 +1,7 @@
 //! How nodes get the same secret.
 
-use crate::faulty::Faulty;
-use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
+use super::faulty::Faulty;
+use super::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
 use semel::core::machine::{Begin, Decision, Found, Stamp, Ticket, decide};
 use semel::core::record::Token;
 use semel::core::scope::Secret;
@@ -192,7 +192,7 @@ fn no_race_and_no_lost_answer_makes_two_secrets() {
             dice: world.dice.clone(),
             lost: seed % 60,
         });
-        let mut crowd = crate::racing::Crowd::new(world.dice.clone());
+        let mut crowd = super::racing::Crowd::new(world.dice.clone());
         let opened = Arc::new(std::sync::Mutex::new(Vec::new()));
         for number in 0..8 {
             let (faulty, clock, dice) =

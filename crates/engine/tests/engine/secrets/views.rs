@@ -1,6 +1,6 @@
 //! A node whose view may be outdated claims nothing.
 
-use crate::world::{TERMS, World, names_alike, run};
+use super::world::{TERMS, World, names_alike, run};
 use semel::core::store::Setting;
 use semel::secrets::{Error, rotation};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A store whose answers get lost, and between whose calls other nodes run.
 
-use crate::world::{Dice, Hands, TERMS};
+use super::world::{Dice, Hands, TERMS};
 use bytes::Bytes;
 use semel::Clock;
 use semel::core::id::{CommandId, OperationId};

@@ -1,6 +1,6 @@
 //! A store that does not answer delays an operator only for a limited time.
 
-use crate::world::TERMS;
+use super::world::TERMS;
 use semel::core::id::CommandId;
 use semel::core::store::{Change, Kind, Store, Written};
 use semel::secrets::rotation::{self, Next};
