@@ -37,7 +37,7 @@ mod tests {
             folder: "b".into(),
         };
         let first = LONGEST.iter().map(program);
-        let others = [program(&("crates/core", "codec"))];
+        let others = [program(&("crates/core", "formats"))];
         let mixed: Vec<_> = others.iter().cloned().chain(first.clone().rev()).collect();
         assert_eq!(ordered(mixed), first.chain(others).collect::<Vec<_>>());
     }

@@ -1,7 +1,5 @@
 //! What a key promises, beyond the cases in `vectors/keys/`.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
-
 use proptest::prelude::*;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::key::{Error, Key, Rules, Treatment, Weakness, mint};

@@ -1,7 +1,6 @@
 //! The limits of fingerprint rules: the last input that passes and the first that does not, in small bodies.
 //!
 //! Mutation testing runs these instead of the large bodies in `fingerprint_adversarial`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use semel_core::fingerprint::json::Scalar;
 use semel_core::fingerprint::{

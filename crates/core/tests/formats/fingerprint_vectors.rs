@@ -1,5 +1,4 @@
 //! Checks the vectors in `vectors/fingerprint`, which clients in any language can use.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection, json};
 use serde::Deserialize;

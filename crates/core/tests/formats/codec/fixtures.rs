@@ -1,8 +1,8 @@
 //! Files written by earlier builds, which every later build must read the same way.
 //!
 //! `fixtures/codec/v1/NAME.hex` contains the bytes and `NAME.txt` their description. To create the files of a new
-//! sample, run `SEMEL_WRITE_FIXTURES=1 cargo test -p semel-core --test codec`. It never changes an existing file: if a
-//! fixture has to change, the format needs a new number.
+//! sample, run `SEMEL_WRITE_FIXTURES=1 cargo test -p semel-core --test formats`. It never changes an existing file: if
+//! a fixture has to change, the format needs a new number.
 
 use super::describe::{describe, hex};
 use super::samples;

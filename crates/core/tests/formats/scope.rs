@@ -1,7 +1,5 @@
 //! What scopes and the ids derived from them promise, beyond the cases in `vectors/ids/`.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test fail by panicking")]
-
 use semel_core::id::{CommandId, OperationId};
 use semel_core::key::{Key, Rules};
 use semel_core::scope::{

@@ -1,5 +1,4 @@
 //! JSON fingerprints against an independent model: a tree with sorted maps and exact decimals.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
 //! Hostile bodies, and what the fingerprint promises about them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
 
