@@ -190,7 +190,7 @@ async fn nothing_is_claimed_while_the_time_of_other_nodes_is_unknown() {
         Question::Settings | Question::Set => Fault::FailBefore,
         _ => Fault::Pass,
     });
-    world.pass(Duration::from_secs(60)).await;
+    world.pass(Duration::from_mins(1)).await;
     // The first of them asks for all.
     let calls: Vec<_> = (0..5)
         .map(|number| {
