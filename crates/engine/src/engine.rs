@@ -227,15 +227,19 @@ impl Engine {
         &self.node.store
     }
 
-    /// An outcome from the cache, which cannot have changed.
+    /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock
+    /// cannot know that, since its time may be behind that of the nodes which use the key again.
     pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
         let node = &self.node;
+        let now = node.now_at_the_latest();
+        if !now.can_claim() {
+            return None;
+        }
         let (id, record) =
             recognised.ids().find_map(|id| Some((id, node.cache.get(id, node.clock.uptime())?)))?;
         let (found, command) = (Found::Record(&record), recognised.command());
         let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        let decision =
-            machine::decide(found, &command, ticket, Stamp::new(node.now_at_the_latest(), &node.name, ""));
+        let decision = machine::decide(found, &command, ticket, Stamp::new(now, &node.name, ""));
         if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
             return Some(reply::answer(node, &Subject::under(id, &command), found, reply));
         }

@@ -75,10 +75,12 @@ pub(crate) async fn for_local<L>(
             }
             Progress::Ended { stored: StoredRecord { id, record }, since } => {
                 // Only a final outcome that has not expired is certainly still stored: the process may have been
-                // suspended since. Before this caller asked, another node may have erased it.
-                let is_current = *since >= asked || node.cache.may_keep(*since, node.clock.uptime());
-                if is_current && reply::is_kept(record) {
-                    let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
+                // suspended since. Before this caller asked, another node may have erased it, or used the key again
+                // if this one's time is behind.
+                let now = node.now_at_the_latest();
+                let may_keep = now.can_claim() && node.cache.may_keep(*since, node.clock.uptime());
+                if (*since >= asked || may_keep) && reply::is_kept(record) {
+                    let reply = machine::attend(Found::Record(record), command, now);
                     if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
                         return Waited::Answered(answer(node, command, *id, record, reply));
                     }
