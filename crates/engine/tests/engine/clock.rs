@@ -11,8 +11,9 @@ use semel::{
     Builder, Case, Claimed, Engine, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
     RunErrorReason, Settings, Spawn, SystemRandom, Task,
 };
+use semel_testkit::faults::{Fault, Question};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const DAY: Duration = secs(24 * 3600);
@@ -309,6 +310,29 @@ async fn a_node_with_a_wrong_clock_follows_a_confirmation_later() {
     let restarted = node(&world).await;
     world.pass(SETTLE).await;
     assert!(replays(&restarted, "new").await, "dated by the time that was confirmed");
+}
+
+#[tokio::test]
+async fn an_untrusted_clock_answers_nothing_from_memory() {
+    let world = World::new();
+    let engine = node(&world).await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    world.fate(move |call| {
+        counted.fetch_add(usize::from(call.question == Question::Get), Ordering::Relaxed);
+        Fault::Pass
+    });
+    assert!(replays(&engine, "k").await);
+    assert_eq!(looks.load(Ordering::Relaxed), 0, "from memory");
+    forward(&world, 40 * DAY);
+    confirm_clock(&*world.store, &world.clock, "ann", "it was forty days behind").await.expect("confirmed");
+    back(&world, 40 * DAY);
+    world.pass(secs(11)).await;
+    assert!(!engine.clock_status().is_trusted());
+    looks.store(0, Ordering::Relaxed);
+    assert!(replays(&engine, "k").await);
+    assert_ne!(looks.load(Ordering::Relaxed), 0, "others may have used the key again");
 }
 
 #[tokio::test]
