@@ -10,8 +10,8 @@ use super::lines::{self, Next};
 use crate::stopwatch::Stopwatch;
 use crate::tally::Tally;
 
-/// After this long without a line of output, a program is taken for hung. The longest test, ten thousand histories, takes
-/// eleven to sixteen minutes on two busy cores.
+/// After this long without a line of output, a program is taken for hung. The longest tests, those of histories,
+/// take minutes on busy cores.
 const SILENCE_MAX: Duration = Duration::from_mins(30);
 
 /// How a program ended.
