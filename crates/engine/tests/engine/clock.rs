@@ -6,9 +6,10 @@ use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
+use semel::secrets::Terms;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{
-    Builder, Case, Claimed, Engine, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
+    Builder, Case, Claimed, Engine, Error, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
     RunErrorReason, Settings, Spawn, SystemRandom, Task,
 };
 use semel_testkit::faults::{Fault, Question};
@@ -285,6 +286,28 @@ async fn a_node_suspended_during_a_confirmation_uses_the_new_time() {
     world.pass(secs(20)).await;
     let claimed = other.claim(&asks).await.expect("an answer");
     assert!(matches!(claimed, Claimed::Answered(_)), "it is held: {claimed:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_while_the_time_of_other_nodes_is_unknown() {
+    let world = World::new();
+    // A view of the secret that is valid for long, so that only the heartbeat is missing.
+    let terms = Terms { good_for: secs(3_600), ..Terms::default() };
+    let engine = world.engine_with(|builder| builder.settings(Settings::default()).secret_terms(terms)).await;
+    world.fate(|call| if call.question == Question::Set { Fault::FailBefore } else { Fault::Pass });
+    world.pass(secs(60)).await;
+    // The first of them asks for all.
+    let calls = (0..5).map(|number| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.run(intent(&format!("key-{number}"), "5"), never).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        let result = call.await.expect("no panic");
+        let is_not_run =
+            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. }));
+        assert!(is_not_run, "{result:?}");
+    }
+    assert_eq!(records(&world).await, 0, "they could not be begun, and perhaps not be given back");
 }
 
 #[tokio::test]

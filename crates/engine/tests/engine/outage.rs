@@ -181,30 +181,3 @@ async fn refused_writes_are_noticed_without_a_request_and_so_is_recovery() {
     );
     assert_eq!((world.times_seen("StoreRefuses"), world.times_seen("StoreWrites")), (1, 1));
 }
-
-#[tokio::test]
-async fn nothing_is_claimed_while_the_time_of_other_nodes_is_unknown() {
-    let world = World::new();
-    let engine = world.engine().await;
-    world.fate(|call| match call.question {
-        Question::Settings | Question::Set => Fault::FailBefore,
-        _ => Fault::Pass,
-    });
-    world.pass(Duration::from_mins(1)).await;
-    // The first of them asks for all.
-    let calls: Vec<_> = (0..5)
-        .map(|number| {
-            let engine = engine.clone();
-            tokio::spawn(async move { engine.run(intent(&format!("key-{number}"), "5"), never).await })
-        })
-        .collect();
-    for call in calls {
-        let result = call.await.expect("no panic");
-        assert!(
-            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })),
-            "{result:?}"
-        );
-    }
-    let counted = world.store.count(Count::Records, u64::MAX).await.expect("counted").count;
-    assert_eq!(counted, 0, "they could not be begun, and perhaps not be given back");
-}
