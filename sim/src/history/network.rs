@@ -69,14 +69,6 @@ impl Network {
         }
     }
 
-    /// Whether it is one of the entries by which a node finds out whether all parts of the store accept writes. One of
-    /// them meets faults like every other entry; the rest are parts of the store that work, unless all of it is out. With
-    /// faults in each of them, a history would consist of little else.
-    fn is_on_the_side(&self, id: CommandId) -> bool {
-        let is_probe = id.as_bytes().starts_with(b"semel: does the store write now");
-        is_probe && id.as_bytes()[31] > 0
-    }
-
     /// Commits a record together with the application's writes in the same transaction: both or neither.
     pub(crate) async fn commit(
         &self,
@@ -354,7 +346,7 @@ impl Store for Network {
             Change::RemoveMarker => "remove marker",
         };
         let change = change.map(Record::clone);
-        if self.is_on_the_side(id) {
+        if is_on_the_side(id) {
             let write = || at_once(self.world.store.write(id, change.as_ref()));
             let is_out = self.world.is_out();
             let out = || Err(Error::new(Kind::Unavailable, what));
@@ -464,6 +456,14 @@ impl Store for Network {
             at_once(store.set(&name, expect.as_deref(), next.as_deref()))
         })
     }
+}
+
+/// Whether it is one of the entries by which a node finds out whether all parts of the store accept writes. One of them
+/// meets faults like every other entry; the rest are parts of the store that work, unless all of it is out. With faults in
+/// each of them, a history would consist of little else.
+fn is_on_the_side(id: CommandId) -> bool {
+    let is_probe = id.as_bytes().starts_with(b"semel: does the store write now");
+    is_probe && id.as_bytes()[31] > 0
 }
 
 /// Whether a sabotaged store loses this write: one in eight, by its content.
