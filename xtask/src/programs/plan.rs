@@ -4,8 +4,13 @@ use super::Program;
 
 /// Programs that take longest: package folder and name. They start first, so that none of them is left over at the
 /// end, when the other lane is empty.
-const LONGEST: &[(&str, &str)] =
-    &[("sim", "histories"), ("crates/redis", "redis"), ("sim", "model"), ("crates/gateway", "gateway")];
+const LONGEST: &[(&str, &str)] = &[
+    ("crates/gateway", "gateway"),
+    ("sim", "histories"),
+    ("crates/redis", "redis"),
+    ("sim", "model"),
+    ("crates/sql", "postgres"),
+];
 
 /// The programs in their order.
 pub(super) fn ordered(mut programs: Vec<Program>) -> Vec<Program> {
