@@ -82,11 +82,21 @@ fn a_history_is_equal_on_every_thread() {
     assert_eq!(alone, beside);
 }
 
+/// Shortly before the first seed that catches it, where that is far from 1.
+fn first_seed(sabotage: Sabotage) -> u64 {
+    match sabotage {
+        Sabotage::StoppedClock => 1_700,
+        Sabotage::UncheckedSend => 13_500,
+        _ => 1,
+    }
+}
+
 #[test]
 fn every_sabotage_is_caught_by_the_promise_that_it_breaks() {
     for sabotage in Sabotage::ALL {
         let promise = sabotage.breaks();
-        let caught = play_many(1, 20_000, THREADS, Some(sabotage), Some(promise), |_| {}).broken;
+        let caught =
+            play_many(first_seed(sabotage), 20_000, THREADS, Some(sabotage), Some(promise), |_| {}).broken;
         assert!(caught.is_some(), "{sabotage:?} is not caught: {promise}");
     }
 }
