@@ -27,7 +27,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "sabotages",
         about: "each is caught by the histories",
-        run: |_| sim::run(&words(&["--sabotages"])),
+        run: |_| sim::run(&words(&["--sabotages", "--runs", "20000"])),
     },
     Part { name: "storms", about: "ten storms on PostgreSQL, Redis, Valkey and a cluster", run: storms },
     Part {
