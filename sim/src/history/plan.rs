@@ -237,7 +237,8 @@ fn faults(chance: &mut Chance) -> Faults {
 
 fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
     let class = if chance.percent(60) { Class::External } else { Class::Downstream };
-    let work_deadline = millis(chance.between(2_000, 5_000));
+    // Without a fault, work takes up to 2.1 s.
+    let work_deadline = millis(chance.between(2_400, 5_000));
     let policy = PolicySettings {
         lease: millis(chance.between(1_500, 4_000)),
         work_deadline,
