@@ -27,6 +27,9 @@ const NODE_TEST: &str = "storm::node";
 const NODE: &str = "SEMEL_STORM_NODE";
 const URL: &str = "SEMEL_STORM_URL";
 const FOLDER: &str = "SEMEL_STORM_FOLDER";
+const KEYS: &str = "SEMEL_STORM_KEYS";
+/// How many times as many keys a storm has that its test ends: its nodes never finish by themselves.
+const ENDLESS: u64 = 100;
 /// The pause between two faults.
 const PAUSE: Duration = Duration::from_millis(350);
 const ODDS: Odds = Odds {
@@ -52,7 +55,7 @@ fn chosen(variable: &str, otherwise: u64) -> u64 {
 }
 
 fn workload() -> Workload {
-    let (keys, seed) = (chosen("SEMEL_STORM_KEYS", 300), chosen("SEMEL_STORM_SEED", 1));
+    let (keys, seed) = (chosen(KEYS, 300), chosen("SEMEL_STORM_SEED", 1));
     Workload { keys, seed, duplicates: 2, concurrency: 16, tries_max: 400, ..Workload::default() }
 }
 
@@ -106,8 +109,18 @@ pub struct Storm {
 impl Storm {
     /// Starts a node on each URL. Their journals are in `folder`.
     pub fn start(folder: &Path, urls: Vec<String>) -> Self {
+        Self::start_with(workload(), folder, urls)
+    }
+
+    /// As [`Self::start`], with more keys than the nodes can work on before the test ends them.
+    pub fn start_endless(folder: &Path, urls: Vec<String>) -> Self {
+        let workload = workload();
+        Self::start_with(Workload { keys: workload.keys * ENDLESS, ..workload }, folder, urls)
+    }
+
+    fn start_with(workload: Workload, folder: &Path, urls: Vec<String>) -> Self {
         let mut storm = Self {
-            workload: workload(),
+            workload,
             folder: folder.to_owned(),
             urls,
             running: Vec::new(),
@@ -124,6 +137,7 @@ impl Storm {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args([NODE_TEST, "--exact", "--quiet"]).stdout(Stdio::null());
         command.env(NODE, &name).env(URL, &self.urls[index]).env(FOLDER, &self.folder);
+        command.env(KEYS, self.workload.keys.to_string());
         self.running.push((index, command.spawn().expect("a process")));
         self.names.push(name);
     }
@@ -190,8 +204,8 @@ impl Storm {
         panic!("a node does not use the store");
     }
 
-    /// Loses all data of the store under running nodes, and continues until they have noticed. No node is started
-    /// afterwards: it would create a new store.
+    /// Loses all data of the store under the nodes of an endless storm, and continues until they have noticed. No
+    /// node is started afterwards: it would create a new store.
     pub async fn run_until_lost(&mut self, mut end_connections: impl FnMut(), lose: impl FnOnce()) {
         self.run_until_working(0, &mut end_connections).await;
         (0..2).for_each(|_| self.kill_one(0));

@@ -72,7 +72,7 @@ async fn a_key_has_one_effect_although_the_server_is_emptied() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "storm-emptied");
     let server = RedisServer::start(folder.join("server"), &[]);
     let (_proxies, urls) = networks(&server).await;
-    let mut storm = Storm::start(folder.path(), urls);
+    let mut storm = Storm::start_endless(folder.path(), urls);
     storm.run_until_lost(|| drop(server.ask(END_CLIENTS)), || drop(server.ask("FLUSHALL"))).await;
     storm.judge_after_loss();
 }
