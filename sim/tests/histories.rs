@@ -86,7 +86,8 @@ fn a_history_is_equal_on_every_thread() {
 fn first_seed(sabotage: Sabotage) -> u64 {
     match sabotage {
         Sabotage::StoppedClock => 1_700,
-        Sabotage::UncheckedSend => 13_500,
+        Sabotage::UncheckedSend => 3_800,
+        Sabotage::SentByTheLate => 6_700,
         _ => 1,
     }
 }
