@@ -12,12 +12,28 @@ const SLOW: &[(&str, &str)] = &[
     ("semel-torture", "the crash tests"),
 ];
 
-/// Test programs of quick packages that need a server, which a fast run does not start.
-const WITH_SERVERS: &[(&str, &str)] = &[
-    ("postgres", "the store on PostgreSQL"),
-    ("redis", "the store on Redis and Valkey"),
-    ("transactions", "local commands in the application's own transaction"),
-    ("patterns", "the patterns in the caller's transaction"),
+/// A test program of a quick package that needs a server, which a fast run does not start.
+struct WithServer {
+    program: &'static str,
+    /// What a fast run leaves out of it.
+    left_out: &'static str,
+    /// The arguments with which the rest of it runs, if there is a rest.
+    rest: &'static [&'static str],
+}
+
+const WITH_SERVERS: &[WithServer] = &[
+    WithServer { program: "postgres", left_out: "the store on PostgreSQL", rest: &[] },
+    WithServer { program: "redis", left_out: "the store on Redis and Valkey", rest: &[] },
+    WithServer {
+        program: "transactions",
+        left_out: "local commands on PostgreSQL",
+        rest: &["--skip", "postgres"],
+    },
+    WithServer {
+        program: "patterns",
+        left_out: "the patterns in the caller's transaction, except on SQLite",
+        rest: &["sqlite"],
+    },
 ];
 
 /// The tests of one run.
@@ -48,6 +64,12 @@ impl Selection {
         }
     }
 
+    /// The arguments for a test program that select its tests. None means all.
+    pub(crate) fn arguments(self, program: &str) -> &'static [&'static str] {
+        let part = WITH_SERVERS.iter().find(|with| with.program == program);
+        part.filter(|_| self == Self::Fast).map_or(&[], |with| with.rest)
+    }
+
     /// What was not tested, if anything.
     pub(crate) fn left_out(self) -> Option<String> {
         if self == Self::All {
@@ -57,19 +79,22 @@ impl Selection {
         for (package, subject) in SLOW {
             text += &["- ", subject, " (", package, ")\n"].concat();
         }
-        for (program, subject) in WITH_SERVERS {
-            text += &["- ", subject, " (the test program `", program, "`)\n"].concat();
+        for WithServer { program, left_out, .. } in WITH_SERVERS {
+            text += &["- ", left_out, " (in the test program `", program, "`)\n"].concat();
         }
         text += "- examples in doc comments\n";
         Some(text + "Run `cargo xtask test` for everything.")
     }
 }
 
+fn needs_server_for_all(program: &str) -> bool {
+    WITH_SERVERS.iter().any(|with| with.program == program && with.rest.is_empty())
+}
+
 fn quick_targets(packages: &[Package]) -> Vec<String> {
     let is_quick = |package: &&Package| SLOW.iter().all(|(slow, _)| package.name != *slow);
     let programs = packages.iter().filter(is_quick).flat_map(|package| &package.test_programs);
-    let needs_server = |program: &&String| WITH_SERVERS.iter().any(|(with, _)| *program == with);
-    let programs = programs.filter(|program| !needs_server(program));
+    let programs = programs.filter(|program| !needs_server_for_all(program));
     let mut arguments = vec!["--lib".to_owned(), "--bins".to_owned()];
     arguments.extend(programs.flat_map(|program| ["--test".to_owned(), program.clone()]));
     arguments
@@ -87,7 +112,7 @@ mod tests {
         for package in &packages {
             let slow = SLOW.iter().any(|(slow, _)| package.name == *slow);
             for program in &package.test_programs {
-                let is_slow = slow || WITH_SERVERS.iter().any(|(with, _)| program == with);
+                let is_slow = slow || needs_server_for_all(program);
                 assert_ne!(is_included(program), is_slow, "{program} of {}", package.name);
             }
         }
@@ -100,13 +125,20 @@ mod tests {
     #[test]
     fn a_fast_run_lists_what_it_left_out() {
         let text = Selection::Fast.left_out().unwrap();
-        assert!(
-            SLOW.iter()
-                .chain(WITH_SERVERS)
-                .all(|(package, subject)| text.contains(package) && text.contains(subject)),
-            "{text}"
-        );
+        for (package, subject) in SLOW {
+            assert!(text.contains(package) && text.contains(subject), "{text}");
+        }
+        for WithServer { program, left_out, .. } in WITH_SERVERS {
+            assert!(text.contains(program) && text.contains(left_out), "{text}");
+        }
         assert_eq!(Selection::All.left_out(), None);
+    }
+
+    #[test]
+    fn only_a_fast_run_leaves_out_tests_of_a_program() {
+        assert_eq!(Selection::Fast.arguments("transactions"), ["--skip", "postgres"]);
+        assert_eq!(Selection::Fast.arguments("http"), [""; 0]);
+        assert!(WITH_SERVERS.iter().all(|with| Selection::All.arguments(with.program).is_empty()));
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 fn run_tests(selection: Selection, prepare: impl Fn(&mut Command) + Sync) -> io::Result<Results> {
     let mut command = cargo::cargo();
     command.args(selection.cargo_arguments().map_err(io::Error::other)?);
-    let programs = programs::build(command, &cargo::root())?;
+    let mut programs = programs::build(command, &cargo::root())?;
+    programs.iter_mut().for_each(|program| program.limit(|name| selection.arguments(name)));
     let mut results = programs::run(programs, &prepare);
     if selection == Selection::All {
         let mut examples = cargo::cargo();

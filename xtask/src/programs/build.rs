@@ -37,7 +37,7 @@ fn program(message: &Value, root: &Path) -> Option<Program> {
         "test" => name.to_owned(),
         other => format!("{other} {name}"),
     };
-    Some(Program { package, name, file: file.into(), folder: folder.to_path_buf() })
+    Some(Program { package, name, file: file.into(), folder: folder.to_path_buf(), arguments: Vec::new() })
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! Test programs: cargo builds them, this runs them, two at a time.
-//!
-//! Most of them wait for servers, proxies and timeouts most of the time.
+//! Test programs: cargo builds them, this runs them, several at a time.
 
 mod build;
 mod lines;
@@ -11,15 +9,13 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::tally::Tally;
 
 pub(crate) use build::build;
-
-/// How many programs run side by side.
-const LANES: usize = 2;
+use plan::{Next, Plan};
 
 /// A built test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,12 +27,19 @@ pub(crate) struct Program {
     file: PathBuf,
     /// Where it runs, as under `cargo test`: the folder of its package.
     folder: PathBuf,
+    /// Which of its tests run; none means all.
+    arguments: Vec<String>,
 }
 
 impl Program {
+    /// Runs those tests only that its `arguments` select.
+    pub(crate) fn limit(&mut self, arguments: impl FnOnce(&str) -> &'static [&'static str]) {
+        self.arguments = arguments(&self.name).iter().map(|&argument| argument.to_owned()).collect();
+    }
+
     fn command(&self, prepare: impl Fn(&mut Command)) -> Command {
         let mut command = Command::new(&self.file);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.args(&self.arguments).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         prepare(&mut command);
         command
     }
@@ -58,15 +61,27 @@ pub(crate) struct Results {
 
 /// Runs all programs, even after a failure. `prepare` sets their environment.
 pub(crate) fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync) -> Results {
-    let waiting = Mutex::new(plan::ordered(programs).into_iter());
+    let plan = Mutex::new(Plan::new(programs));
+    let one_ended = Condvar::new();
     let results = Mutex::new(Results::default());
-    let next = || locked(&waiting).next();
+    let next = || {
+        let mut plan = locked(&plan);
+        loop {
+            match plan.next() {
+                Next::Run(program) => return Some(program),
+                Next::Nothing => return None,
+                Next::WaitForAnEnd => plan = one_ended.wait(plan).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    };
     let run_one = |program: &Program| {
         let ended = one::run(program.command(&prepare));
         locked(&results).add(program, ended);
+        locked(&plan).ended(program);
+        one_ended.notify_all();
     };
     thread::scope(|scope| {
-        for _ in 0..LANES {
+        for _ in 0..plan::SLOTS {
             scope.spawn(|| {
                 while let Some(program) = next() {
                     run_one(&program);

@@ -17,7 +17,13 @@ impl Scripts {
         let file = self.0.join(name);
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        Program { package: "crates/a".to_owned(), name: name.to_owned(), file, folder: self.0.clone() }
+        Program {
+            package: "crates/a".to_owned(),
+            name: name.to_owned(),
+            file,
+            folder: self.0.clone(),
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -46,8 +52,8 @@ fn every_program_is_counted_and_every_failed_one_named() {
 }
 
 #[test]
-fn two_programs_run_at_the_same_time() {
-    let scripts = Scripts::new("lanes");
+fn waiting_programs_run_at_the_same_time() {
+    let scripts = Scripts::new("together");
     // Each one waits for the other, for a minute at most.
     let meet = |own: &str, other: &str| {
         let wait =
@@ -66,4 +72,12 @@ fn programs_get_the_environment_that_was_prepared() {
         command.env("SEMEL_TEST_A", "b");
     });
     assert_eq!((results.failed.len(), results.tally.passed), (0, 2));
+}
+
+#[test]
+fn a_limited_program_runs_only_the_tests_that_it_is_told() {
+    let scripts = Scripts::new("limited");
+    let mut program = scripts.program("limited", &format!("[ \"$*\" = '--skip postgres' ] && {PASSED}"));
+    program.limit(|name| if name == "limited" { &["--skip", "postgres"] } else { &[] });
+    assert_eq!(run(vec![program], |_| {}).failed, Vec::<String>::new());
 }
