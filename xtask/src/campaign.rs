@@ -29,6 +29,11 @@ const PARTS: &[Part] = &[
         about: "each is caught by the histories",
         run: |_| sim::run(&words(&["--sabotages", "--runs", "20000"])),
     },
+    Part {
+        name: "contract",
+        about: "every promise of a store through PgBouncer, on Valkey, a cluster and few buckets",
+        run: |_| with_servers(|servers| store_tests(servers, &[], &["--ignored", "every_promise"])),
+    },
     Part { name: "storms", about: "ten storms on PostgreSQL, Redis, Valkey and a cluster", run: storms },
     Part {
         name: "crash",
@@ -108,25 +113,29 @@ fn words(arguments: &[&str]) -> Vec<String> {
 
 /// Storms of 2,000 keys, with consecutive seeds.
 fn storms(seed: u64) -> Result<(), Failure> {
+    with_servers(|servers| {
+        (seed..seed + STORMS).try_for_each(|seed| {
+            println!("storms with SEMEL_STORM_SEED={seed}");
+            let seed = seed.to_string();
+            store_tests(servers, &[("SEMEL_STORM_SEED", &seed), ("SEMEL_STORM_KEYS", "2000")], &["storm::"])
+        })
+    })
+}
+
+/// Runs the tests of the stores on shared servers that these arguments select.
+fn store_tests(servers: &TestServers, variables: &[(&str, &str)], selection: &[&str]) -> Result<(), Failure> {
+    let mut command = cargo::cargo();
+    servers.hand_to(&mut command);
+    command.envs(variables.iter().copied());
+    command.args(["test", "--quiet", "--workspace", "--test=redis", "--test=postgres", "--"]).args(selection);
+    cargo::pass_through(command)
+}
+
+fn with_servers(run: impl FnOnce(&TestServers) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut servers = TestServers::default();
     let result = match servers.up() {
         Verdict::Failed(reasons) => Err(Failure::Stopped(reasons.join("\n"))),
-        _ => (seed..seed + STORMS).try_for_each(|seed| {
-            let mut command = cargo::cargo();
-            servers.hand_to(&mut command);
-            command.env("SEMEL_STORM_SEED", seed.to_string()).env("SEMEL_STORM_KEYS", "2000");
-            command.args([
-                "test",
-                "--quiet",
-                "--workspace",
-                "--test=redis",
-                "--test=postgres",
-                "--",
-                "storm::",
-            ]);
-            println!("storms with SEMEL_STORM_SEED={seed}");
-            cargo::pass_through(command)
-        }),
+        _ => run(&servers),
     };
     servers.down();
     result

@@ -1,4 +1,4 @@
-//! Every promise of the contract, on each kind of server.
+//! Every promise of the contract on a server, and on other forms of it the promises that depend on the form.
 
 use crate::world::{Keys, servers_of};
 use semel_core::id::OperationId;
@@ -54,6 +54,89 @@ async fn open_on_valkey() -> Subject {
 }
 
 semel_testkit::contract!(store, open);
-semel_testkit::contract!(few_buckets, open_with_few_buckets);
-semel_testkit::contract!(cluster, open_on_cluster);
-semel_testkit::contract!(valkey, open_on_valkey);
+
+// A list, a count and a page are merged over buckets.
+semel_testkit::contract!(
+    few_buckets,
+    open_with_few_buckets,
+    [
+        counts::counts_follow_every_write_and_stop_at_the_limit,
+        counts::tallies_add_up_to_every_record_by_operation_and_state,
+        due::the_longest_overdue_records_come_first,
+        due::a_write_moves_a_record_to_its_new_time,
+        expiry::a_removed_record_is_gone_from_every_query,
+        finding::each_of_many_records_is_found,
+        identity::hostile_scopes_and_keys_are_searched_for_exactly,
+        markers::markers_are_listed_apart_from_records,
+        paging::every_record_is_shown_once_the_oldest_first,
+        paging::a_page_is_bounded_in_bytes,
+        paging::an_empty_store_has_one_empty_page,
+        paging::a_filter_shows_exactly_what_matches,
+        unreadable::it_is_shown_beside_readable_records,
+    ]
+);
+
+// Each command goes to the server of its bucket, and a list to all of them.
+semel_testkit::contract!(
+    cluster,
+    open_on_cluster,
+    [
+        claims::of_many_claims_one_wins_and_every_other_is_shown_it,
+        claims::an_unused_key_has_no_record,
+        clock::every_answer_carries_the_stores_time,
+        counts::tallies_add_up_to_every_record_by_operation_and_state,
+        due::a_write_moves_a_record_to_its_new_time,
+        due::the_longest_overdue_records_come_first,
+        durability::acknowledged_writes_survive_a_restart,
+        durability::hazards_say_what_is_wrong_and_how_to_fix_it,
+        expiry::of_expire_purge_and_reuse_exactly_one_wins,
+        expiry::a_removed_record_is_gone_from_every_query,
+        finding::each_of_many_records_is_found,
+        handles::a_write_is_seen_at_once_through_another_handle,
+        handles::readers_never_go_back_in_time,
+        handles::a_waiter_is_notified_of_a_change,
+        identity::hostile_scopes_and_keys_are_searched_for_exactly,
+        lost_answers::a_claim_whose_answer_was_lost_is_recognised,
+        markers::of_a_claim_and_a_marker_one_wins,
+        paging::every_record_is_shown_once_the_oldest_first,
+        paging::a_page_is_bounded_in_bytes,
+        paging::unchanged_records_are_listed_once_during_writes,
+        settings::of_many_creators_of_a_setting_one_wins,
+        swaps::no_write_that_was_answered_as_done_is_lost,
+        swaps::of_many_writes_from_one_reading_one_is_applied,
+        unreadable::it_is_never_treated_as_absent,
+        values::an_outcome_of_sixteen_mebibytes_is_kept_or_refused_whole,
+    ]
+);
+
+// Another program, which runs the same scripts.
+semel_testkit::contract!(
+    valkey,
+    open_on_valkey,
+    [
+        claims::of_many_claims_one_wins_and_every_other_is_shown_it,
+        claims::a_record_is_read_as_it_was_written_in_every_state,
+        clock::every_answer_carries_the_stores_time,
+        clock::the_first_and_the_last_moment_are_kept,
+        counts::counts_follow_every_write_and_stop_at_the_limit,
+        due::nothing_is_due_before_its_time,
+        durability::acknowledged_writes_survive_a_restart,
+        durability::hazards_say_what_is_wrong_and_how_to_fix_it,
+        expiry::of_expire_purge_and_reuse_exactly_one_wins,
+        expiry::a_purge_of_a_reused_key_is_refused,
+        finding::a_record_is_found_by_its_operation_id,
+        handles::a_waiter_is_notified_of_a_change,
+        leases::a_dead_claim_is_taken_over_once,
+        lost_answers::a_swap_whose_answer_was_lost_is_recognised,
+        markers::of_a_claim_and_a_marker_one_wins,
+        paging::a_page_is_bounded_in_bytes,
+        settings::a_setting_changes_only_from_what_was_expected,
+        settings::settings_keep_their_names_and_bytes,
+        swaps::another_version_alone_is_refused,
+        swaps::another_token_alone_is_refused,
+        swaps::no_write_that_was_answered_as_done_is_lost,
+        unreadable::it_refuses_swaps_and_removals,
+        values::binary_outcomes_are_kept_to_the_byte,
+        values::an_outcome_of_sixteen_mebibytes_is_kept_or_refused_whole,
+    ]
+);

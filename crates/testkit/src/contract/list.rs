@@ -145,9 +145,42 @@ macro_rules! __generate {
 /// semel_testkit::contract!(memory, || async { Subject::memory() });
 /// # fn main() {}
 /// ```
+///
+/// For another form of a server whose store keeps every promise, a list names those that depend on the form. Each of
+/// them is a test. An ignored test, `every_promise`, is for all of them: `cargo test -- --ignored every_promise`.
+///
+/// ```
+/// use semel_testkit::Subject;
+///
+/// semel_testkit::contract!(boxed, || async { Subject::memory() }, [handles::readers_never_go_back_in_time]);
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! contract {
     ($name:ident, $open:expr) => {
+        $crate::__suite! { $name, $open, $crate::__promises! { tests } }
+    };
+    ($name:ident, $open:expr, [$($subject:ident :: $promise:ident),+ $(,)?]) => {
+        $crate::__suite! { $name, $open,
+            $(#[test]
+            fn $promise() {
+                let name = concat!(stringify!($subject), "::", stringify!($promise));
+                $crate::contract::show_named(name, open_fresh());
+            })+
+
+            #[test]
+            #[ignore = "it takes a minute, and `cargo xtask campaign` runs it"]
+            fn every_promise() {
+                $crate::contract::run_all(open_fresh);
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __suite {
+    ($name:ident, $open:expr, $($tests:tt)*) => {
         mod $name {
             #[allow(unused_imports, reason = "the opening function may use full paths")]
             use super::*;
@@ -156,7 +189,7 @@ macro_rules! contract {
                 ($open)()
             }
 
-            $crate::__promises! { tests }
+            $($tests)*
         }
     };
 }
