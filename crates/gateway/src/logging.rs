@@ -1,7 +1,6 @@
 //! Sets up the log. Keys, tokens and bodies are never logged.
 
 use crate::printable::printable_json;
-use crate::serve::requests;
 use crate::trace::Spans;
 use std::io::{self, IsTerminal as _};
 use tracing::{Metadata, Subscriber};
@@ -10,6 +9,9 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// The target of the lines of the request log, which are written at every level.
+pub(crate) const REQUEST_LOG: &str = "semel::requests";
 
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -51,7 +53,7 @@ pub fn begin(form: Form, level: Level, spans: Option<Spans>) {
     // level.
     let level = LevelFilter::from(level);
     let is_written = move |metadata: &Metadata<'_>| {
-        let is_request = metadata.target() == requests::TARGET;
+        let is_request = metadata.target() == REQUEST_LOG;
         (*metadata.level() <= level || is_request) && !Spans::follows(metadata)
     };
     let written = lines.with_filter(filter_fn(is_written).with_max_level_hint(level.max(LevelFilter::INFO)));

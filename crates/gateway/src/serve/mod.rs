@@ -12,7 +12,7 @@ pub(crate) mod line_budget;
 mod lines;
 mod plan;
 mod repeated;
-pub(crate) mod requests;
+mod requests;
 mod rotation;
 mod signals;
 mod stack;

@@ -4,6 +4,7 @@
 use super::line_budget::LineBudget;
 use crate::forward::Uncoded;
 use crate::listen::{BodyWatch, Refusal, RefusalObserver};
+use crate::logging::REQUEST_LOG;
 use crate::metrics::{self, Metrics};
 use crate::trace;
 use http::{Method, Request, Response, StatusCode};
@@ -16,9 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
-
-/// The target of the lines of the request log.
-pub(crate) const TARGET: &str = "semel::requests";
 
 /// The outcome of requests that are refused without a code.
 const REFUSED: &str = "refused";
@@ -112,7 +110,7 @@ impl Requests {
             let left_out = (left_out > 0).then_some(left_out);
             let outcome = code.map_or(REFUSED, Code::as_str);
             let (operation, status) = (OTHER, status.as_u16());
-            tracing::info!(target: TARGET, operation, status, outcome, reason = %refusal, left_out, "refused");
+            tracing::info!(target: REQUEST_LOG, operation, status, outcome, reason = %refusal, left_out, "refused");
         }
     }
 
@@ -169,7 +167,7 @@ fn log(method: &Method, known: &Known, status: StatusCode, took: Duration) {
     let id = known.operation_id.map(|id| id.to_string());
     let trace = trace::current().map(|context| format!("{:032x}", context.trace));
     tracing::info!(
-        target: TARGET,
+        target: REQUEST_LOG,
         method = method.as_str(),
         operation = known.operation,
         status = status.as_u16(),
