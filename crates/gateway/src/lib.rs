@@ -26,6 +26,7 @@ mod reason;
 pub mod serve;
 pub mod shadow;
 pub mod stores;
+mod terminal;
 #[cfg(test)]
 mod texts;
 pub mod trace;

@@ -1,9 +1,8 @@
 //! Tables for people, which fit the terminal. Stored data cannot change what the terminal shows.
 
-use crate::demo::story::stdout_has_colour;
 use crate::printable::printable;
+use crate::terminal;
 use owo_colors::{OwoColorize as _, Style};
-use std::io::IsTerminal as _;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -12,15 +11,15 @@ const CUT_MIN: usize = 12;
 
 /// The terminal that a table is printed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Screen {
+pub(super) struct Screen {
     /// The width of a line; unlimited if it is not a terminal.
-    pub(crate) width: Option<usize>,
+    pub(super) width: Option<usize>,
     pub(super) has_colour: bool,
 }
 
 impl Screen {
-    pub(crate) fn of_stdout() -> Self {
-        Self { width: width(), has_colour: stdout_has_colour() }
+    pub(super) fn of_stdout() -> Self {
+        Self { width: terminal::width(), has_colour: terminal::has_colour() }
     }
 
     /// The text in the colour of its tone, if colours are on.
@@ -36,21 +35,6 @@ impl Screen {
         };
         if self.has_colour { text.style(style).to_string() } else { text.to_owned() }
     }
-}
-
-#[cfg(unix)]
-fn width() -> Option<usize> {
-    let stdout = std::io::stdout();
-    if !stdout.is_terminal() {
-        return None;
-    }
-    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
-    Some(if columns == 0 { 80 } else { columns.into() })
-}
-
-#[cfg(not(unix))]
-fn width() -> Option<usize> {
-    std::io::stdout().is_terminal().then_some(80)
 }
 
 /// What a cell means, which decides its colour.

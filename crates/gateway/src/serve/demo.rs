@@ -2,7 +2,7 @@
 
 use super::{Admin, Gateway, Plan, signals};
 use crate::demo::{payments, story};
-use crate::{admin, listen, stores, upstream};
+use crate::{admin, listen, stores, terminal, upstream};
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
     let payments = payments.map_err(|error| format!("the demo's payment service cannot start: {error}"))?;
     let folder = Folder::new().map_err(|error| format!("no folder for the demo's store: {error}"))?;
     let gateway = Gateway::open(plan(address, payments.address(), &folder.0)?).await?;
-    let has_colour = story::stdout_has_colour();
+    let has_colour = terminal::has_colour();
     let stage = story::Stage {
         program: program(std::env::args_os().next()),
         gateway: gateway.address(),

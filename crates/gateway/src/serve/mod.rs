@@ -25,13 +25,13 @@ pub use storage::{Hashing, Limits, Next, StorageSettings};
 pub(crate) use unsealed::{any_sealed, contains_sealed};
 
 use crate::ask::Directory;
-use crate::cli::table::Screen;
 use crate::config::Mistake;
 use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
+use crate::terminal;
 use admin_address::{AdminHandle, AdminServer};
 use entrance::Entrance;
 use ledgers::Ledgers;
@@ -201,7 +201,7 @@ impl Gateway {
             announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), hazards);
         match self.plan.log {
             Form::Text => {
-                let announcement = announcement.text(Screen::of_stdout().width);
+                let announcement = announcement.text(terminal::width());
                 say(&format!("semel {}\n\n{announcement}", env!("CARGO_PKG_VERSION")));
             }
             Form::Json => announcement.log(),

@@ -14,7 +14,7 @@ mod without;
 
 pub use balance::{Account, Balance, Row, Totals};
 pub use invitation::print_commands;
-pub use voice::{Pace, stdout_has_colour};
+pub use voice::Pace;
 
 use crate::demo::client::{Client, fresh_key};
 use crate::demo::payments::Ledger;

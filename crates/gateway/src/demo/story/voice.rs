@@ -28,13 +28,6 @@ impl Pace {
     }
 }
 
-/// Whether standard output may have colours: it is a terminal, not a dumb one, and `NO_COLOR` is not set.
-pub fn stdout_has_colour() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
-}
-
 /// Indents every line below the acts' numbers.
 const MARGIN: &str = "   ";
 
