@@ -21,6 +21,7 @@ pub mod listen;
 pub mod logging;
 mod masked;
 pub mod metrics;
+mod moment;
 mod printable;
 mod reason;
 pub mod serve;

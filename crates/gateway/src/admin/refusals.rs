@@ -1,7 +1,7 @@
 //! Why a record does not allow an operator's action: its state, what is allowed instead, and from when.
 
 use super::problem::{Problem, Situation};
-use crate::cli::moment;
+use crate::moment;
 use semel::FoundRecord;
 use semel::core::machine::Refusal;
 use semel::core::record::StateName;

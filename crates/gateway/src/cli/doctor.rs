@@ -1,13 +1,13 @@
 //! `semel doctor`: prints the report of [`doctor`](crate::doctor).
 
 use super::config::{render_mistakes, text};
-use super::moment::{age, away, written};
 use super::size;
 use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
 use super::user;
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Options, Report, Severity};
+use crate::moment::{age, away, written};
 use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use crate::stores::Url;

@@ -1,11 +1,11 @@
 //! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
-use super::moment::away;
 use super::span;
 use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::inboxes::{InboxStats, InboxTopic};
+use crate::moment::away;
 use crate::printable::printable_json;
 use crate::serve::say;
 use crate::stores::Url;

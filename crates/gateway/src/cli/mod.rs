@@ -13,7 +13,6 @@ mod fingerprint;
 mod help_texts;
 mod inbox;
 mod key;
-pub(crate) mod moment;
 mod records;
 mod schema;
 mod serve;

@@ -1,10 +1,10 @@
 //! `semel shadow`: the table of shadow mode, with advice on what to enforce.
 
-use super::moment::{away, written};
 use super::say_document;
 use super::stop::{EXIT_CODES, Stop};
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
 use super::target::{Gateway, ask};
+use crate::moment::{away, written};
 use crate::printable::printable;
 use crate::serve::say;
 use crate::shadow::{Route, Summary, Verdict, advise};

@@ -1,8 +1,8 @@
 //! Which records are meant: the filters that `list`, `watch` and `resolve` share.
 
-use super::super::moment::parse;
 use super::super::stop::Stop;
 use crate::admin_client::encoded;
+use crate::moment::parse;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
 use semel::core::store::Callers;

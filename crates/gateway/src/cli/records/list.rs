@@ -3,13 +3,13 @@
 //! What lives here: filters, pages and the table. What must never: more of a list in memory than a page, or a record left
 //! out because it cannot be read.
 
-use super::super::moment::age;
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::filters::{StateAndFilters, push};
 use super::pages::{Page, page};
 use super::tone;
 use crate::admin_client::AdminClient;
+use crate::moment::age;
 use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use clap::builder::NonEmptyStringValueParser;

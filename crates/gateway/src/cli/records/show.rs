@@ -2,13 +2,13 @@
 //!
 //! What lives here: one record, for people. What must never: what was answered, where nobody asked to see it.
 
-use super::super::moment::{away, written};
 use super::super::say_document;
 use super::super::stop::Stop;
 use super::super::table::{Screen, Tone, wrapped};
 use super::super::target::ask_record;
 use super::tone;
 use crate::admin_client::AdminClient;
+use crate::moment::{away, written};
 use crate::printable::printable;
 use crate::serve::say;
 use http::Method;

@@ -1,12 +1,12 @@
 //! Times as people read and write them: "18m ago", and `--since 2h`. The current time is an argument.
 
-use super::span;
+use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::time::Time;
 use std::time::Duration;
 
 /// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
-pub(super) fn age(span: Duration) -> String {
+pub(crate) fn age(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
         seconds @ 60..3_600 => format!("{}m", seconds / 60),
@@ -16,7 +16,7 @@ pub(super) fn age(span: Duration) -> String {
 }
 
 /// How far away a time from the API is: `18m ago`, `in 3h`. The text itself if it is not a time.
-pub(super) fn away(text: &str, now: Time) -> String {
+pub(crate) fn away(text: &str, now: Time) -> String {
     match rfc3339::parse(text) {
         Some(at) if at > now => format!("in {}", age(at.since(now))),
         Some(at) => format!("{} ago", age(now.since(at))),
@@ -25,7 +25,7 @@ pub(super) fn away(text: &str, now: Time) -> String {
 }
 
 /// A time from the API, for people: `2026-11-16 01:30:12 UTC`.
-pub(super) fn written(text: &str) -> String {
+pub(crate) fn written(text: &str) -> String {
     match (rfc3339::parse(text), text.split_at_checked(19)) {
         (Some(_), Some((seconds, _))) if text.ends_with('Z') => format!("{} UTC", seconds.replace('T', " ")),
         _ => text.to_owned(),
@@ -43,7 +43,7 @@ pub(crate) fn from_now(at: Time, now: Time) -> String {
 }
 
 /// The value of `--since` and `--until`: a time, or a duration before now.
-pub(super) fn parse(text: &str, now: Time) -> Result<Time, String> {
+pub(crate) fn parse(text: &str, now: Time) -> Result<Time, String> {
     if let Some(moment) = rfc3339::parse(text) {
         return Ok(moment);
     }
