@@ -3,7 +3,6 @@
 use super::Overrides;
 use super::table::{Span, Table};
 use crate::admin::Address;
-use crate::cli::address::overlap;
 use crate::upstream::Target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -87,4 +86,29 @@ fn resolved(target: &Target) -> Option<SocketAddr> {
     // Connecting to "any address" connects to this machine.
     let address = if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
     Some((address, target.port()).into())
+}
+
+/// Whether both cannot be listened on at once, or a request to one arrives at the other.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |one: SocketAddr, other: SocketAddr| {
+        one.ip().is_unspecified() && (one.is_ipv6() || other.ip().to_canonical().is_ipv4())
+    };
+    let is_same = one.ip().to_canonical() == other.ip().to_canonical();
+    one.port() != 0 && one.port() == other.port() && (is_same || covers(one, other) || covers(other, one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_overlap_where_one_covers_the_other() {
+        let overlap = |one: &str, other: &str| {
+            overlap(one.parse().expect("an address"), other.parse().expect("an address"))
+        };
+        assert!(overlap("127.0.0.1:80", "127.0.0.1:80") && overlap("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(overlap("[::]:80", "127.0.0.1:80") && overlap("10.0.0.1:80", "0.0.0.0:80"));
+        assert!(!overlap("127.0.0.1:80", "127.0.0.1:81") && !overlap("127.0.0.1:80", "127.0.0.2:80"));
+        assert!(!overlap("127.0.0.1:0", "127.0.0.1:0"), "the system chooses two ports");
+    }
 }
