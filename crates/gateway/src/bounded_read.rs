@@ -35,7 +35,7 @@ impl FileKind {
             Self::Secret => 64 << 10,
             Self::Certificates | Self::Users => 4 << 20,
             Self::RequestBody => 10 << 20,
-            Self::Response => crate::admin_client::ANSWER_BYTES_MAX,
+            Self::Response => 64 << 20,
         }
     }
 

@@ -9,12 +9,14 @@ mod remote;
 pub use local::{Configured, Local};
 pub use remote::{Remote, Url};
 
+use crate::bounded_read::FileKind;
 use http::Method;
 use serde_json::Value;
 use std::fmt;
 
-/// The maximum length of a response: a page of records needs a thousandth of it, a stored response at most a third.
-pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The maximum length of a response, the same as of one in a file: a page of records needs a thousandth of it, a stored
+/// response at most a third.
+const ANSWER_BYTES_MAX: usize = FileKind::Response.bytes_max();
 
 /// The admin API: remote or local.
 pub enum AdminClient {
