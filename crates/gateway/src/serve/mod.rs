@@ -14,6 +14,7 @@ mod plan;
 mod repeated;
 mod requests;
 mod rotation;
+mod routes;
 mod signals;
 mod stack;
 mod starting;

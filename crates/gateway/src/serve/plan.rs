@@ -1,11 +1,10 @@
 //! The plan of a gateway: everything that it needs to start.
 
-use super::ledgers::Ledgers;
 use super::{Limits, StorageSettings};
 use crate::admin;
-use crate::ask::{Questions, ServiceClients};
+use crate::ask::Questions;
 use crate::forward::{self, Host};
-use crate::identity::{Identity, Live, Network, Source};
+use crate::identity::{Identity, Network, Source};
 use crate::logging;
 use crate::trace::Tracer;
 use crate::upstream;
@@ -13,7 +12,7 @@ use crate::{listen, stores};
 use http::HeaderName;
 use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
-use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
+use semel_http::{KeyRule, KeySource, Terms};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -140,34 +139,6 @@ impl Plan {
     pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
         let of_operations = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
         std::iter::once(&self.identity).chain(of_operations)
-    }
-
-    /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client
-    /// pass on the headers that identify callers on that route, and no others.
-    pub(super) fn routes(
-        &self,
-        clients: &ServiceClients,
-        live: &Live,
-        ledgers: &Ledgers,
-    ) -> Result<Routes, String> {
-        let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {
-            let clients =
-                ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
-            questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
-        };
-        let text_of = |error: TermsError| error.to_string();
-        let routes =
-            Routes::new(complete_terms(&self.questions, &self.terms, &self.identity)?).map_err(text_of)?;
-        self.operations.iter().try_fold(routes, |routes, operation| {
-            let Operation { template, terms, questions, identity, .. } = operation;
-            let mut terms = complete_terms(questions, terms, identity.as_ref().unwrap_or(&self.identity))?;
-            if let Some(identity) = identity {
-                let callers = live.callers_of(identity);
-                terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
-            }
-            terms.rates = ledgers.of(operation);
-            routes.with(template, terms).map_err(text_of)
-        })
     }
 
     /// Whether any request is protected.

@@ -4,6 +4,7 @@
 use super::entrance::{Known, Way};
 use super::ledgers::Ledgers;
 use super::requests::{OutcomeRecorder, Timed};
+use super::routes::routes;
 use super::{Plan, alarms, lines};
 use crate::ask::ServiceClients;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
@@ -65,7 +66,7 @@ impl Stack {
             credentials: Vec::new(),
             prefix: plan.prefix.clone(),
         };
-        let routes = plan.routes(&clients, &live, ledgers)?;
+        let routes = routes(plan, &clients, &live, ledgers)?;
         Ok(Self { outbound, live, routes })
     }
 

@@ -1,0 +1,35 @@
+//! Joins a plan's terms with what runs: the questions to the service, the rules for callers, and the used-up rates.
+
+use super::ledgers::Ledgers;
+use super::{Operation, Plan};
+use crate::ask::{Questions, ServiceClients};
+use crate::identity::{Identity, Live};
+use semel_http::{Routes, Terms, TermsError};
+
+/// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client pass on
+/// the headers that identify callers on that route, and no others.
+pub(super) fn routes(
+    plan: &Plan,
+    clients: &ServiceClients,
+    live: &Live,
+    ledgers: &Ledgers,
+) -> Result<Routes, String> {
+    let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {
+        let clients =
+            ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
+        questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
+    };
+    let text_of = |error: TermsError| error.to_string();
+    let routes =
+        Routes::new(complete_terms(&plan.questions, &plan.terms, &plan.identity)?).map_err(text_of)?;
+    plan.operations.iter().try_fold(routes, |routes, operation| {
+        let Operation { template, terms, questions, identity, .. } = operation;
+        let mut terms = complete_terms(questions, terms, identity.as_ref().unwrap_or(&plan.identity))?;
+        if let Some(identity) = identity {
+            let callers = live.callers_of(identity);
+            terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
+        }
+        terms.rates = ledgers.of(operation);
+        routes.with(template, terms).map_err(text_of)
+    })
+}
