@@ -3,6 +3,7 @@
 //! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
 //! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
 
+pub(crate) mod caller_text;
 mod certificate;
 mod check;
 mod cookie;

@@ -4,7 +4,7 @@ use super::{Limits, StorageSettings};
 use crate::admin;
 use crate::ask::Questions;
 use crate::forward::{self, Host};
-use crate::identity::{Identity, Network, Source};
+use crate::identity::{Identity, Network, Source, caller_text};
 use crate::logging;
 use crate::trace::Tracer;
 use crate::upstream;
@@ -101,6 +101,11 @@ impl Operation {
     /// Its name in labels and messages: its name, or its template.
     pub(crate) fn title(&self) -> &str {
         self.terms.name.as_deref().unwrap_or(&self.template)
+    }
+
+    /// How its callers and tenants are identified, if it has its own rule.
+    pub(crate) fn callers(&self) -> Option<String> {
+        self.identity.as_ref().map(caller_text::known)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The start-up text: what is protected, with which guarantee, on which store, and what is dangerous. Every sentence
 //! is derived from the plan or the store.
 
-mod caller_text;
 mod promise;
 mod warnings;
 
 use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
 use crate::cli::table::wrapped;
-use caller_text::{callers, tenants};
+use crate::identity::caller_text::{callers, tenants};
 use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;

@@ -1,6 +1,5 @@
 //! Describes the terms of requests, in one line or a few.
 
-use super::caller_text;
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
 use crate::masked;
@@ -100,13 +99,6 @@ fn promise(terms: &Terms) -> String {
         (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
     };
     format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms))
-}
-
-impl Operation {
-    /// How its callers and tenants are identified, if it has its own rule.
-    pub(crate) fn callers(&self) -> Option<String> {
-        self.identity.as_ref().map(caller_text::known)
-    }
 }
 
 /// What the gateway asks the service about it.

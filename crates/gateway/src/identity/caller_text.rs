@@ -1,13 +1,13 @@
 //! By what callers and tenants are distinguished, in words.
 
-use crate::identity::{Identity, Source, Tenant};
+use super::{Identity, Source, Tenant};
 
-pub(super) fn known(identity: &Identity) -> String {
+pub(crate) fn known(identity: &Identity) -> String {
     let tenants = tenants(identity).map(|tenants| format!("; tenants {tenants}")).unwrap_or_default();
     format!("callers {}{tenants}", callers(identity))
 }
 
-pub(super) fn callers(identity: &Identity) -> String {
+pub(crate) fn callers(identity: &Identity) -> String {
     let sources = &identity.sources;
     if identity.is_anonymous() {
         return "all anonymous: one scope for everybody".to_owned();
@@ -34,7 +34,7 @@ fn way(source: &Source) -> String {
     }
 }
 
-pub(super) fn tenants(identity: &Identity) -> Option<String> {
+pub(crate) fn tenants(identity: &Identity) -> Option<String> {
     match &identity.tenant {
         Tenant::None => None,
         Tenant::Header(name) => Some(format!("by the header {name} of trusted proxies")),
