@@ -3,8 +3,9 @@
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, ResponseLimits, Role, Token, TokenHash};
+use crate::config::{Hashing, Next};
 use crate::printable::is_printable;
-use crate::serve::{Hashing, Next, any_sealed, contains_sealed};
+use crate::serve::{any_sealed, contains_sealed};
 use crate::shadow::Tally;
 use crate::stores::Url;
 use bytes::Bytes;

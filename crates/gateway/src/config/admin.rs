@@ -3,10 +3,10 @@
 //! The file contains hashes of tokens. A value that is not a hash may be a token, so it is not repeated in messages.
 
 use super::Overrides;
+use super::plan::Admin;
 use super::service::tls;
 use super::table::Table;
 use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
-use crate::serve::Admin;
 
 /// The prefix of a hash.
 pub(crate) const KIND: &str = "sha256:";

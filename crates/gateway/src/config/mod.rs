@@ -1,5 +1,5 @@
 //! The configuration file: reads a file, together with flags and environment variables, into a [`Config`], and reports
-//! every mistake at once.
+//! every mistake at once. A gateway starts from the [`Plan`] that a complete configuration makes.
 //!
 //! Defaults are not set here: they belong to the options and terms of each part.
 //!
@@ -27,11 +27,13 @@ mod nearest;
 mod operation;
 mod otlp;
 mod patch;
+mod plan;
 mod records;
 mod secret;
 mod service;
 mod startup_checks;
 pub(crate) mod storage;
+mod storage_settings;
 mod table;
 mod terms;
 
@@ -40,6 +42,8 @@ pub(crate) mod tests;
 
 pub use mistake::{Mistake, Position};
 pub use patch::{Keep, Patch};
+pub use plan::{Admin, Operation, Plan};
+pub use storage_settings::{Hashing, Limits, Next, StorageSettings};
 
 use crate::admin::Address;
 use crate::ask::Questions;
@@ -47,7 +51,6 @@ use crate::forward::Host;
 use crate::identity::{Identity, Network};
 use crate::listen;
 use crate::logging::{Form, Level};
-use crate::serve::{Admin, Limits, Operation, Plan, StorageSettings};
 use crate::stores;
 use crate::trace::Tracer;
 use crate::upstream::{self, Target};

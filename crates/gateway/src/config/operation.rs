@@ -4,11 +4,11 @@
 use super::ask::{self, QuestionSettings};
 use super::callers::Callers;
 use super::patch::Patch;
+use super::plan::Operation;
 use super::records::{self, Sealing};
 use super::table::{Span, Table};
 use super::terms::{self, MistakeReporter};
 use crate::printable::is_all_printable;
-use crate::serve::Operation;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
 use std::net::SocketAddr;

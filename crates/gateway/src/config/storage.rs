@@ -1,9 +1,9 @@
 //! `[store]`, `[sweep]`, `[limits]`, `[published]`: how records are stored, and how much the process holds at once.
 
 use super::records::hex;
+use super::storage_settings::{Hashing, Limits, Next, StorageSettings};
 use super::table::{Span, Table};
 use crate::cli::span;
-use crate::serve::{Hashing, Limits, Next, StorageSettings};
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;

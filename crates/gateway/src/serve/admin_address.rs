@@ -1,8 +1,8 @@
 //! Opens the admin address, and applies new tokens and certificates. [`admin`](crate::admin) answers its requests.
 
-use super::Admin as Plan;
 use crate::admin::{self, Admin};
 use crate::ask::Directory;
+use crate::config::Admin as Plan;
 use crate::listen::{self, Bound, Credentials, Peer, RefusalObserver};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;

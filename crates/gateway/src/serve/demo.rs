@@ -1,6 +1,7 @@
 //! `semel serve --demo`: the usual gateway in front of the demo's payment service, on a temporary store.
 
-use super::{Admin, Gateway, Plan, signals};
+use super::{Gateway, signals};
+use crate::config::{Admin, Plan};
 use crate::demo::{payments, story};
 use crate::{admin, listen, stores, terminal, upstream};
 use std::ffi::OsString;

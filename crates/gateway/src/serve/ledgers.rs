@@ -1,7 +1,7 @@
 //! Rates that operations have used up, for as long as the process runs. A reload does not reset a limit that it does
 //! not change.
 
-use super::{Operation, Plan};
+use crate::config::{Operation, Plan};
 use semel::quota::RateKeeper;
 
 /// The ledgers of all operations that have their own limits.

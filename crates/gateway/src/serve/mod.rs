@@ -10,7 +10,6 @@ mod entrance;
 mod ledgers;
 pub(crate) mod line_budget;
 mod lines;
-mod plan;
 mod repeated;
 mod requests;
 mod rotation;
@@ -21,12 +20,10 @@ mod starting;
 mod storage;
 mod unsealed;
 
-pub use plan::{Admin, Operation, Plan};
-pub use storage::{Hashing, Limits, Next, StorageSettings};
 pub(crate) use unsealed::{any_sealed, contains_sealed};
 
 use crate::ask::Directory;
-use crate::config::Mistake;
+use crate::config::{Mistake, Next, Operation, Plan};
 use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;

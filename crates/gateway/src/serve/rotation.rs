@@ -1,7 +1,7 @@
 //! Replaces the hashing secret if the configuration asks for it. [`rotation`] refuses every step that is not safe yet,
 //! however many nodes try.
 
-use super::Next;
+use crate::config::Next;
 use semel::core::store::Store;
 use semel::secrets::{Bounded, Error, Phase, rotation};
 use semel::{BuildError, Clock, SystemClock, SystemRandom};

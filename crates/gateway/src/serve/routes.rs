@@ -1,8 +1,8 @@
 //! Joins a plan's terms with what runs: the questions to the service, the rules for callers, and the used-up rates.
 
 use super::ledgers::Ledgers;
-use super::{Operation, Plan};
 use crate::ask::{Questions, ServiceClients};
+use crate::config::{Operation, Plan};
 use crate::identity::{Identity, Live};
 use semel_http::{Routes, Terms, TermsError};
 

@@ -3,9 +3,9 @@
 use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
 use crate::admin::{Address, Role, TokenHash};
+use crate::config::Next;
 use crate::config::{Overrides, read};
 use crate::identity::{CertificateName, Source};
-use crate::serve::Next;
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 mod promise;
 mod warnings;
 
-use super::{Admin, Hashing, Next, Plan};
 use crate::cli::span;
 use crate::cli::table::wrapped;
+use crate::config::{Admin, Hashing, Next, Plan};
 use crate::identity::caller_text::{callers, tenants};
 use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};

@@ -2,8 +2,8 @@
 
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
+use crate::config::Operation;
 use crate::masked;
-use crate::serve::Operation;
 use semel::core::classify::Rules;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};

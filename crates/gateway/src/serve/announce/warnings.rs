@@ -1,7 +1,7 @@
 //! The start-up warnings: what is open, assumed or dangerous, and what it means.
 
 use crate::cli::span;
-use crate::serve::{Admin, Plan};
+use crate::config::{Admin, Plan};
 use crate::trace::{self, Tracer};
 use crate::upstream::Transport;
 use semel::core::store::{Capabilities, Error, Hazard, Severity};

@@ -1,6 +1,6 @@
 //! The plan of a gateway: everything that it needs to start.
 
-use super::{Limits, StorageSettings};
+use super::storage_settings::{Limits, StorageSettings};
 use crate::admin;
 use crate::ask::Questions;
 use crate::forward::{self, Host};
@@ -70,14 +70,14 @@ pub struct Admin {
 
 impl Admin {
     /// The settings of a running address after the files of `new` were read: with its TLS, if it keeps using TLS.
-    pub(super) fn renew(&mut self, new: &Self) {
+    pub(crate) fn renew(&mut self, new: &Self) {
         if self.tls.is_some() && new.tls.is_some() {
             self.tls.clone_from(&new.tls);
         }
     }
 
     /// Whether everything that cannot change before the next start is the same.
-    pub(super) fn is_at_the_same_place(&self, other: &Self) -> bool {
+    pub(crate) fn is_at_the_same_place(&self, other: &Self) -> bool {
         self.options.address == other.options.address && self.tls == other.tls
     }
 }
@@ -136,29 +136,29 @@ impl Plan {
     }
 
     /// All terms, the default's first.
-    pub(super) fn all_terms(&self) -> impl Iterator<Item = &Terms> {
+    pub(crate) fn all_terms(&self) -> impl Iterator<Item = &Terms> {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
     /// Every rule that identifies callers, the default's first.
-    pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
+    pub(crate) fn identities(&self) -> impl Iterator<Item = &Identity> {
         let of_operations = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
         std::iter::once(&self.identity).chain(of_operations)
     }
 
     /// Whether any request is protected.
-    pub(super) fn is_any_protected(&self) -> bool {
+    pub(crate) fn is_any_protected(&self) -> bool {
         self.all_terms().any(|terms| terms.key != KeyRule::Off)
     }
 
     /// Whether an address belongs to a trusted proxy.
-    pub(super) fn is_proxy(&self) -> impl Fn(IpAddr) -> bool + Send + Sync + use<> {
+    pub(crate) fn is_proxy(&self) -> impl Fn(IpAddr) -> bool + Send + Sync + use<> {
         let proxies = self.forwarded_by.clone();
         move |address| proxies.iter().any(|network| network.holds(address))
     }
 
     /// Refuses rules by certificate if the running listener does not ask for certificates.
-    pub(super) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
+    pub(crate) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
         let asks_for_certificates = listen.tls.is_some() && listen.clients.is_some();
         let mut sources = self.identities().flat_map(|identity| &identity.sources);
         if !asks_for_certificates && sources.any(|source| matches!(source, Source::Mtls(_))) {
@@ -172,7 +172,7 @@ impl Plan {
     }
 
     /// What cannot be changed from `old` before the next start.
-    pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
+    pub(crate) fn held_back(&self, old: &Self) -> Vec<&'static str> {
         let is_other =
             |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
         let is_admin_address_changed = match (&self.admin, &old.admin) {
@@ -197,7 +197,7 @@ impl Plan {
 
     /// The headers that a client must not remove through `Connection`, because keys, fingerprints or callers are read
     /// from them; where problems of unprotected requests are explained; and the base path.
-    pub(super) fn rules(&self) -> forward::Rules {
+    pub(crate) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
         for terms in self.all_terms() {
             key_headers(&terms.key_source, &mut end_to_end);
