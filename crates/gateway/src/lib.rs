@@ -17,6 +17,7 @@ pub mod forward;
 pub mod identity;
 pub mod inboxes;
 mod json;
+mod line_budget;
 pub mod listen;
 pub mod logging;
 mod masked;

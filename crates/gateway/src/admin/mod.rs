@@ -49,7 +49,7 @@ pub use gate::AccessRefusal;
 pub use options::{COMMAND_LINE, LOOPBACK, Options, OptionsError, Role, Token, TokenHash, check_token_name};
 pub use response_limits::ResponseLimits;
 
-use crate::serve::line_budget::LineBudget;
+use crate::line_budget::LineBudget;
 use crate::shadow::Tally;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};

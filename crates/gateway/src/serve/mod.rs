@@ -8,7 +8,6 @@ mod announce;
 pub mod demo;
 mod entrance;
 mod ledgers;
-pub(crate) mod line_budget;
 mod lines;
 mod repeated;
 mod requests;

@@ -1,8 +1,8 @@
 //! Counts and times each request, from its head to the head of its response, and logs it if that is configured. The
 //! log never contains a key, a path, a query, a header or a body.
 
-use super::line_budget::LineBudget;
 use crate::forward::Uncoded;
+use crate::line_budget::LineBudget;
 use crate::listen::{BodyWatch, Refusal, RefusalObserver};
 use crate::logging::REQUEST_LOG;
 use crate::metrics::{self, Metrics};
