@@ -32,5 +32,6 @@ mod terminal;
 #[cfg(test)]
 mod texts;
 pub mod trace;
+mod unsealed;
 pub mod upstream;
 pub mod wire;

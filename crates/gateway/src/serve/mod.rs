@@ -17,9 +17,6 @@ mod signals;
 mod stack;
 mod starting;
 mod storage;
-mod unsealed;
-
-pub(crate) use unsealed::{any_sealed, contains_sealed};
 
 use crate::ask::Directory;
 use crate::config::{Mistake, Next, Operation, Plan};
@@ -28,7 +25,7 @@ use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
-use crate::terminal;
+use crate::{terminal, unsealed};
 use admin_address::{AdminHandle, AdminServer};
 use entrance::Entrance;
 use ledgers::Ledgers;

@@ -16,7 +16,7 @@ const PAGE: usize = 500;
 const LATELY: Duration = Duration::from_hours(1);
 
 /// Warns if sealed responses are found. For a gateway that has no keys.
-pub(super) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeout: Duration) {
+pub(crate) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeout: Duration) {
     if matches!(tokio::time::timeout(timeout, contains_sealed(store, now, LOOKED_AT)).await, Ok(Ok(true))) {
         warn!(
             "the store contains sealed responses, but this gateway has no key: it answers them as not \
