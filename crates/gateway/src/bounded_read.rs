@@ -2,7 +2,7 @@
 //!
 //! A path can lead to something without an end, such as `/dev/zero`, or to a pipe that nobody writes to.
 
-use crate::cli::size;
+use semel_text::size;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;

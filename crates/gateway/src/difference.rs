@@ -1,6 +1,6 @@
 //! Where two canonical bodies differ. Two bodies are the same if and only if their canonical forms are.
 
-use crate::printable::printable;
+use semel_text::printable::printable;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;

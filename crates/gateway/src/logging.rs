@@ -1,7 +1,7 @@
 //! Sets up the log. Keys, tokens and bodies are never logged.
 
-use crate::printable::printable_json;
 use crate::trace::Spans;
+use semel_text::printable::printable_json;
 use std::io::{self, IsTerminal as _};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -140,7 +140,7 @@ mod tests {
         for form in [Form::Text, Form::Json] {
             let text = logged(form, reasons);
             assert!(
-                text.chars().all(|letter| letter == '\n' || crate::printable::is_printable(letter)),
+                text.chars().all(|letter| letter == '\n' || semel_text::printable::is_printable(letter)),
                 "{text:?}"
             );
             assert!(text.contains("202e") && text.contains('é'), "{text}");

@@ -1,8 +1,8 @@
 //! Times as people read and write them: "18m ago", and `--since 2h`. The current time is an argument.
 
-use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::time::Time;
+use semel_text::span;
 use std::time::Duration;
 
 /// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.

@@ -1,7 +1,7 @@
 //! The reason for what an operator does: one rule for the admin address and the command line.
 
-use crate::printable::is_visible;
 use semel::REASON_BYTES_MAX;
+use semel_text::printable::is_visible;
 
 /// A reason that fits into a history and on one line of a log. At least one of its characters can be seen: invisible ones
 /// explain nothing. An error says what is wrong, as a sentence.

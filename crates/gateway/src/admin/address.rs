@@ -27,7 +27,7 @@ impl FromStr for Address {
         if text == "off" {
             return Ok(Self::Off);
         }
-        crate::cli::address::parse(text).map(Self::At).map_err(|_| {
+        semel_text::address::parse(text).map(Self::At).map_err(|_| {
             format!(
                 "`{text}` is not an address with a port: write one like \"127.0.0.1:9090\", or \
                 \"off\" for none"

@@ -1,10 +1,10 @@
 //! The settings of the admin address. They contain hashes of tokens, not tokens; a token is hashed before it is
 //! compared.
 
-use crate::printable::is_all_printable;
 use semel::core::history::WHO_BYTES_MAX;
 use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
+use semel_text::printable::is_all_printable;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -38,7 +38,7 @@ mod tests {
             assert!(!PAGE.contains(part), "{part}");
         }
         assert_eq!(PAGE.matches("<script>").count(), 1);
-        // Every text of a record goes through one function, with the rule of `crate::printable`.
+        // Every text of a record goes through one function, with the rule of `semel_text::printable`.
         assert!(PAGE.contains(r"replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,"));
         assert!(
             PAGE.contains("{ textContent: printable(text),")

@@ -4,7 +4,6 @@
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, ResponseLimits, Role, Token, TokenHash};
 use crate::config::{Hashing, Next};
-use crate::printable::is_printable;
 use crate::shadow::Tally;
 use crate::stores::Url;
 use crate::unsealed::{any_sealed, contains_sealed};
@@ -17,6 +16,7 @@ use semel::core::store::{Clock as _, Store};
 use semel::sealing::KeyRing;
 use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
 use semel_http::Routes;
+use semel_text::printable::is_printable;
 use serde_json::Value;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,14 +1,12 @@
 //! `semel doctor`: prints the report of [`doctor`](crate::doctor).
 
 use super::config::{render_mistakes, text};
-use super::size;
 use super::stop::Stop;
-use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::user;
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Options, Report, Severity};
 use crate::moment::{age, away, written};
-use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use crate::stores::Url;
 use clap::ValueEnum as _;
@@ -17,6 +15,9 @@ use semel::core::store::{self, AcceptedLoss, Clock as _, Store};
 use semel::core::time::Time;
 use semel::time::{self, ClockComparison};
 use semel::{ClockSettings, SystemClock};
+use semel_text::printable::{printable, printable_json};
+use semel_text::size;
+use semel_text::wrap::wrapped;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

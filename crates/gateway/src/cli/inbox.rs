@@ -1,17 +1,17 @@
 //! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
-use super::span;
 use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::inboxes::{InboxStats, InboxTopic};
 use crate::moment::away;
-use crate::printable::printable_json;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
 use http::Method;
 use semel::core::store;
+use semel_text::printable::printable_json;
+use semel_text::span;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -3,7 +3,6 @@
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
 //! record, 4 where a record does not allow what was asked for.
 
-pub mod address;
 mod completions;
 mod config;
 mod confirm;
@@ -17,10 +16,8 @@ mod records;
 mod schema;
 mod serve;
 mod shadow;
-pub mod size;
-pub mod span;
 mod stop;
-pub(crate) mod table;
+mod table;
 mod target;
 mod unrepeated;
 mod user;
@@ -103,7 +100,7 @@ fn without_values(command: clap::Command) -> clap::Command {
 
 /// Prints a document for programs. A person may read it on a terminal, too.
 fn say_document(document: &serde_json::Value) {
-    crate::serve::say(&crate::printable::printable_json(&document.to_string()));
+    crate::serve::say(&semel_text::printable::printable_json(&document.to_string()));
 }
 
 /// Runs the command.

@@ -1,7 +1,6 @@
 //! `semel serve`: the flags, which override the configuration file. No flag takes a secret.
 
 use super::config::{render_mistakes, text};
-use super::{size, span};
 use crate::admin::Address;
 use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::storage::published_at;
@@ -15,6 +14,7 @@ use clap::{ArgMatches, Args as _, FromArgMatches as _};
 use semel::SystemClock;
 use semel::core::policy::Class;
 use semel_http::KeyRule;
+use semel_text::{size, span};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -70,7 +70,7 @@ pub(super) struct Args {
     exit: bool,
 
     /// The address to listen on. `:8080` means every address of the machine
-    #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080", value_parser = super::address::parse)]
+    #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080", value_parser = semel_text::address::parse)]
     listen: SocketAddr,
     /// The address for health, metrics, records and claims, or off. Other addresses than loopback need a token
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN", default_value_t = Address::default())]

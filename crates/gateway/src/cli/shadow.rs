@@ -2,15 +2,16 @@
 
 use super::say_document;
 use super::stop::{EXIT_CODES, Stop};
-use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow, wrapped};
+use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::moment::{away, written};
-use crate::printable::printable;
 use crate::serve::say;
 use crate::shadow::{Route, Summary, Verdict, advise};
 use http::Method;
 use semel::SystemClock;
 use semel::core::store::Clock as _;
+use semel_text::printable::printable;
+use semel_text::wrap::wrapped;
 use serde_json::json;
 use std::process::ExitCode;
 

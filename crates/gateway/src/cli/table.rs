@@ -1,8 +1,8 @@
 //! Tables for people, which fit the terminal. Stored data cannot change what the terminal shows.
 
-use crate::printable::printable;
 use crate::terminal;
 use owo_colors::{OwoColorize as _, Style};
+use semel_text::printable::printable;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -190,24 +190,6 @@ fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A text in lines of at most this width, as far as its words allow.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,16 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_wrapped_between_its_words() {
-        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
-        assert_eq!(wrapped("extraordinary", 5), ["extraordinary"]);
-    }
-
-    #[test]
     fn stored_text_cannot_control_the_terminal() {
         let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1\u{202e}", "\u{9b}1m"]])[..] else {
             panic!("two lines")
         };
-        assert!(crate::printable::is_all_printable(line), "{line:?}");
+        assert!(semel_text::printable::is_all_printable(line), "{line:?}");
     }
 }

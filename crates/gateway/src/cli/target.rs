@@ -150,7 +150,7 @@ pub(super) async fn ask(
     if is_json {
         super::say_document(&document);
     }
-    let member = |name: &str| document[name].as_str().map(crate::printable::printable);
+    let member = |name: &str| document[name].as_str().map(semel_text::printable::printable);
     let why =
         member("detail").or_else(|| member("title")).unwrap_or_else(|| format!("the response was {status}"));
     let code = member("code").map(|code| format!(" ({code})")).unwrap_or_default();

@@ -27,7 +27,7 @@ fn named(users: &str, id: u32) -> Option<String> {
         let name = fields.next()?;
         (fields.nth(1)?.parse() == Ok(id)).then_some(name)
     });
-    name.filter(|name| !name.is_empty() && crate::printable::is_all_printable(name)).map(str::to_owned)
+    name.filter(|name| !name.is_empty() && semel_text::printable::is_all_printable(name)).map(str::to_owned)
 }
 
 #[cfg(all(test, unix))]

@@ -2,8 +2,8 @@
 
 use super::DEFAULT;
 use super::mistake::Position;
-use crate::masked;
 use crate::stores;
+use semel_text::masked;
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::de::{DeTable, DeValue};

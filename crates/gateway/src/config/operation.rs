@@ -8,9 +8,9 @@ use super::plan::Operation;
 use super::records::{self, Sealing};
 use super::table::{Span, Table};
 use super::terms::{self, MistakeReporter};
-use crate::printable::is_all_printable;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
+use semel_text::printable::is_all_printable;
 use std::net::SocketAddr;
 use std::time::Duration;
 

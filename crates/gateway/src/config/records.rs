@@ -1,9 +1,9 @@
 //! `[quotas]` and `[sealing]`: how many records there may be, and who can read them.
 
 use super::table::Table;
-use crate::cli::span;
 use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
+use semel_text::span;
 
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     let usual = Quotas::default();

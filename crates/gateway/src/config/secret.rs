@@ -2,7 +2,7 @@
 
 use super::table::{Span, Table};
 use crate::bounded_read::{self, FileKind};
-use crate::cli::size;
+use semel_text::size;
 use std::io;
 use std::path::{Path, PathBuf};
 

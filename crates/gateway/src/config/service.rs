@@ -32,7 +32,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
 }
 
 fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
-    table.parsed("address", crate::cli::address::parse)
+    table.parsed("address", semel_text::address::parse)
 }
 
 /// Which client certificates the listener asks for, if any.

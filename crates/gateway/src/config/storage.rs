@@ -3,11 +3,11 @@
 use super::records::hex;
 use super::storage_settings::{Hashing, Limits, Next, StorageSettings};
 use super::table::{Span, Table};
-use crate::cli::span;
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::Terms;
+use semel_text::span;
 use std::path::PathBuf;
 
 /// Withdraws an announced secret.

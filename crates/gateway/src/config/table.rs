@@ -3,8 +3,8 @@
 use super::Environment;
 use super::mistake::{Mistake, Position, split_fix};
 use super::nearest::nearest;
-use crate::cli::{size, span};
 use semel::quota::Rate;
+use semel_text::{size, span};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

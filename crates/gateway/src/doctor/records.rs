@@ -1,12 +1,12 @@
 //! What waits for somebody: unknown outcomes, dead leases, what is past its time.
 
 use super::{Finding, RecordSince, Report, millis};
-use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::machine;
 use semel::core::record::{State, StateName};
 use semel::core::store::{Error, Filter, Store};
 use semel::core::time::{Now, Time};
+use semel_text::span;
 use std::time::Duration;
 
 /// How many records are read at once, and how many pages of due ones.

@@ -2,11 +2,11 @@
 //! here.
 
 use super::repeated::{Line, Repeated};
-use crate::cli::span;
 use crate::metrics::Metrics;
 use semel::time::ClockChange;
 use semel::{Event, Observer, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
+use semel_text::span;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info, warn};

@@ -1,9 +1,9 @@
 //! Opens the store, and waits while its server is still starting: reading its data, or recovering from a crash.
 
-use crate::cli::span;
 use crate::stores::Url;
 use semel::Clock;
 use semel::core::store::{OpenOptions, Store};
+use semel_text::span;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};

@@ -7,10 +7,10 @@ use super::super::table::Screen;
 use super::super::target::ask_record;
 use super::tone;
 use crate::admin_client::AdminClient;
-use crate::printable::printable;
 use crate::serve::say;
 use clap::ValueEnum;
 use http::Method;
+use semel_text::printable::printable;
 use serde_json::json;
 
 #[derive(Debug, Clone, clap::Args)]

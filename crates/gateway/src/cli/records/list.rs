@@ -10,13 +10,13 @@ use super::pages::{Page, page};
 use super::tone;
 use crate::admin_client::AdminClient;
 use crate::moment::age;
-use crate::printable::{printable, printable_json};
 use crate::serve::say;
 use clap::builder::NonEmptyStringValueParser;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
+use semel_text::printable::{printable, printable_json};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

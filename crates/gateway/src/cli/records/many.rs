@@ -13,13 +13,13 @@ use super::list::{records_table, row};
 use super::pages::{Page, page};
 use super::settle::describe_result;
 use crate::admin_client::{AdminClient, Reply};
-use crate::printable::printable;
 use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
 use semel::core::id::OperationId;
 use semel::core::store::Clock as _;
 use semel_http::Failure;
+use semel_text::printable::printable;
 use serde_json::{Value, json};
 use std::time::Duration;
 

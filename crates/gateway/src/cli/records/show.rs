@@ -4,18 +4,19 @@
 
 use super::super::say_document;
 use super::super::stop::Stop;
-use super::super::table::{Screen, Tone, wrapped};
+use super::super::table::{Screen, Tone};
 use super::super::target::ask_record;
 use super::tone;
 use crate::admin_client::AdminClient;
 use crate::moment::{away, written};
-use crate::printable::printable;
 use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
+use semel_text::printable::printable;
+use semel_text::wrap::wrapped;
 use serde_json::Value;
 
 #[derive(Debug, Clone, clap::Args)]

@@ -10,9 +10,9 @@ mod tests;
 
 use super::table::{Span, Table};
 use crate::ask::{Authorize, Probe, Questions, Rebuild};
-use crate::cli::span;
 use semel::core::policy::Policy;
 use semel_http::{KeyRule, Retain, Terms};
+use semel_text::span;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 

@@ -2,10 +2,10 @@
 
 use super::{client_requests, meaning};
 use crate::ask::{Answer, Destination, Placeholder, Probe, Template};
-use crate::cli::span;
 use crate::config::table::Table;
 use crate::upstream::{Tls, Transport};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use semel_text::span;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 

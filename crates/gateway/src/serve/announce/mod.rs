@@ -4,14 +4,14 @@
 mod promise;
 mod warnings;
 
-use crate::cli::span;
-use crate::cli::table::wrapped;
 use crate::config::{Admin, Hashing, Next, Plan};
 use crate::identity::caller_text::{callers, tenants};
 use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, Mode};
+use semel_text::span;
+use semel_text::wrap::wrapped;
 use std::fmt;
 use std::net::SocketAddr;
 use tracing::{error, info, warn};

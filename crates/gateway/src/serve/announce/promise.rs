@@ -1,15 +1,15 @@
 //! Describes the terms of requests, in one line or a few.
 
 use crate::ask::{self, Questions};
-use crate::cli::{size, span};
 use crate::config::Operation;
-use crate::masked;
 use semel::core::classify::Rules;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
 use semel::quota::{Rate, Rates};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, Mode, Retain, Terms};
+use semel_text::masked;
+use semel_text::{size, span};
 
 /// An operation's own rates.
 fn limited(rates: &Rates) -> Option<String> {

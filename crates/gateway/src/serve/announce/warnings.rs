@@ -1,11 +1,11 @@
 //! The start-up warnings: what is open, assumed or dangerous, and what it means.
 
-use crate::cli::span;
 use crate::config::{Admin, Plan};
 use crate::trace::{self, Tracer};
 use crate::upstream::Transport;
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::StoreDown;
+use semel_text::span;
 use std::fmt;
 
 /// How much a warning matters.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// Reads an address: `127.0.0.1:8080`, `[::]:8080`, or `:8080` for every IPv4 address of the machine.
 ///
 /// ```
-/// use semel_gateway::cli::address;
+/// use semel_text::address;
 ///
 /// assert_eq!(address::parse(":8080"), "0.0.0.0:8080".parse().map_err(|_| String::new()));
 /// assert!(address::parse("localhost").is_err());

@@ -1,7 +1,7 @@
 //! URLs without what may be a secret, for screens and logs.
 
 /// A URL, or the path of one, without credentials and without the values of its query. Other text is unchanged.
-pub(crate) fn url(text: &str) -> String {
+pub fn url(text: &str) -> String {
     let (before, query) = text.split_once('?').map_or((text, None), |(before, query)| (before, Some(query)));
     let Some((scheme, rest)) = before.split_once("://") else {
         // The URL of a probe may be a path.

@@ -5,7 +5,7 @@ const UNITS: &[(&str, usize)] = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), 
 /// Reads a size in bytes.
 ///
 /// ```
-/// use semel_gateway::cli::size;
+/// use semel_text::size;
 ///
 /// assert_eq!(size::parse("10MiB"), Ok(10 * 1024 * 1024));
 /// assert!(size::parse("10MB").is_err());

@@ -34,7 +34,7 @@ const FORMATS: [(char, char); 21] = [
 ];
 
 /// Whether the character can be shown: it is neither a control character nor a format character.
-pub(crate) fn is_printable(letter: char) -> bool {
+pub fn is_printable(letter: char) -> bool {
     !letter.is_control() && !FORMATS.iter().any(|(first, last)| (*first..=*last).contains(&letter))
 }
 
@@ -55,25 +55,25 @@ const BLANKS: [(char, char); 10] = [
 
 /// Whether a reader sees the character: it leaves ink. The patterns of reasons in the description of the admin API have the
 /// same characters, up to U+FFFF: patterns have no common way to write others.
-pub(crate) fn is_visible(letter: char) -> bool {
+pub fn is_visible(letter: char) -> bool {
     is_printable(letter)
         && !letter.is_whitespace()
         && !BLANKS.iter().any(|(first, last)| (*first..=*last).contains(&letter))
 }
 
 /// Whether every character can be shown, as in a name.
-pub(crate) fn is_all_printable(text: &str) -> bool {
+pub fn is_all_printable(text: &str) -> bool {
     text.chars().all(is_printable)
 }
 
 /// The text as it may be printed: a character that cannot be shown is replaced by U+FFFD.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|letter| if is_printable(letter) { letter } else { REPLACEMENT }).collect()
 }
 
 /// A JSON document for a screen: the same document, with characters that cannot be shown as `\u` escapes. They can only be
 /// inside strings, because compact JSON has no other white space.
-pub(crate) fn printable_json(document: &str) -> String {
+pub fn printable_json(document: &str) -> String {
     let mut units = [0; 2];
     document.chars().fold(String::with_capacity(document.len()), |mut text, letter| {
         if is_printable(letter) {

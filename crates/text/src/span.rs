@@ -7,7 +7,7 @@ const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_
 /// Reads a duration.
 ///
 /// ```
-/// use semel_gateway::cli::span;
+/// use semel_text::span;
 /// use std::time::Duration;
 ///
 /// assert_eq!(span::parse("90s"), Ok(Duration::from_secs(90)));
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a duration within which something has to be done: not zero.
-pub(crate) fn parse_limit(text: &str) -> Result<Duration, String> {
+pub fn parse_limit(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("it must not be zero: nothing could be done within it".to_owned()),
         span => Ok(span),
