@@ -2,7 +2,7 @@
 
 use semel::archive::rfc3339;
 use semel::core::time::Time;
-use semel_text::span;
+use semel_text::duration;
 use std::time::Duration;
 
 /// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str, now: Time) -> Result<Time, String> {
     if let Some(moment) = rfc3339::parse(text) {
         return Ok(moment);
     }
-    span::parse(text).map(|span| now - span).map_err(|_| {
+    duration::parse(text).map(|span| now - span).map_err(|_| {
         format!("`{text}` is not a time: write one like 2026-11-15T19:05:00Z, or how long ago, such as 2h")
     })
 }

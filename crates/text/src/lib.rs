@@ -6,8 +6,8 @@
 //! record means, is decided in the core.
 
 pub mod address;
+pub mod duration;
 pub mod masked;
 pub mod printable;
 pub mod size;
-pub mod span;
 pub mod wrap;

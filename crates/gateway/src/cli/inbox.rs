@@ -10,8 +10,8 @@ use crate::stores::Url;
 use clap::Subcommand;
 use http::Method;
 use semel::core::store;
+use semel_text::duration;
 use semel_text::printable::printable_json;
-use semel_text::span;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 /// The limits are the admin API's, which takes whole seconds.
 fn window(text: &str) -> Result<Duration, String> {
-    let window = span::parse(text)?;
+    let window = duration::parse(text)?;
     if window.subsec_nanos() != 0 {
         return Err(format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d"));
     }
@@ -132,7 +132,7 @@ fn lines(stats: &InboxStats, window: Duration, screen: Screen) -> Vec<String> {
         lines.push(String::new());
         lines.push(format!(
             "{overdue} marks are older than {}. If that is the consumers' window, no consumer calls `purge` often enough.",
-            span::text(window)
+            duration::text(window)
         ));
     }
     lines

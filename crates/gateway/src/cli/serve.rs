@@ -14,7 +14,7 @@ use clap::{ArgMatches, Args as _, FromArgMatches as _};
 use semel::SystemClock;
 use semel::core::policy::Class;
 use semel_http::KeyRule;
-use semel_text::{size, span};
+use semel_text::{duration, size};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -99,19 +99,19 @@ pub(super) struct Args {
     )]
     class: ClassName,
     /// How long a service of class downstream remembers an ID
-    #[arg(long, value_name = "SPAN", env = "SEMEL_DEDUP_WINDOW", default_value = "24h", value_parser = span::parse, help_heading = "Promises")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_DEDUP_WINDOW", default_value = "24h", value_parser = duration::parse, help_heading = "Promises")]
     dedup_window: Duration,
     /// How long an outcome is stored and replayed
-    #[arg(long, value_name = "SPAN", env = "SEMEL_TTL", default_value = "24h", value_parser = span::parse, help_heading = "Promises")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_TTL", default_value = "24h", value_parser = duration::parse, help_heading = "Promises")]
     ttl: Duration,
     /// How long after that late retries are recognised and refused
-    #[arg(long, value_name = "SPAN", env = "SEMEL_TOMBSTONE", default_value = "30d", value_parser = span::parse, help_heading = "Promises")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_TOMBSTONE", default_value = "30d", value_parser = duration::parse, help_heading = "Promises")]
     tombstone: Duration,
     /// How long a claim is valid without renewal
-    #[arg(long, value_name = "SPAN", env = "SEMEL_LEASE", default_value = "30s", value_parser = span::parse, help_heading = "Promises")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_LEASE", default_value = "30s", value_parser = duration::parse, help_heading = "Promises")]
     lease: Duration,
     /// How long a repeat of a running request waits for its outcome
-    #[arg(long, value_name = "SPAN", env = "SEMEL_WAIT", default_value = "2s", value_parser = span::parse, help_heading = "Promises")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_WAIT", default_value = "2s", value_parser = duration::parse, help_heading = "Promises")]
     wait: Duration,
     /// Let all callers share one scope, including their keys and replays; operations with their own `callers` keep
     /// them. For services with a single client
@@ -128,7 +128,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", env = "SEMEL_CONNECTIONS_MAX", default_value_t = connections_max(), help_heading = "Limits")]
     connections_max: NonZeroUsize,
     /// How long running requests may take after the process was asked to stop
-    #[arg(long, value_name = "SPAN", env = "SEMEL_DRAIN", default_value = "30s", value_parser = span::parse, help_heading = "Limits")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_DRAIN", default_value = "30s", value_parser = duration::parse, help_heading = "Limits")]
     drain: Duration,
 
     /// Use TLS with clients: the certificate chain, PEM
@@ -142,10 +142,10 @@ pub(super) struct Args {
     upstream_ca: Option<PathBuf>,
 
     /// How long to wait for a connection to the upstream
-    #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = span::parse_limit, help_heading = "Upstream")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = duration::parse_limit, help_heading = "Upstream")]
     connect_timeout: Duration,
     /// How long to wait for its response: the whole response with a key, its head without
-    #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = span::parse_limit, help_heading = "Upstream")]
+    #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = duration::parse_limit, help_heading = "Upstream")]
     response_timeout: Duration,
     /// Open a new connection for each protected request, so that none can meet one that is being closed
     #[arg(long, env = "SEMEL_FRESH_CONNECTIONS", help_heading = "Upstream")]

@@ -3,7 +3,7 @@
 use super::table::Table;
 use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
-use semel_text::span;
+use semel_text::duration;
 
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     let usual = Quotas::default();
@@ -49,7 +49,7 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let malformed = || format!("`{text}` is not a rate: write a number and a duration, such as \"100/1m\"");
     let (count, per) = text.split_once('/').ok_or_else(malformed)?;
     let count = count.parse().map_err(|_| malformed())?;
-    Ok(Rate { count, per: span::parse(per).map_err(|_| malformed())? })
+    Ok(Rate { count, per: duration::parse(per).map_err(|_| malformed())? })
 }
 
 /// The sealing keys, and what is sealed.

@@ -7,7 +7,7 @@ use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::Terms;
-use semel_text::span;
+use semel_text::duration;
 use std::path::PathBuf;
 
 /// Withdraws an announced secret.
@@ -29,7 +29,7 @@ pub(super) fn store(
     let in_flight = secrets::Terms::default().in_flight;
     if settings.store_timeout >= in_flight {
         let problem =
-            format!("`timeout` is longer than the longest write may take ({})", span::text(in_flight));
+            format!("`timeout` is longer than the longest write may take ({})", duration::text(in_flight));
         table.document.mistake(
             table.span_of("timeout").as_ref(),
             problem,

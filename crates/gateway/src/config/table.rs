@@ -4,7 +4,7 @@ use super::Environment;
 use super::mistake::{Mistake, Position, split_fix};
 use super::nearest::nearest;
 use semel::quota::Rate;
-use semel_text::{size, span};
+use semel_text::{duration, size};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -215,7 +215,7 @@ impl<'p, 'i> Table<'p, 'i> {
             self.without_unit(key, value, "a duration", |digits| format!("\"{digits}s\""));
             return None;
         }
-        self.parsed(key, span::parse)
+        self.parsed(key, duration::parse)
     }
 
     /// A duration that must not be zero.

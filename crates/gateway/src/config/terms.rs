@@ -310,7 +310,7 @@ impl MistakeReporter<'_, '_, '_> {
     fn check_horizon(&self, patch: &Patch, ttl: Duration) {
         let Some(horizon) = patch.retry_horizon else { return };
         if ttl < horizon {
-            let (kept, retried) = (semel_text::span::text(ttl), semel_text::span::text(horizon));
+            let (kept, retried) = (semel_text::duration::text(ttl), semel_text::duration::text(horizon));
             let problem = format!(
                 "the ttl of {kept} is shorter than the retry_horizon: a client that retries after {kept} \
                     would not get its outcome"

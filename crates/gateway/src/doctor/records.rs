@@ -6,7 +6,7 @@ use semel::core::machine;
 use semel::core::record::{State, StateName};
 use semel::core::store::{Error, Filter, Store};
 use semel::core::time::{Now, Time};
-use semel_text::span;
+use semel_text::duration;
 use std::time::Duration;
 
 /// How many records are read at once, and how many pages of due ones.
@@ -117,7 +117,7 @@ pub(super) fn many(count: u64, noun: &str) -> String {
 pub(super) fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
     let unit = [86_400, 3_600, 60].into_iter().find(|unit| seconds >= 2 * unit).unwrap_or(1);
-    span::text(Duration::from_secs(seconds / unit * unit))
+    duration::text(Duration::from_secs(seconds / unit * unit))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use semel::time::ClockChange;
 use semel::{Event, Observer, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
-use semel_text::span;
+use semel_text::duration;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info, warn};
@@ -111,7 +111,7 @@ impl Observer for Alarms {
 
 /// How wrong a clock is.
 fn difference(by_ms: i64) -> String {
-    let length = span::text(Duration::from_millis(by_ms.unsigned_abs()));
+    let length = duration::text(Duration::from_millis(by_ms.unsigned_abs()));
     if by_ms < 0 { format!("-{length}") } else { format!("+{length}") }
 }
 

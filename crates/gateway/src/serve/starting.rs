@@ -3,7 +3,7 @@
 use crate::stores::Url;
 use semel::Clock;
 use semel::core::store::{OpenOptions, Store};
-use semel_text::span;
+use semel_text::duration;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -42,7 +42,7 @@ pub(super) async fn open(
             wait_begins();
         }
         if last_line.is_none_or(|at| waited.saturating_sub(at) >= LINE_EVERY) {
-            let (so_far, at_most) = (waited.as_secs(), span::text(WAIT_MAX));
+            let (so_far, at_most) = (waited.as_secs(), duration::text(WAIT_MAX));
             warn!(
                 "the store's server is still starting; waiting for it for {so_far}s of at most {at_most}: {error}"
             );

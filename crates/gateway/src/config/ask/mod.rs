@@ -12,7 +12,7 @@ use super::table::{Span, Table};
 use crate::ask::{Authorize, Probe, Questions, Rebuild};
 use semel::core::policy::Policy;
 use semel_http::{KeyRule, Retain, Terms};
-use semel_text::span;
+use semel_text::duration;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 
@@ -195,10 +195,10 @@ fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &Spans
         let problem = format!(
             "a quiet period of {} is too short: a request may still be running {} after the last write of \
                 its owner (lease, connect_timeout, response_timeout, 1s and [clock] skew together)",
-            span::text(quiet),
-            span::text(least),
+            duration::text(quiet),
+            duration::text(least),
         );
-        let fix = format!("write a quiet that is longer than {}, or leave it out", span::text(least));
+        let fix = format!("write a quiet that is longer than {}, or leave it out", duration::text(least));
         table.document.mistake(at.quiet.as_ref().or(at.table.as_ref()), problem, fix);
         return;
     }
@@ -207,10 +207,10 @@ fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &Spans
         let problem = format!(
             "the probe ends after {}, before \"it is not there\" counts ({} after the last write of the \
                 request's owner)",
-            span::text(probe.pace.give_up_after),
-            span::text(quiet),
+            duration::text(probe.pace.give_up_after),
+            duration::text(quiet),
         );
-        let fix = format!("write a give_up_after that is longer than {}", span::text(quiet));
+        let fix = format!("write a give_up_after that is longer than {}", duration::text(quiet));
         table.document.mistake(at.deadline.as_ref().or(at.table.as_ref()), problem, fix);
     }
 }

@@ -5,7 +5,7 @@ use crate::ask::{Answer, Destination, Placeholder, Probe, Template};
 use crate::config::table::Table;
 use crate::upstream::{Tls, Transport};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use semel_text::span;
+use semel_text::duration;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 
@@ -56,8 +56,8 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
         let at = table.span_of("pause_min").or_else(|| table.span_of("pause_max"));
         let problem = format!(
             "the shortest pause ({}) is longer than the longest ({})",
-            span::text(pace.min),
-            span::text(pace.max)
+            duration::text(pace.min),
+            duration::text(pace.max)
         );
         table.document.mistake(at.as_ref(), problem, "make pause_max longer than pause_min");
     }

@@ -10,7 +10,7 @@ use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, pro
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, Mode};
-use semel_text::span;
+use semel_text::duration;
 use semel_text::wrap::wrapped;
 use std::fmt;
 use std::net::SocketAddr;
@@ -193,7 +193,12 @@ fn hashed(plan: &Plan) -> Option<&'static str> {
 fn upstream(plan: &Plan) -> String {
     let (connect, response) = (plan.upstream.connect_timeout, plan.upstream.response_timeout);
     let fresh = if plan.upstream.is_fresh_when_protected { ", a fresh connection each" } else { "" };
-    format!("{} (connect {}, response {}{fresh})", plan.target, span::text(connect), span::text(response))
+    format!(
+        "{} (connect {}, response {}{fresh})",
+        plan.target,
+        duration::text(connect),
+        duration::text(response)
+    )
 }
 
 /// Hazards that mean that the server does not sync each write before it answers, or that nobody knows whether it does.

@@ -9,12 +9,12 @@ use semel::quota::{Rate, Rates};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, Mode, Retain, Terms};
 use semel_text::masked;
-use semel_text::{size, span};
+use semel_text::{duration, size};
 
 /// An operation's own rates.
 fn limited(rates: &Rates) -> Option<String> {
     let rate = |rate: Option<Rate>, whose: &str| {
-        rate.map(|Rate { count, per }| format!("{count} in {} {whose}", span::text(per)))
+        rate.map(|Rate { count, per }| format!("{count} in {} {whose}", duration::text(per)))
     };
     let rate = [
         rate(rates.new_per_caller, "per caller"),
@@ -89,7 +89,7 @@ fn promise(terms: &Terms) -> String {
     let policy = &terms.policy;
     let promise = match policy.class {
         Class::Downstream => {
-            format!("downstream, which recognises repeats for {}", span::text(policy.dedup_window))
+            format!("downstream, which recognises repeats for {}", duration::text(policy.dedup_window))
         }
         Class::External | Class::Local => format!("{}, at most once per key", policy.class),
     };
@@ -98,7 +98,7 @@ fn promise(terms: &Terms) -> String {
         (Retain::Whole, Seal::Required) => " (sealed)",
         (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
     };
-    format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms))
+    format!("{promise}; replayed for {}{least}, {}", duration::text(policy.ttl), after(terms))
 }
 
 /// What the gateway asks the service about it.
@@ -108,10 +108,10 @@ pub(super) fn describe_questions(questions: &Questions, terms: &Terms) -> Vec<St
     if let Some(probe) = probe {
         let (method, pace) = (&probe.method, &probe.pace);
         let destination = masked::url(&probe.destination.to_string());
-        let until = span::text(pace.give_up_after);
+        let until = duration::text(pace.give_up_after);
         let when = match terms.policy.class {
             Class::Downstream => {
-                format!("an outcome still in doubt after {}", span::text(terms.policy.dedup_window))
+                format!("an outcome still in doubt after {}", duration::text(terms.policy.dedup_window))
             }
             Class::External | Class::Local => "an outcome in doubt".to_owned(),
         };
@@ -135,19 +135,21 @@ pub(super) fn describe_questions(questions: &Questions, terms: &Terms) -> Vec<St
 
 fn after(terms: &Terms) -> String {
     match terms.policy.after_expiry {
-        AfterExpiry::Refuse => format!("then refused as expired for {}", span::text(terms.policy.tombstone)),
+        AfterExpiry::Refuse => {
+            format!("then refused as expired for {}", duration::text(terms.policy.tombstone))
+        }
         AfterExpiry::RunAsNew => "then run as new".to_owned(),
     }
 }
 
 pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
     let policy = &terms.policy;
-    let (kept, after) = (span::text(policy.ttl), after(terms));
+    let (kept, after) = (duration::text(policy.ttl), after(terms));
     match policy.class {
         Class::Downstream => vec![
             format!(
                 "downstream: once per key, as long as the upstream recognises repeats for {}",
-                span::text(policy.dedup_window)
+                duration::text(policy.dedup_window)
             ),
             format!("outcomes replayed for {kept}, {after}"),
         ],

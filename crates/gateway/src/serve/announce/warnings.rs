@@ -5,7 +5,7 @@ use crate::trace::{self, Tracer};
 use crate::upstream::Transport;
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::StoreDown;
-use semel_text::span;
+use semel_text::duration;
 use std::fmt;
 
 /// How much a warning matters.
@@ -134,7 +134,7 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
     found.extend(open_scopes(plan));
     let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
     if plan.listen.drain < longest {
-        let (longest, drain) = (span::text(longest), span::text(plan.listen.drain));
+        let (longest, drain) = (duration::text(longest), duration::text(plan.listen.drain));
         let message = format!(
             "an attempt may take {longest}, and a stopping gateway waits only {drain}: the outcome of slower ones is then unknown \
              (--drain)"

@@ -7,11 +7,11 @@ const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_
 /// Reads a duration.
 ///
 /// ```
-/// use semel_text::span;
+/// use semel_text::duration;
 /// use std::time::Duration;
 ///
-/// assert_eq!(span::parse("90s"), Ok(Duration::from_secs(90)));
-/// assert!(span::parse("90").is_err());
+/// assert_eq!(duration::parse("90s"), Ok(Duration::from_secs(90)));
+/// assert!(duration::parse("90").is_err());
 /// ```
 pub fn parse(text: &str) -> Result<Duration, String> {
     let malformed = || format!("`{text}` is not a duration: write a whole number with ms, s, m, h or d");
@@ -26,13 +26,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 pub fn parse_limit(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("it must not be zero: nothing could be done within it".to_owned()),
-        span => Ok(span),
+        duration => Ok(duration),
     }
 }
 
 /// Prints a duration in the largest unit without a remainder.
-pub fn text(span: Duration) -> String {
-    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+pub fn text(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit);
     let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
     if millis == 0 { "0s".to_owned() } else { format!("{}{name}", millis / unit) }
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn a_printed_duration_is_read_back() {
         for written in ["1ms", "1500ms", "2s", "90s", "5m", "24h", "30d", "0s"] {
-            let span = parse(written).expect("a span");
-            assert_eq!(parse(&text(span)), Ok(span), "{written}");
+            let duration = parse(written).expect("a duration");
+            assert_eq!(parse(&text(duration)), Ok(duration), "{written}");
         }
         assert_eq!(text(Duration::from_hours(24)), "1d");
         assert_eq!(text(Duration::from_millis(1_500)), "1500ms");
