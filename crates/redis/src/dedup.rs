@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::resp::{self, Value};
 use crate::servers::{Effect, Servers, slot_of};
 use semel_core::store::{Error, Kind};
-use std::fmt::Write as _;
+use semel_text::hex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +31,7 @@ impl MessageId<'_> {
             context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             context.update(part);
         }
-        let mut text = String::with_capacity(64);
-        for byte in context.finish().as_ref() {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        hex::text(context.finish().as_ref())
     }
 }
 

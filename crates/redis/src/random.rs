@@ -2,16 +2,12 @@
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use semel_core::store::{Error, Kind};
-use std::fmt::Write as _;
+use semel_text::hex;
 
 /// 32 hexadecimal digits.
 pub(crate) fn digits() -> Result<String, Error> {
     let mut bytes = [0; 16];
     let failed = |_| Error::new(Kind::Unavailable, "drawing random digits for the store's identity");
     SystemRandom::new().fill(&mut bytes).map_err(failed)?;
-    let mut text = String::with_capacity(32);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+    Ok(hex::text(&bytes))
 }

@@ -4,7 +4,7 @@
 use crate::resp;
 use bytes::Bytes;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use std::fmt::Write as _;
+use semel_text::hex;
 use std::sync::LazyLock;
 
 /// A script and the hash by which servers know it.
@@ -66,9 +66,5 @@ impl Script {
 
 /// The digest that identifies scripts and detects damage. Nothing secret depends on it.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(40);
-    for byte in digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex::text(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref())
 }

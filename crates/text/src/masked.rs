@@ -29,3 +29,21 @@ fn masked_query(query: &str) -> String {
     });
     format!("?{}{end}", pairs.collect::<Vec<_>>().join("&"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_query_values_are_masked_and_placeholders_are_not() {
+        for (text, shown) in [
+            ("https://a:b@h:1/p?key=c&d&id={id}", "https://(masked)@h:1/p?key=(masked)&(masked)&id={id}"),
+            ("/p?key=c", "/p?key=(masked)"),
+            ("\"/p?key=c\"", "\"/p?key=(masked)\""),
+            ("http://h/p", "http://h/p"),
+            ("what? no=url", "what? no=url"),
+        ] {
+            assert_eq!(url(text), shown);
+        }
+    }
+}

@@ -21,7 +21,7 @@ const STORES_AND_SHELLS: &[&str] = &[
 const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-core", &[]),
     ("semel-text", &[]),
-    ("semel", &["semel-core"]),
+    ("semel", &["semel-core", "semel-text"]),
     ("semel-sql", &["semel-core", "semel-text"]),
     ("semel-redis", &["semel-core", "semel-text"]),
     ("semel-cassandra", &["semel-core", "semel-text"]),

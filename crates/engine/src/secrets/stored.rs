@@ -7,6 +7,7 @@ use super::{Bounded, Error, Known, Phase, copying};
 use bytes::Bytes;
 use semel_core::scope::Secret;
 use semel_core::store::{SECRET_LOST_SETTING, SECRET_SETTING, Setting};
+use semel_text::hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl StoredSecret {
 
     /// A secret that nodes get from the store.
     pub(super) fn generated(bytes: [u8; 32]) -> Result<Self, Error> {
-        Ok(Self { bytes: Some(hex(&bytes)), ..Self::configured(&bytes)? })
+        Ok(Self { bytes: Some(hex::text(&bytes)), ..Self::configured(&bytes)? })
     }
 
     /// The secret itself, from the store or from this node's configuration.
@@ -80,7 +81,7 @@ impl StoredSecret {
                 .map(|known| Arc::clone(&known.secret))
                 .ok_or_else(|| Error::Missing(self.id.clone()));
         };
-        let bytes = unhex(bytes).ok_or(Error::Damaged("the secret is not hexadecimal"))?;
+        let bytes = hex::parse(bytes).ok_or(Error::Damaged("the secret is not hexadecimal"))?;
         let secret = Secret::from_bytes(&bytes).map_err(|_| Error::Damaged("the secret is too short"))?;
         if secret.id().to_string() != self.id {
             return Err(Error::Damaged("the secret does not match its ID"));
@@ -238,18 +239,4 @@ pub(super) async fn swap(store: Bounded<'_>, from: Option<&State>, to: &State) -
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect()
 }

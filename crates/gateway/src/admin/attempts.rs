@@ -6,7 +6,6 @@
 use super::Shared;
 use super::answer::GivenResponse;
 use super::claim_owner;
-use super::digits;
 use super::gate::Principal;
 use super::input::{Id, Json};
 use super::lost::{lost, not_stored};
@@ -26,6 +25,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
 use semel::{FoundRecord, Lease, LeaseError, Stored};
 use semel_http::Code;
+use semel_text::hex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -337,7 +337,7 @@ fn lease_on(
 }
 
 fn token(text: &str) -> Result<Token, Problem> {
-    let bits = digits::bytes(text).map(u128::from_be_bytes);
+    let bits = hex::parse_exact(text).map(u128::from_be_bytes);
     let bits = bits.ok_or_else(|| {
         Problem::invalid("token must be the 32 hexadecimal digits from the response to the claim.")
     })?;

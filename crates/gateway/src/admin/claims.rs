@@ -2,7 +2,6 @@
 
 use super::Shared;
 use super::answer::{StoredResponse, one_of};
-use super::digits;
 use super::gate::Principal;
 use super::input::{Json, whole_number};
 use super::output::json;
@@ -19,6 +18,7 @@ use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
 use semel::{Answer, Claimed, Error, Intent, RequestOutcome, payload};
 use semel_http::Code;
+use semel_text::hex;
 use semel_text::printable::is_all_printable;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -227,7 +227,7 @@ fn claim_response(lease: &semel::Lease) -> ClaimResponse {
     ClaimResponse {
         result: "claimed",
         operation_id: lease.operation_id().to_string(),
-        token: digits::text(&lease.token().bits().to_be_bytes()),
+        token: hex::text(&lease.token().bits().to_be_bytes()),
         attempt: lease.attempt(),
         fence: lease.fence(),
         lease_expires_at: lease.until().map(rfc3339::text).unwrap_or_default(),
@@ -351,7 +351,7 @@ fn intent(request: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
         one_of("payloadBase64", request.payload_base64, "payload_base64", request.payload_base64_old)?;
     let intent = match (request.fingerprint, request.payload, bytes) {
         (Some(hash), None, None) => {
-            let hash = digits::bytes(&hash);
+            let hash = hex::parse_exact(&hash);
             let hash = hash.ok_or_else(|| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
             Intent::new(scope, key, policy, Fingerprint::from_bytes(hash))
         }

@@ -22,7 +22,6 @@ mod claim_owner;
 mod claims;
 mod clock;
 mod description;
-mod digits;
 mod erase;
 mod gate;
 mod health;

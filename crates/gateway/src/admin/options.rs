@@ -52,12 +52,12 @@ impl TokenHash {
 
     /// A configured hash: 64 hexadecimal digits, as `sha256sum` prints them.
     pub fn parse(text: &str) -> Option<Self> {
-        super::digits::bytes(text).map(Self)
+        semel_text::hex::parse_exact(text).map(Self)
     }
 
     /// The hash in hexadecimal digits.
     pub fn digits(&self) -> String {
-        super::digits::text(&self.0)
+        semel_text::hex::text(&self.0)
     }
 
     /// Whether both are equal, in constant time.

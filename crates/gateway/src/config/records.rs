@@ -3,7 +3,7 @@
 use super::table::Table;
 use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
-use semel_text::duration;
+use semel_text::{duration, hex};
 
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     let usual = Quotas::default();
@@ -111,7 +111,7 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
         }
     }
     let bytes = secret.and_then(|secret| {
-        let bytes = hex(secret.trim_ascii());
+        let bytes = hex::parse(secret.trim_ascii());
         if bytes.is_none() {
             let problem = "the sealing key is not in hexadecimal digits";
             table.document.mistake(
@@ -125,15 +125,6 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
     Some((name?.0, bytes?))
 }
 
-pub(super) fn hex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    pairs.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,12 +136,5 @@ mod tests {
         for bad in ["", "100", "100/", "/1m", "0/1m", "100/60", "-1/1m", "1/1m/1m"] {
             assert!(rate(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn digits_become_bytes_in_pairs() {
-        assert_eq!(hex(b"00fFa5"), Some(vec![0, 255, 165]));
-        assert_eq!(hex(b"abc"), None);
-        assert_eq!(hex(b"zz"), None);
     }
 }

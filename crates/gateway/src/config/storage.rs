@@ -1,13 +1,12 @@
 //! `[store]`, `[sweep]`, `[limits]`, `[published]`: how records are stored, and how much the process holds at once.
 
-use super::records::hex;
 use super::storage_settings::{Hashing, Limits, Next, StorageSettings};
 use super::table::{Span, Table};
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::Terms;
-use semel_text::duration;
+use semel_text::{duration, hex};
 use std::path::PathBuf;
 
 /// Withdraws an announced secret.
@@ -63,7 +62,7 @@ fn next(table: &Table<'_, '_>) -> Next {
 /// The secret that a text refers to, which is the value of `key`.
 fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span)) -> Option<Vec<u8>> {
     let written = table.secret_at(key, text, span)?;
-    let bytes = hex(written.trim_ascii());
+    let bytes = hex::parse(written.trim_ascii());
     let problem = match &bytes {
         None => Some("the hashing secret is not in hexadecimal digits".to_owned()),
         Some(bytes) => Secret::from_bytes(bytes).err().map(|error| error.to_string()),
