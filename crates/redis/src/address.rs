@@ -2,6 +2,7 @@
 
 use crate::named_file::{self, PASSWORD_BYTES_MAX};
 use semel_core::store::{Error, Kind};
+use semel_text::percent;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -113,7 +114,7 @@ impl Address {
             return Err(format!("the redis URL contains a password, which others could read; {ways}"));
         }
         let user = user.filter(|user| !user.is_empty());
-        let user = user.map(|user| decoded(user).ok_or("the user in the redis URL is not UTF-8"));
+        let user = user.map(|user| percent::decode(user).ok_or("the user in the redis URL is not UTF-8"));
         let hosts: Option<Vec<_>> = hosts.split(',').map(Host::parse).collect();
         let database = if path.is_empty() { Some(0) } else { path.parse().ok() };
         let mut parsed = Self {
@@ -138,8 +139,8 @@ impl Address {
             if !given.insert(name) {
                 return Err(format!("the redis URL has `{name}` twice"));
             }
-            let value =
-                decoded(value).ok_or_else(|| format!("the value of {name} in the redis URL is not UTF-8"))?;
+            let value = percent::decode(value)
+                .ok_or_else(|| format!("the value of {name} in the redis URL is not UTF-8"))?;
             parsed.take(name, &value)?;
         }
         if parsed.user.is_some() && parsed.password.is_none() {
@@ -254,22 +255,6 @@ pub(crate) fn checked_prefix(prefix: &str) -> Result<String, String> {
     }
     let rule = "use up to 50 letters, digits, underscores, hyphens and full stops";
     Err(format!("`{prefix}` cannot be the prefix of the store's keys; {rule}"))
-}
-
-fn decoded(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped =
-            (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
-                let digits = std::str::from_utf8(digits).ok()?;
-                Some((u8::from_str_radix(digits, 16).ok()?, after))
-            });
-        let (byte, after) = escaped.unwrap_or((byte, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -63,19 +63,6 @@ impl AdminClient {
     }
 }
 
-/// Text as a value in a query.
-pub fn encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
-            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
-        }
-        encoded
-    })
-}
-
 /// A response from its parts.
 fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
     let status = parts.status.as_u16();
@@ -84,15 +71,4 @@ fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
     let retry_after = parts.headers.get(http::header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
     Ok(Reply { status, retry_after, document })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_cannot_leave_its_place_in_a_query() {
-        assert_eq!(encoded("POST /a?b=c&d#é"), "POST%20%2Fa%3Fb%3Dc%26d%23%C3%A9");
-        assert_eq!(encoded("a-b_c.d~9"), "a-b_c.d~9");
-    }
 }

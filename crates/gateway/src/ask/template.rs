@@ -2,6 +2,7 @@
 
 use http::uri::PathAndQuery;
 use semel::core::id::OperationId;
+use semel_text::percent;
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -86,7 +87,7 @@ impl Template {
             match part {
                 Part::Text(text) => path.push_str(text),
                 Part::Filled(Placeholder::OperationId) => drop(write!(path, "{operation_id}")),
-                Part::Filled(Placeholder::Operation) => encode(operation, &mut path),
+                Part::Filled(Placeholder::Operation) => path.push_str(&percent::encode(operation)),
             }
         }
         path.parse().ok()
@@ -97,18 +98,6 @@ impl Template {
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-/// Percent-encodes everything that is not plain in every part of a URL.
-fn encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                into.push(char::from(byte));
-            }
-            _ => drop(write!(into, "%{byte:02X}")),
-        }
     }
 }
 

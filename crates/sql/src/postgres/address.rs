@@ -5,6 +5,7 @@ use super::named_file::{self, PASSWORD_BYTES_MAX};
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
+use semel_text::percent;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -150,8 +151,8 @@ struct Parameters {
 
 impl Parameters {
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let value =
-            decoded(value).ok_or_else(|| format!("the value of {name} in the postgres URL is not UTF-8"))?;
+        let value = percent::decode(value)
+            .ok_or_else(|| format!("the value of {name} in the postgres URL is not UTF-8"))?;
         match name {
             "password" => self.password = Some(Password::parse(&value)?),
             "sslmode" => self.tls = Some(value.parse()?),
@@ -365,22 +366,6 @@ pub(super) fn schema_name(name: &str) -> Result<String, String> {
     Err(format!("`{name}` cannot be the schema of the store; {rule}"))
 }
 
-fn decoded(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped =
-            (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
-                let digits = std::str::from_utf8(digits).ok()?;
-                Some((u8::from_str_radix(digits, 16).ok()?, after))
-            });
-        let (byte, after) = escaped.unwrap_or((byte, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,12 +467,5 @@ mod tests {
             let message = refusal(text);
             assert!(message.contains(expected), "{text}: {message}");
         }
-    }
-
-    #[test]
-    fn escapes_in_values_are_decoded() {
-        assert_eq!(decoded("a%2Fb%20c"), Some("a/b c".to_owned()));
-        assert_eq!(decoded("100%"), Some("100%".to_owned()));
-        assert_eq!(decoded("%ff"), None);
     }
 }

@@ -1,12 +1,12 @@
 //! Which records are meant: the filters that `list`, `watch` and `resolve` share.
 
 use super::super::stop::Stop;
-use crate::admin_client::encoded;
 use crate::moment::parse;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
 use semel::core::store::Callers;
 use semel::core::time::Time;
+use semel_text::percent;
 use std::fmt::Write as _;
 
 /// The filters of what is listed or watched: a state besides the others.
@@ -125,5 +125,5 @@ impl Filters {
 
 /// Adds a parameter to a query.
 pub(super) fn push(query: &mut String, name: &str, value: &str) {
-    let _ = write!(query, "&{name}={}", encoded(value));
+    let _ = write!(query, "&{name}={}", percent::encode(value));
 }
