@@ -1,7 +1,7 @@
 //! Parses `redis:` URLs.
 
-use crate::named_file::{self, PASSWORD_BYTES_MAX};
 use semel_core::store::{Error, Kind};
+use semel_net::named_file::{self, PASSWORD_BYTES_MAX};
 use semel_text::percent;
 use std::collections::BTreeSet;
 use std::fmt;

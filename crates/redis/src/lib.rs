@@ -36,7 +36,6 @@ mod inspection;
 mod layout;
 mod link;
 mod masters;
-mod named_file;
 mod random;
 mod resp;
 mod rights;

@@ -1,10 +1,10 @@
 //! Encrypted connections: the server's certificate is always checked.
 
-use crate::named_file::{self, CERTIFICATES_BYTES_MAX};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use semel_net::named_file::{self, CERTIFICATES_BYTES_MAX};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use crate::workspace::{Dependency, Kind, Package, Workspace};
 const STORES_AND_SHELLS: &[&str] = &[
     "semel-core",
     "semel-text",
+    "semel-net",
     "semel",
     "semel-sql",
     "semel-redis",
@@ -16,15 +17,16 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-tx",
 ];
 
-/// What each crate may depend on. The core and the crate of texts depend on none, a store only on these two; only the
-/// gateway combines parts.
+/// What each crate may depend on. The core and the crate of texts depend on none, a store only on these two and
+/// on what connections need; only the gateway combines parts.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-core", &[]),
     ("semel-text", &[]),
+    ("semel-net", &["semel-text"]),
     ("semel", &["semel-core", "semel-text"]),
-    ("semel-sql", &["semel-core", "semel-text"]),
-    ("semel-redis", &["semel-core", "semel-text"]),
-    ("semel-cassandra", &["semel-core", "semel-text"]),
+    ("semel-sql", &["semel-core", "semel-text", "semel-net"]),
+    ("semel-redis", &["semel-core", "semel-text", "semel-net"]),
+    ("semel-cassandra", &["semel-core", "semel-text", "semel-net"]),
     ("semel-http", &["semel-core", "semel"]),
     // In the application's own transaction: the store's rows, and the engine that decides about them. With its
     // feature `axum`, its errors are answered with the layer's documents; the layer knows no transactions.
@@ -121,10 +123,9 @@ mod tests {
         assert!(
             messages[0].starts_with("crates/semel-core/Cargo.toml: `semel-core` must not depend on `semel` ")
         );
-        assert!(
-            messages[1]
-                .contains("`semel-redis` must not depend on `semel` (allowed: semel-core, semel-text)")
-        );
+        assert!(messages[1].contains(
+            "`semel-redis` must not depend on `semel` (allowed: semel-core, semel-text, semel-net)"
+        ));
     }
 
     #[test]

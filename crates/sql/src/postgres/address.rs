@@ -1,10 +1,10 @@
 //! Parses `postgres:` URLs.
 
 use super::connecting::LastGood;
-use super::named_file::{self, PASSWORD_BYTES_MAX};
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
+use semel_net::named_file::{self, PASSWORD_BYTES_MAX};
 use semel_text::percent;
 use std::collections::HashSet;
 use std::fmt;

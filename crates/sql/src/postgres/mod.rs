@@ -30,7 +30,6 @@ mod hazards;
 mod inboxes;
 mod inspection;
 mod job;
-mod named_file;
 mod pulse;
 mod queue;
 mod reader;

@@ -1,6 +1,5 @@
 //! Encrypted connections to the server.
 
-use super::named_file::{self, CERTIFICATES_BYTES_MAX};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -8,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use semel_core::store::{Error, Kind};
+use semel_net::named_file::{self, CERTIFICATES_BYTES_MAX};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;

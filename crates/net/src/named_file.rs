@@ -5,12 +5,12 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 /// For a password.
-pub(crate) const PASSWORD_BYTES_MAX: u64 = 64 << 10;
+pub const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 /// For certificates.
-pub(crate) const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
+pub const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
 
 /// The whole file. A longer one, a directory and a named pipe are errors: opening a pipe waits for a writer.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let found = fs::metadata(path)?;
     #[cfg(unix)]
     if std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type()) {

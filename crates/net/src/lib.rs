@@ -1,0 +1,6 @@
+//! What connections to other programs need, whoever opens them.
+//!
+//! **What lives here**: reading the files that a store's URL names. **What must never**: a protocol of a store or of
+//! HTTP, a clock, a listener, and another crate of ours except that of texts.
+
+pub mod named_file;
