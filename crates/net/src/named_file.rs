@@ -4,8 +4,6 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// For a password.
-pub const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 /// For certificates.
 pub const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
 

@@ -1,7 +1,7 @@
 //! Parses `redis:` URLs.
 
 use semel_core::store::{Error, Kind};
-use semel_net::named_file::{self, PASSWORD_BYTES_MAX};
+use semel_net::password::Password;
 use semel_text::percent;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -52,13 +52,6 @@ impl Host {
     fn is_local(&self) -> bool {
         self.name == "localhost" || self.name.starts_with("127.") || self.name == "::1"
     }
-}
-
-/// Where a password is read from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Password {
-    Variable(String),
-    File(PathBuf),
 }
 
 /// What must confirm a write before it is answered, besides the server's reply.
@@ -186,19 +179,7 @@ impl Address {
             Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause)
         };
         let Some(password) = &self.password else { return Ok(None) };
-        let bytes = match password {
-            Password::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
-                unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
-            })?,
-            Password::File(path) => {
-                let mut bytes = named_file::read(path, PASSWORD_BYTES_MAX)
-                    .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
-                while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-                    bytes.pop();
-                }
-                bytes
-            }
-        };
+        let bytes = password.read().map_err(unavailable)?;
         Ok(Some((self.user.clone().unwrap_or_else(|| "default".to_owned()), bytes)))
     }
 
@@ -239,12 +220,10 @@ fn seconds(name: &str, value: &str) -> Result<Duration, String> {
 }
 
 fn password(value: &str) -> Result<Password, String> {
-    match value.split_once(':') {
-        Some(("env", name)) if !name.is_empty() => Ok(Password::Variable(name.to_owned())),
-        Some(("file", path)) if !path.is_empty() => Ok(Password::File(PathBuf::from(path))),
-        // Not repeated: it may be the password itself.
-        _ => Err("password in the redis URL is env:NAME or file:PATH, never the password itself".to_owned()),
-    }
+    // The value is not repeated: it may be the password itself.
+    Password::parse(value).ok_or_else(|| {
+        "password in the redis URL is env:NAME or file:PATH, never the password itself".to_owned()
+    })
 }
 
 /// A prefix is part of hash tags and of the key patterns in ACLs.

@@ -4,7 +4,7 @@ use super::connecting::LastGood;
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
-use semel_net::named_file::{self, PASSWORD_BYTES_MAX};
+use semel_net::password::Password;
 use semel_text::percent;
 use std::collections::HashSet;
 use std::fmt;
@@ -62,13 +62,6 @@ pub(super) struct Address {
     pub(super) last_good: Arc<LastGood>,
     /// The servers seen so far; `None` if any server may be used.
     pub(super) timelines: Option<Arc<Timelines>>,
-}
-
-/// Where a password is read from.
-#[derive(Clone)]
-enum Password {
-    Variable(String),
-    File(PathBuf),
 }
 
 /// Where notifications are received.
@@ -154,7 +147,7 @@ impl Parameters {
         let value = percent::decode(value)
             .ok_or_else(|| format!("the value of {name} in the postgres URL is not UTF-8"))?;
         match name {
-            "password" => self.password = Some(Password::parse(&value)?),
+            "password" => self.password = Some(password(&value)?),
             "sslmode" => self.tls = Some(value.parse()?),
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
             "listen" => self.listen = Some(Listen::parse(&value)?),
@@ -209,37 +202,19 @@ impl Parameters {
     }
 }
 
-impl Password {
-    fn parse(value: &str) -> Result<Self, String> {
-        match value.split_once(':') {
-            Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.to_owned())),
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
-            // Not repeated: it may be the password itself.
-            _ => {
-                Err("password in the postgres URL is env:NAME or file:PATH, never the password itself"
-                    .to_owned())
-            }
-        }
-    }
+/// Where the password is read from.
+fn password(value: &str) -> Result<Password, String> {
+    // The value is not repeated: it may be the password itself.
+    Password::parse(value).ok_or_else(|| {
+        "password in the postgres URL is env:NAME or file:PATH, never the password itself".to_owned()
+    })
+}
 
-    /// Read again for every connection, so that a password can be changed while nodes run.
-    fn read(&self) -> Result<Vec<u8>, Error> {
-        let unavailable =
-            |cause: String| Error::new(Kind::Unavailable, "reading the database password").because(cause);
-        match self {
-            Self::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
-                unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
-            }),
-            Self::File(path) => {
-                let mut bytes = named_file::read(path, PASSWORD_BYTES_MAX)
-                    .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
-                while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-                    bytes.pop();
-                }
-                Ok(bytes)
-            }
-        }
-    }
+/// Reads it again for every connection, so that a password can be changed while nodes run.
+fn read(password: &Password) -> Result<Vec<u8>, Error> {
+    let unavailable =
+        |cause: String| Error::new(Kind::Unavailable, "reading the database password").because(cause);
+    password.read().map_err(unavailable)
 }
 
 impl Listen {
@@ -271,7 +246,7 @@ impl Address {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         if let Some(password) = &self.password {
-            config.password(password.read()?);
+            config.password(read(password)?);
         }
         Ok(config)
     }
@@ -282,7 +257,7 @@ impl Address {
             std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
         };
         if let Some(password) = &self.password {
-            password.read().map_err(cause)?;
+            read(password).map_err(cause)?;
         }
         if self.root_certificates.is_some() {
             self.tls().map_err(cause)?;

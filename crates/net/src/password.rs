@@ -1,0 +1,78 @@
+//! Passwords for the servers of stores. A store's URL never contains one: it says where to read it.
+
+use crate::named_file;
+use std::path::PathBuf;
+
+/// The most that is read of a file with a password.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// Where a password is read from: the parameter `password` of a store's URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Password {
+    /// `env:NAME`: this environment variable.
+    Variable(String),
+    /// `file:PATH`: this file, without its line breaks at the end.
+    File(PathBuf),
+}
+
+impl Password {
+    /// The meaning of a parameter's value. If it has none, it may be the password itself, and must not be repeated.
+    pub fn parse(value: &str) -> Option<Self> {
+        match value.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Some(Self::Variable(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Some(Self::File(PathBuf::from(path))),
+            _ => None,
+        }
+    }
+
+    /// Reads it. Call this for every connection, so that a password can be changed while nodes run. An error says why it
+    /// cannot be read, and which parameter named it.
+    pub fn read(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
+                format!("{error}: password=env:{name} in the store's URL names this variable")
+            }),
+            Self::File(path) => {
+                let mut bytes = named_file::read(path, BYTES_MAX)
+                    .map_err(|error| format!("password=file:{}: {error}", path.display()))?;
+                while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                    bytes.pop();
+                }
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel_test_support::ScratchDir;
+
+    #[test]
+    fn only_the_place_of_a_password_is_understood() {
+        assert_eq!(Password::parse("env:SECRET"), Some(Password::Variable("SECRET".to_owned())));
+        assert_eq!(Password::parse("file:/a:b"), Some(Password::File("/a:b".into())));
+        for bad in ["", "hunter2", "hunter2:x", "env:", "file:", "ENV:SECRET"] {
+            assert_eq!(Password::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_read_without_the_line_break_of_its_file() {
+        let folder = ScratchDir::new("password");
+        let file = folder.write("password", " hunter2 \r\n\n");
+        assert_eq!(Password::File(file.clone()).read().as_deref(), Ok(&b" hunter2 "[..]));
+        let missing = Password::File(folder.join("none")).read().expect_err("no such file");
+        assert!(
+            missing.starts_with(&format!("password=file:{}/none: ", folder.path().display())),
+            "{missing}"
+        );
+        let unset =
+            Password::Variable("SEMEL_NO_SUCH_VARIABLE".to_owned()).read().expect_err("it is not set");
+        assert_eq!(
+            unset,
+            "environment variable not found: password=env:SEMEL_NO_SUCH_VARIABLE in the store's URL names this variable"
+        );
+    }
+}
