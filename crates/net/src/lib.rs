@@ -1,7 +1,9 @@
 //! What connections to other programs need, whoever opens them.
 //!
-//! **What lives here**: reading the files and passwords that a store's URL names. **What must never**: a protocol of a store or of
-//! HTTP, a clock, a listener, and another crate of ours except that of texts.
+//! **What lives here**: certificate authorities and the client's side of TLS; reading the files and passwords that a
+//! store's URL names. **What must never**: the protocol of a store or of HTTP, a clock, a listener, and another crate of
+//! ours except that of texts.
 
 pub mod named_file;
 pub mod password;
+pub mod tls;

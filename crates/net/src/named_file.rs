@@ -4,9 +4,6 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// For certificates.
-pub const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
-
 /// The whole file. A longer one, a directory and a named pipe are errors: opening a pipe waits for a writer.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let found = fs::metadata(path)?;

@@ -2,6 +2,7 @@
 
 use semel_core::store::{Error, Kind};
 use semel_net::password::Password;
+use semel_net::tls;
 use semel_text::percent;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -190,7 +191,7 @@ impl Address {
         };
         self.credentials().map_err(cause)?;
         if self.root_certificates.is_some() {
-            crate::tls::authorities(self.root_certificates.as_deref()).map_err(|error| error.to_string())?;
+            tls::store_roots(self.root_certificates.as_deref())?;
         }
         Ok(())
     }

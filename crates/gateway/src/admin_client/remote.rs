@@ -7,9 +7,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use semel_net::tls;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::fmt;
@@ -191,26 +191,18 @@ impl Remote {
 
 /// A client that trusts these authorities, or the system's.
 fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    if let Some(pem) = authorities {
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let unfit =
-                |error: &dyn fmt::Display| format!("the certificate authorities cannot be read: {error}");
-            roots.add(certificate.map_err(|error| unfit(&error))?).map_err(|error| unfit(&error))?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
+    let roots = match authorities {
+        Some(pem) => tls::roots_of(pem)
+            .map_err(|error| format!("the certificate authorities cannot be read: {error}"))?,
+        None => tls::system_roots(),
+    };
     if roots.is_empty() {
         return Err(
             "there is no certificate authority to verify the server's certificate with; give --ca FILE"
                 .to_owned(),
         );
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    tls::client_config(roots).map_err(|error| error.to_string())
 }
 
 impl fmt::Debug for Remote {

@@ -3,6 +3,7 @@
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use semel_net::tls;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,21 +35,16 @@ impl Tls {
             roots.add(authority.clone()).map_err(|error| TlsError(error.to_string()))?;
         }
         if !self.is_private {
-            let native = rustls_native_certs::load_native_certs();
-            for error in &native.errors {
+            for error in tls::add_system_roots(&mut roots) {
                 tracing::warn!(%error, "one of the system's certificate authorities could not be read");
             }
-            roots.add_parsable_certificates(native.certs);
         }
         if roots.is_empty() {
             let none = "neither the system nor the options name a certificate authority, so no upstream \
                 could be verified";
             return Err(TlsError(none.to_owned()));
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|error| TlsError(error.to_string()))?;
-        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        let mut config = tls::client_config(roots).map_err(|error| TlsError(error.to_string()))?;
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         let http1 = Arc::new(config.clone());
         config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];

@@ -3,11 +3,10 @@
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use semel_core::store::{Error, Kind};
-use semel_net::named_file::{self, CERTIFICATES_BYTES_MAX};
+use semel_net::tls;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -67,7 +66,9 @@ impl Tls {
                 Arc::new(Verifier { provider, inner: None })
             }
             TlsMode::VerifyCa | TlsMode::VerifyFull => {
-                let roots = Arc::new(roots(root_certificates).map_err(failed)?);
+                // As in PostgreSQL's own clients, `system` is no file.
+                let file = root_certificates.filter(|path| *path != Path::new("system"));
+                let roots = Arc::new(tls::store_roots(file).map_err(failed)?);
                 let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .build()
                     .map_err(|error| failed(error.to_string()))?;
@@ -81,28 +82,6 @@ impl Tls {
         let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(Self(Arc::new(config)))
     }
-}
-
-fn roots(path: Option<&Path>) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    match path {
-        Some(path) if path != Path::new("system") => {
-            let shown = path.display();
-            let pem = named_file::read(path, CERTIFICATES_BYTES_MAX)
-                .map_err(|error| format!("sslrootcert={shown}: {error}"))?;
-            for certificate in CertificateDer::pem_slice_iter(&pem) {
-                let certificate = certificate.map_err(|error| format!("sslrootcert={shown}: {error}"))?;
-                store.add(certificate).map_err(|error| format!("sslrootcert={shown}: {error}"))?;
-            }
-        }
-        _ => {
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if store.is_empty() {
-        return Err("no root certificate was found; name a file with sslrootcert=PATH".to_owned());
-    }
-    Ok(store)
 }
 
 /// Verifies less than rustls does by default: nothing, or not the host's name.

@@ -6,9 +6,9 @@ use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use semel_net::tls;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -131,18 +131,12 @@ impl Fetcher {
 }
 
 fn config(url: &Url) -> Result<ClientConfig, FetchError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(pem) = &url.roots_pem {
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(|_| FetchError::Roots)?).map_err(|_| FetchError::Roots)?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
+    let roots = match &url.roots_pem {
+        Some(pem) => tls::roots_of(pem).map_err(|_| FetchError::Roots)?,
+        None => tls::system_roots(),
+    };
     if roots.is_empty() {
         return Err(FetchError::Roots);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(config.map_err(|_| FetchError::Roots)?.with_root_certificates(roots).with_no_client_auth())
+    tls::client_config(roots).map_err(|_| FetchError::Roots)
 }
