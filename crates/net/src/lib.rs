@@ -1,9 +1,10 @@
 //! What connections to other programs need, whoever opens them.
 //!
-//! **What lives here**: certificate authorities and the client's side of TLS; reading the files and passwords that a
-//! store's URL names. **What must never**: the protocol of a store or of HTTP, a clock, a listener, and another crate of
-//! ours except that of texts.
+//! **What lives here**: certificate authorities and the client's side of TLS; the parameters of a store's URL, and the
+//! files and passwords that they name. **What must never**: the protocol of a store or of HTTP, a clock, a listener, and
+//! another crate of ours except that of texts.
 
 pub mod named_file;
+pub mod parameters;
 pub mod password;
 pub mod tls;

@@ -1,10 +1,10 @@
 //! Parses `redis:` URLs.
 
 use semel_core::store::{Error, Kind};
+use semel_net::parameters::{Parameters, seconds};
 use semel_net::password::Password;
 use semel_net::tls;
 use semel_text::percent;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -127,15 +127,9 @@ impl Address {
             notifies: true,
             any_server: false,
         };
-        let mut given = BTreeSet::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !given.insert(name) {
-                return Err(format!("the redis URL has `{name}` twice"));
-            }
-            let value = percent::decode(value)
-                .ok_or_else(|| format!("the value of {name} in the redis URL is not UTF-8"))?;
-            parsed.take(name, &value)?;
+        for parameter in Parameters::of("redis", query) {
+            let parameter = parameter?;
+            parsed.take(parameter.name, &parameter.value()?)?;
         }
         if parsed.user.is_some() && parsed.password.is_none() {
             return Err("the redis URL names a user and no password; add password=env:NAME".to_owned());
@@ -212,12 +206,6 @@ impl Address {
     pub(crate) fn may_be_in_the_clear(&self) -> bool {
         !self.is_encrypted && self.hosts.iter().any(|host| !host.is_local())
     }
-}
-
-fn seconds(name: &str, value: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = value.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
-    let refusal = format!("{name} is a number of seconds from 0.1 to 600, not `{value}`");
-    seconds.map(Duration::from_secs_f64).ok_or(refusal)
 }
 
 fn password(value: &str) -> Result<Password, String> {

@@ -4,9 +4,8 @@ use super::connecting::LastGood;
 use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
+use semel_net::parameters::{Parameters, seconds};
 use semel_net::password::Password;
-use semel_text::percent;
-use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -91,16 +90,13 @@ impl FromStr for Address {
             return Err(format!("the postgres URL contains a password, which others could read; {ways}"));
         }
         let mut passed_on = Vec::new();
-        let (mut parameters, mut given) = (Parameters::default(), HashSet::new());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !given.insert(name) {
-                return Err(format!("the postgres URL has `{name}` twice"));
-            }
-            if DRIVER_PARAMETERS.contains(&name) {
-                passed_on.push(pair);
+        let mut settings = Settings::default();
+        for parameter in Parameters::of("postgres", query) {
+            let parameter = parameter?;
+            if DRIVER_PARAMETERS.contains(&parameter.name) {
+                passed_on.push(parameter.pair);
             } else {
-                parameters.take(name, value)?;
+                settings.take(parameter.name, &parameter.value()?)?;
             }
         }
         let text = format!("postgres://{base}?{}", passed_on.join("&"));
@@ -109,9 +105,9 @@ impl FromStr for Address {
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             format!("the postgres URL cannot be read: {cause}; {form}")
         })?;
-        parameters.complete(&mut config)?;
-        let Parameters { password, tls, root_certificates, listen, schema, connections, timeout, .. } =
-            parameters;
+        settings.complete(&mut config)?;
+        let Settings { password, tls, root_certificates, listen, schema, connections, timeout, .. } =
+            settings;
         let all_local = config.get_hosts().iter().all(is_local);
         let tls = tls.unwrap_or(if all_local { TlsMode::Disable } else { TlsMode::Prefer });
         Ok(Self {
@@ -131,7 +127,7 @@ impl FromStr for Address {
 }
 
 #[derive(Default)]
-struct Parameters {
+struct Settings {
     password: Option<Password>,
     tls: Option<TlsMode>,
     root_certificates: Option<PathBuf>,
@@ -142,28 +138,21 @@ struct Parameters {
     session: Option<TargetSessionAttrs>,
 }
 
-impl Parameters {
+impl Settings {
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let value = percent::decode(value)
-            .ok_or_else(|| format!("the value of {name} in the postgres URL is not UTF-8"))?;
         match name {
-            "password" => self.password = Some(password(&value)?),
+            "password" => self.password = Some(password(value)?),
             "sslmode" => self.tls = Some(value.parse()?),
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
-            "listen" => self.listen = Some(Listen::parse(&value)?),
-            "schema" => self.schema = Some(schema_name(&value)?),
+            "listen" => self.listen = Some(Listen::parse(value)?),
+            "schema" => self.schema = Some(schema_name(value)?),
             "connections" => {
                 let number = value.parse().ok().filter(|number| (2..=CONNECTIONS_MAX).contains(number));
                 let range = format!("connections is a number from 2 to {CONNECTIONS_MAX}, not `{value}`");
                 self.connections = Some(number.ok_or(range)?);
             }
-            "timeout" => {
-                let seconds: Option<f64> =
-                    value.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
-                let range = format!("timeout is a number of seconds from 0.1 to 600, not `{value}`");
-                self.timeout = Some(Duration::from_secs_f64(seconds.ok_or(range)?));
-            }
-            "target_session_attrs" => match &*value {
+            "timeout" => self.timeout = Some(seconds(name, value)?),
+            "target_session_attrs" => match value {
                 "any" => self.session = Some(TargetSessionAttrs::Any),
                 "read-write" => self.session = Some(TargetSessionAttrs::ReadWrite),
                 _ => return Err(format!("target_session_attrs is read-write or any, not `{value}`")),
