@@ -8,6 +8,7 @@ pub mod admin;
 pub mod admin_client;
 pub mod ask;
 mod bounded_read;
+pub mod caller_rules;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -5,6 +5,7 @@
 use super::identity::{self, IdentityTable, Setting};
 use super::mistake::split_fix;
 use super::table::Table;
+use crate::caller_rules;
 use crate::identity::{Identity, Source, Tenant, Unsafe};
 
 /// The default rule, and what operations with their own rule share with it.
@@ -30,7 +31,8 @@ impl Callers {
             (identity_table.sources.clone(), identity_table.tenant.clone(), identity_table.trusted.clone());
         let mut default = Identity { sources, tenant, trusted, is_by_place: false };
         check_certificates(table, "sources", &default, asks_clients);
-        let found = default.check().err().filter(|_| identity_table.is_whole).unwrap_or_default();
+        let found =
+            caller_rules::check(&default).err().filter(|_| identity_table.is_whole).unwrap_or_default();
         if is_anonymous {
             default = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
         }
@@ -77,7 +79,7 @@ impl Callers {
         }
         check_certificates(table, "callers", &identity, self.asks_clients);
         if self.identity_table.is_whole {
-            let mut found = identity.check().err().unwrap_or_default();
+            let mut found = caller_rules::check(&identity).err().unwrap_or_default();
             found.extend(identity.check_beside(self.operation_rules.iter().chain([&self.default])));
             for found in found {
                 self.report_unsafe(table, &identity, found);

@@ -157,10 +157,10 @@ impl fmt::Display for Unsafe {
 impl std::error::Error for Unsafe {}
 
 /// Everything that is unsafe, in the order of the settings.
-pub(super) fn check(identity: &Identity) -> Vec<Unsafe> {
+pub(super) fn check(identity: &Identity, reserved: &[HeaderName]) -> Vec<Unsafe> {
     let mut found = Vec::new();
     check_trust(identity, &mut found);
-    check_headers(identity, &mut found);
+    check_headers(identity, reserved, &mut found);
     check_order(&identity.sources, &mut found);
     for source in &identity.sources {
         match source {
@@ -207,10 +207,10 @@ fn check_trust(identity: &Identity, found: &mut Vec<Unsafe>) {
     found.extend(wide.map(|network| Unsafe::TrustTooWide(*network)));
 }
 
-fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
+fn check_headers(identity: &Identity, reserved: &[HeaderName], found: &mut Vec<Unsafe>) {
     let mut seen: Vec<&HeaderName> = Vec::new();
     for name in identity.credentials() {
-        if is_reserved(name) {
+        if is_reserved(name, reserved) {
             found.push(Unsafe::ReservedHeader(name.clone()));
         }
         if seen.iter().any(|other| is_spelling(name.as_str(), other.as_str())) {
@@ -226,19 +226,8 @@ pub(super) fn is_spelling(one: &str, other: &str) -> bool {
     one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
-/// Whether a header has another meaning: for Semel, for HTTP framing, or for another source.
-fn is_reserved(name: &HeaderName) -> bool {
-    use semel_http::names;
-    let ours = [
-        names::KEY,
-        names::OPERATION_ID,
-        names::ATTEMPT,
-        names::FENCE,
-        names::OUTCOME,
-        names::REPLAYED,
-        names::EXPIRES,
-        names::STORED,
-    ];
+/// Whether a header has another meaning: for the layer, which has reserved it, for HTTP framing, or for another source.
+fn is_reserved(name: &HeaderName, reserved: &[HeaderName]) -> bool {
     let of_http = [
         header::ACCEPT,
         header::AUTHORIZATION,
@@ -260,7 +249,7 @@ fn is_reserved(name: &HeaderName) -> bool {
         header::VIA,
     ];
     let of_proxies = ["keep-alive", "prefer", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
-    let names = ours.iter().chain(&of_http).map(HeaderName::as_str).chain(of_proxies);
+    let names = reserved.iter().chain(&of_http).map(HeaderName::as_str).chain(of_proxies);
     names.into_iter().any(|reserved| is_spelling(reserved, name.as_str()))
 }
 

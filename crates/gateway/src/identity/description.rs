@@ -1,7 +1,7 @@
 //! How a rule identifies callers and tenants, in words for the published specification and for refusals.
 
+use super::caller_error::CallerError;
 use super::{Identity, Source, Tenant};
-use semel_http::NotIdentified;
 
 /// Where a rule can be changed: in `[identity]`, or in the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum RuleOwner {
 
 impl RuleOwner {
     /// The setting of the sources.
-    const fn setting(self) -> &'static str {
+    pub(super) const fn setting(self) -> &'static str {
         match self {
             Self::Default => "`identity.sources`",
             Self::Operation => "the operation's `callers`",
@@ -21,24 +21,10 @@ impl RuleOwner {
 }
 
 /// The refusal, with the setting that an operator can change.
-pub(super) fn with_setting(why: NotIdentified, whose: RuleOwner) -> NotIdentified {
-    let setting = whose.setting();
-    let named = |reason: &str, fix: &str| format!("{reason} (Service: {fix}.)").into();
+pub(super) fn with_setting(why: CallerError, whose: RuleOwner) -> CallerError {
     match why {
-        NotIdentified::SeveralAuthorizations => NotIdentified::Rejected(named(
-            "The request has several Authorization headers; send one.",
-            &format!("or name another source in {setting}"),
-        )),
-        NotIdentified::Scheme => NotIdentified::Rejected(named(
-            "The Authorization header is neither Basic nor Bearer, and may differ on every retry.",
-            &format!("name another source in {setting}, such as `api-key:HEADER`, or `anonymous`"),
-        )),
-        NotIdentified::CookieOnly => NotIdentified::Because(named(
-            "The request has a Cookie and no Authorization header, so its session cannot be identified.",
-            &format!("name the session's cookie in {setting} as `cookie:NAME`, or write `anonymous`"),
-        )),
-        NotIdentified::Rejected(reason) if !reason.contains("(Service:") => {
-            NotIdentified::Rejected(named(&reason, &format!("see {setting}")))
+        CallerError::Rejected(reason) if !reason.contains("(Service:") => {
+            CallerError::Rejected(format!("{reason} (Service: see {}.)", whose.setting()))
         }
         other => other,
     }

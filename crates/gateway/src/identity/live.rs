@@ -1,39 +1,34 @@
 //! Finds the caller and the tenant of a request, by the settings. It never waits; keys are fetched in the background.
 
+use super::caller_error::CallerError;
 use super::certificate::{self, CertificateName};
-use super::check::{Unsafe, is_spelling};
+use super::check::{self, Unsafe, is_spelling};
 use super::cookie::{self, CookieMatch};
 use super::description::{self, RuleOwner};
 use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
+use super::surroundings::{Clock, HttpLayer};
 use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName};
-use semel::Clock;
 use semel::core::scope::{Caller, Identity as Name};
-use semel_http::{Callers, Layer, NotIdentified};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 /// The rules made from [`Identity`] at start: the default, and the operations' own. Clones share them.
 ///
-/// Two things must be done with it, and the second refuses every request that the first was not done to: [`prepare`]
-/// *every* request first of all, protected or not; and put the layer [`under`] it, and each route with its own rule
-/// under [that rule](Self::callers_of).
-///
-/// [`prepare`]: Self::prepare
-/// [`under`]: Self::under
+/// [`prepare`](Self::prepare) *every* request first of all: a [rule](Self::rules) identifies nobody in a request that
+/// was not prepared.
 #[derive(Clone)]
 pub struct Live(Arc<Rules>);
 
 struct Rules {
     /// The default first, each once.
-    all: Vec<(Arc<Rule>, Callers)>,
+    all: Vec<Arc<Rule>>,
     /// The issuers of all rules.
     issuers: Arc<[RunningIssuer]>,
-    peer: PeerOf,
+    layer: Arc<HttpLayer>,
 }
 
 /// An issuer with loaded keys, and the task that refreshes them.
@@ -43,30 +38,59 @@ struct RunningIssuer {
     _refreshing: Option<Arc<Refreshing>>,
 }
 
-struct Rule {
+/// How callers and tenants are identified, by default or for an operation.
+pub struct Rule {
     identity: Identity,
     whose: RuleOwner,
     verifiers: Vec<Arc<Verifier>>,
     /// The refusal if no source finds anything.
     nobody: String,
     clock: Arc<dyn Clock>,
+    layer: Arc<HttpLayer>,
     _issuers: Arc<[RunningIssuer]>,
 }
-
-pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
 
 /// Where a request came from, recorded before its headers are read.
 #[derive(Clone)]
 struct RecordedPeer(Option<Peer>);
 
 impl Live {
+    /// Checks the settings, loads their keys, and refreshes these as long as the rules, or one of them, exist. `others`
+    /// are the operations' own. Keys of several rules are loaded once. Keys that `running` has fetched under the same
+    /// settings are taken over without waiting, also while the URL is down.
+    ///
+    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, each with its timeout.
+    pub async fn start(
+        default: Identity,
+        others: Vec<Identity>,
+        running: Option<&Self>,
+        clock: Arc<dyn Clock>,
+        layer: HttpLayer,
+    ) -> Result<Self, Vec<Unsafe>> {
+        let mut all = vec![default];
+        all.extend(others);
+        let mut found: Vec<Unsafe> = Vec::new();
+        for (index, identity) in all.iter().enumerate() {
+            let own = check::check(identity, layer.reserved_headers);
+            for unsafe_ in own.into_iter().chain(identity.check_beside(&all[..index])) {
+                if !found.contains(&unsafe_) {
+                    found.push(unsafe_);
+                }
+            }
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        Self::new(all, running, clock, layer).await
+    }
+
     /// The default comes first. An issuer of several rules is started once, and its keys are fetched for all of them.
     /// Fetched keys are taken over from `running`.
-    pub(super) async fn new(
+    async fn new(
         identities: Vec<Identity>,
         running: Option<&Self>,
         clock: Arc<dyn Clock>,
-        peer: PeerOf,
+        layer: HttpLayer,
     ) -> Result<Self, Vec<Unsafe>> {
         let (mut started, mut found): (Vec<RunningIssuer>, Vec<Unsafe>) = (Vec::new(), Vec::new());
         for issuer in identities.iter().flat_map(issuers) {
@@ -89,27 +113,22 @@ impl Live {
             return Err(found);
         }
         let started: Arc<[RunningIssuer]> = started.into();
-        let mut rules: Vec<(Arc<Rule>, Callers)> = Vec::new();
+        let layer = Arc::new(layer);
+        let mut rules: Vec<Arc<Rule>> = Vec::new();
         for identity in identities {
-            if rules.iter().any(|(rule, _)| rule.identity == identity) {
+            if rules.iter().any(|rule| rule.identity == identity) {
                 continue;
             }
             let is_believed = |verifier: &Verifier| issuers(&identity).any(|issuer| verifier.is_of(issuer));
             let verifiers = started.iter().map(|known| &known.verifier);
             let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
             let whose = if rules.is_empty() { RuleOwner::Default } else { RuleOwner::Operation };
-            let (nobody, description) =
-                (description::nobody(&identity.sources, whose), description::description(&identity));
-            let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
-            let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
-            let rule = Arc::new(rule);
-            let shared_rule = Arc::clone(&rule);
-            rules.push((
-                rule,
-                Callers::in_tenants(move |parts| shared_rule.identify(parts)).described(description),
-            ));
+            let nobody = description::nobody(&identity.sources, whose);
+            let (clock, layer, issuers) = (Arc::clone(&clock), Arc::clone(&layer), Arc::clone(&started));
+            let rule = Rule { identity, whose, verifiers, nobody, clock, layer, _issuers: issuers };
+            rules.push(Arc::new(rule));
         }
-        Ok(Self(Arc::new(Rules { all: rules, issuers: started, peer })))
+        Ok(Self(Arc::new(Rules { all: rules, issuers: started, layer })))
     }
 
     /// The fetched keys of an issuer with the same settings, with their age and the task that refreshes them, because
@@ -127,7 +146,7 @@ impl Live {
     ///
     /// Spellings with `_` for `-` are always removed: servers that turn headers into variables see one name in both.
     pub fn prepare(&self, headers: &mut HeaderMap, extensions: &mut Extensions) {
-        let peer = (self.0.peer)(extensions);
+        let peer = (self.0.layer.peer)(extensions);
         let names: Vec<HeaderName> =
             headers.keys().filter(|name| self.0.is_off(name, peer.as_ref())).cloned().collect();
         for name in names {
@@ -136,27 +155,15 @@ impl Live {
         extensions.insert(RecordedPeer(peer));
     }
 
-    /// The layer, with callers and tenants identified by the default rule.
-    #[must_use]
-    pub fn under(&self, layer: Layer) -> Layer {
-        layer.callers(self.callers())
-    }
-
-    /// How callers and tenants are identified by default. A request without a tenant is refused as well.
-    pub fn callers(&self) -> Callers {
-        self.0.all.first().map(|(_, callers)| callers.clone()).unwrap_or_default()
-    }
-
-    /// The same with an operation's own rule; `None` if it was not started.
-    pub fn callers_of(&self, identity: &Identity) -> Option<Callers> {
-        let (_, callers) = self.0.all.iter().find(|(rule, _)| rule.identity == *identity)?;
-        Some(callers.clone())
+    /// The rules, each once, the default first. Each one keeps the keys that it needs fresh.
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.0.all.iter()
     }
 }
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.all.iter().map(|(rule, _)| &rule.identity)).finish()
+        f.debug_list().entries(self.0.all.iter().map(|rule| &rule.identity)).finish()
     }
 }
 
@@ -164,7 +171,7 @@ impl Rules {
     /// Whether a header must be removed from a request that came from there.
     fn is_off(&self, name: &HeaderName, peer: Option<&Peer>) -> bool {
         let mut is_believed = false;
-        for (rule, _) in &self.all {
+        for rule in &self.all {
             for believed in rule.identity.believed_headers() {
                 if name == believed && peer.is_some_and(|peer| rule.trusts(peer)) {
                     return false;
@@ -185,39 +192,36 @@ fn issuers(identity: &Identity) -> impl Iterator<Item = &jwt::Issuer> {
     issuers.flatten()
 }
 
-fn because(why: impl Into<Cow<'static, str>>) -> NotIdentified {
-    NotIdentified::Because(why.into())
-}
-
-/// The credentials of the request are not valid.
-fn rejected(why: String) -> NotIdentified {
-    NotIdentified::Rejected(why.into())
-}
-
 impl Rule {
+    /// The settings that it was made from.
+    pub fn settings(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// How it distinguishes callers: what "the same caller" means to a client.
+    pub fn description(&self) -> String {
+        description::description(&self.identity)
+    }
+
     fn trusts(&self, peer: &Peer) -> bool {
         self.identity.trusted.iter().any(|network| network.holds(peer.address))
     }
 
-    /// The caller and its tenant, together: asked one after the other, a token could expire in between.
-    fn identify(&self, parts: &Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> {
+    /// The caller and its tenant, together: asked one after the other, a token could expire in between. A request
+    /// without a tenant is refused as well.
+    pub fn identify(&self, parts: &Parts) -> Result<(Caller, Option<Vec<u8>>), CallerError> {
         let Some(RecordedPeer(peer)) = parts.extensions.get() else {
-            return Err(because(
-                "The address that the request came from was not recorded. (Service: this is a bug.)",
-            ));
+            let why = "The address that the request came from was not recorded. (Service: this is a bug.)";
+            return Err(CallerError::Missing(why.to_owned()));
         };
         let found = self.caller(parts, peer.as_ref());
         let (caller, token) = found.map_err(|why| description::with_setting(why, self.whose))?;
         Ok((caller, self.tenant(parts, peer.as_ref(), token.as_ref())?))
     }
 
-    fn caller(
-        &self,
-        parts: &Parts,
-        peer: Option<&Peer>,
-    ) -> Result<(Caller, Option<Verified>), NotIdentified> {
+    fn caller(&self, parts: &Parts, peer: Option<&Peer>) -> Result<(Caller, Option<Verified>), CallerError> {
         if self.identity.sources.is_empty() {
-            return Ok((Callers::by_authorization().identify(parts)?, None));
+            return Ok((self.by_authorization(parts)?, None));
         }
         for source in &self.identity.sources {
             let (name, found_in) = match source {
@@ -232,7 +236,7 @@ impl Rule {
                     None => continue,
                 },
                 Source::Authorization if parts.headers.contains_key(AUTHORIZATION) => {
-                    return Ok((Callers::by_authorization().identify(parts)?, None));
+                    return Ok((self.by_authorization(parts)?, None));
                 }
                 Source::Authorization => continue,
                 Source::Anonymous => return Ok((Caller::Anonymous, None)),
@@ -241,7 +245,11 @@ impl Rule {
                 return Ok((self.name_in_rule(name, found_in).into(), None));
             }
         }
-        Err(because(self.nobody.clone()))
+        Err(CallerError::Missing(self.nobody.clone()))
+    }
+
+    fn by_authorization(&self, parts: &Parts) -> Result<Caller, CallerError> {
+        (self.layer.by_authorization)(parts, self.whose.setting())
     }
 
     /// The caller in this rule. With an operation's own `callers`, the source of the name is part of it: merchant 7
@@ -255,7 +263,7 @@ impl Rule {
         parts: &Parts,
         peer: Option<&Peer>,
         token: Option<&Verified>,
-    ) -> Result<Option<Vec<u8>>, NotIdentified> {
+    ) -> Result<Option<Vec<u8>>, CallerError> {
         let found = match &self.identity.tenant {
             Tenant::None => return Ok(None),
             Tenant::Header(name) => self.believed(parts, peer, name)?,
@@ -267,7 +275,9 @@ impl Rule {
                 tenant::host(parts).filter(|host| hosts.contains(host)).map(String::into_bytes)
             }
         };
-        found.map(Some).ok_or_else(|| because(description::no_tenant(&self.identity.tenant, self.whose)))
+        found
+            .map(Some)
+            .ok_or_else(|| CallerError::Missing(description::no_tenant(&self.identity.tenant, self.whose)))
     }
 
     /// The value of a trusted header, if it came from a trusted address.
@@ -276,12 +286,12 @@ impl Rule {
         parts: &Parts,
         peer: Option<&Peer>,
         name: &HeaderName,
-    ) -> Result<Option<Vec<u8>>, NotIdentified> {
+    ) -> Result<Option<Vec<u8>>, CallerError> {
         if peer.is_some_and(|peer| self.trusts(peer)) { one(&parts.headers, name) } else { Ok(None) }
     }
 
     /// The claims of the request's token, if it has one.
-    fn token(&self, parts: &Parts) -> Result<Option<Verified>, NotIdentified> {
+    fn token(&self, parts: &Parts) -> Result<Option<Verified>, CallerError> {
         let Some(line) = one_line(&parts.headers, &AUTHORIZATION)? else {
             return Ok(None);
         };
@@ -296,44 +306,50 @@ impl Rule {
         let verified = jwt::verify(token.trim_ascii_start(), &self.verifiers, moment);
         verified.map(Some).map_err(|refused| {
             let setting = "(Service: see `identity.issuer`.)";
-            rejected(format!("The bearer token is not accepted: {refused}. {setting}"))
+            CallerError::Rejected(format!("The bearer token is not accepted: {refused}. {setting}"))
         })
     }
 }
 
 /// The value of a header that must be present at most once, and not be empty.
-fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, NotIdentified> {
+fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, CallerError> {
     match one_line(headers, name)? {
-        Some([]) => Err(rejected(format!("The header {name} is empty; it must identify the caller."))),
+        Some([]) => {
+            Err(CallerError::Rejected(format!("The header {name} is empty; it must identify the caller.")))
+        }
         value => Ok(value.map(<[u8]>::to_vec)),
     }
 }
 
-fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, NotIdentified> {
+fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, CallerError> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().map(|line| line.as_bytes().trim_ascii());
     if lines.next().is_some() {
-        return Err(rejected(format!("The request has several {name} headers; send one.")));
+        return Err(CallerError::Rejected(format!("The request has several {name} headers; send one.")));
     }
     Ok(line)
 }
 
-fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdentified> {
+fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, CallerError> {
     match cookie::find(headers, name) {
         CookieMatch::Nothing => Ok(None),
         CookieMatch::One(value) => Ok(Some(value.to_vec())),
         CookieMatch::Empty => {
-            Err(rejected(format!("The cookie {name} is empty; it must identify the session.")))
+            Err(CallerError::Rejected(format!("The cookie {name} is empty; it must identify the session.")))
         }
-        CookieMatch::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
+        CookieMatch::Several => {
+            Err(CallerError::Rejected(format!("The request has several cookies {name}; send one.")))
+        }
     }
 }
 
 /// The name in the client's certificate, if it has one.
-fn shown(peer: Option<&Peer>, by: CertificateName) -> Result<Option<Vec<u8>>, NotIdentified> {
+fn shown(peer: Option<&Peer>, by: CertificateName) -> Result<Option<Vec<u8>>, CallerError> {
     let Some(certificate) = peer.and_then(|peer| peer.certificate.as_deref()) else {
         return Ok(None);
     };
     let name = certificate::name(certificate, by);
-    name.map(Some).map_err(|refused| rejected(format!("The client certificate names no caller: {refused}.")))
+    name.map(Some).map_err(|refused| {
+        CallerError::Rejected(format!("The client certificate names no caller: {refused}."))
+    })
 }

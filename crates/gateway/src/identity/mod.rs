@@ -3,6 +3,7 @@
 //! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
 //! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
 
+mod caller_error;
 pub(crate) mod caller_text;
 mod certificate;
 mod check;
@@ -12,17 +13,19 @@ mod description;
 pub mod jwt;
 mod live;
 mod network;
+mod surroundings;
 mod tenant;
 mod validity;
 
+pub use caller_error::CallerError;
 pub use certificate::CertificateName;
 pub use check::Unsafe;
-pub use live::Live;
+pub use live::{Live, Rule};
 pub use network::{Network, NetworkError};
+pub use surroundings::{Clock, HttpLayer, PeerOf};
 pub(crate) use validity::expires_at;
 
-use http::{Extensions, HeaderName};
-use semel::Clock;
+use http::HeaderName;
 use semel::core::scope::{self, Lifetime};
 use std::fmt;
 use std::net::IpAddr;
@@ -93,8 +96,8 @@ pub enum Tenant {
 ///
 /// The sources are tried in order, and the first that finds anything in the request decides: it identifies the caller
 /// or, if what it found is not valid, refuses the request. A request in which none finds anything is refused too,
-/// unless [`Source::Anonymous`] is last. Without any source, callers are identified by
-/// [`Callers::by_authorization`](semel_http::Callers::by_authorization).
+/// unless [`Source::Anonymous`] is last. Without any source, callers are identified by `Authorization`, as the
+/// [layer](HttpLayer::by_authorization) does it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// How callers are identified.
@@ -111,47 +114,10 @@ pub struct Identity {
 
 impl Identity {
     /// Refuses settings that would trust the wrong callers. Reports everything that is wrong, not only the first.
-    pub fn check(&self) -> Result<(), Vec<Unsafe>> {
-        let found = check::check(self);
+    /// `reserved` are the headers of the [layer](HttpLayer::reserved_headers).
+    pub fn check(&self, reserved: &[HeaderName]) -> Result<(), Vec<Unsafe>> {
+        let found = check::check(self, reserved);
         if found.is_empty() { Ok(()) } else { Err(found) }
-    }
-
-    /// Checks the settings, loads their keys, and refreshes these as long as the rule, or anything made from it,
-    /// exists. `peer` finds out from a request's extensions where it came from.
-    ///
-    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, each with its timeout.
-    pub async fn start(
-        self,
-        clock: Arc<dyn Clock>,
-        peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
-    ) -> Result<Live, Vec<Unsafe>> {
-        self.start_beside(Vec::new(), None, clock, peer).await
-    }
-
-    /// The same if operations have their own rules: `others`. Keys of several rules are loaded once. Keys that
-    /// `running` has fetched under the same settings are taken over without waiting, also while the URL is down.
-    pub async fn start_beside(
-        self,
-        others: Vec<Self>,
-        running: Option<&Live>,
-        clock: Arc<dyn Clock>,
-        peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
-    ) -> Result<Live, Vec<Unsafe>> {
-        let mut all = vec![self];
-        all.extend(others);
-        let mut found: Vec<Unsafe> = Vec::new();
-        for (index, identity) in all.iter().enumerate() {
-            let unsafe_ = check::check(identity).into_iter().chain(identity.check_beside(&all[..index]));
-            for unsafe_ in unsafe_ {
-                if !found.contains(&unsafe_) {
-                    found.push(unsafe_);
-                }
-            }
-        }
-        if !found.is_empty() {
-            return Err(found);
-        }
-        Live::new(all, running, clock, Box::new(peer)).await
     }
 
     /// Reports conflicts with the other rules of the same gateway.

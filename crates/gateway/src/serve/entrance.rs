@@ -2,9 +2,9 @@
 //! start to end.
 
 use super::requests::{Requests, Timed};
+use crate::caller_rules::CallerRules;
 use crate::forward::Inbound;
 use crate::forward::Outbound;
-use crate::identity::Live;
 use crate::listen;
 use crate::trace::{Context as Trace, InTrace, SampledTrace, Traced, Tracer};
 use http::{HeaderValue, Request, Response};
@@ -23,11 +23,11 @@ pub(super) type Way = Inbound<Known<semel_http::Service<Timed<Traced<Outbound>>>
 #[derive(Debug, Clone)]
 pub(super) struct Known<S> {
     inner: S,
-    live: Live,
+    live: CallerRules,
 }
 
 impl<S> Known<S> {
-    pub(super) fn new(inner: S, live: Live) -> Self {
+    pub(super) fn new(inner: S, live: CallerRules) -> Self {
         Self { inner, live }
     }
 }

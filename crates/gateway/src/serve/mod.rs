@@ -19,8 +19,8 @@ mod starting;
 mod storage;
 
 use crate::ask::Directory;
+use crate::caller_rules::CallerRules;
 use crate::config::{Mistake, Next, Operation, Plan};
-use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;
 use crate::metrics::{Census, Metrics};
@@ -55,7 +55,7 @@ pub struct Gateway {
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
-    live: Live,
+    live: CallerRules,
     admin_address: Option<AdminServer>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -281,7 +281,7 @@ pub struct Reloading {
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
-    live: Live,
+    live: CallerRules,
     admin_handle: Option<AdminHandle>,
     credentials: Option<Credentials>,
     metrics: Metrics,

@@ -2,8 +2,9 @@
 
 use super::ledgers::Ledgers;
 use crate::ask::{Questions, ServiceClients};
+use crate::caller_rules::CallerRules;
 use crate::config::{Operation, Plan};
-use crate::identity::{Identity, Live};
+use crate::identity::Identity;
 use semel_http::{Routes, Terms, TermsError};
 
 /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client pass on
@@ -11,7 +12,7 @@ use semel_http::{Routes, Terms, TermsError};
 pub(super) fn routes(
     plan: &Plan,
     clients: &ServiceClients,
-    live: &Live,
+    live: &CallerRules,
     ledgers: &Ledgers,
 ) -> Result<Routes, String> {
     let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {

@@ -7,9 +7,10 @@ use super::requests::{OutcomeRecorder, Timed};
 use super::routes::routes;
 use super::{alarms, lines};
 use crate::ask::ServiceClients;
+use crate::caller_rules::CallerRules;
 use crate::config::Plan;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
-use crate::identity::{self, Live};
+use crate::identity;
 use crate::listen::{self, ClientCertificate, Peer};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
@@ -23,7 +24,7 @@ use tower_layer::Layer as _;
 /// Everything that requests need, before it is joined. Building it touches no store.
 pub(super) struct Stack {
     outbound: Outbound,
-    pub(super) live: Live,
+    pub(super) live: CallerRules,
     pub(super) routes: Routes,
 }
 
@@ -33,7 +34,7 @@ impl Stack {
         plan: &Plan,
         ledgers: &Ledgers,
         metrics: &Metrics,
-        running: Option<&Live>,
+        running: Option<&CallerRules>,
     ) -> Result<Self, String> {
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
@@ -53,8 +54,14 @@ impl Stack {
         };
         let of_operations =
             plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
-        let live =
-            plan.identity.clone().start_beside(of_operations, running, Arc::new(SystemClock), peer).await;
+        let live = CallerRules::start_beside(
+            plan.identity.clone(),
+            of_operations,
+            running,
+            Arc::new(SystemClock),
+            peer,
+        )
+        .await;
         let live = live.map_err(|found| {
             let errors: Vec<_> = found.iter().map(ToString::to_string).collect();
             errors.join("\n")

@@ -25,11 +25,11 @@ pub use key::{KeyError, Secret};
 pub use refused::Refused;
 pub(super) use verify::{Moment, Verified, Verifier, verify};
 
+use super::Clock;
 use super::check::Unsafe;
 use key::Key;
 use keys::Keys;
 use refresh::{KeySetSource, LoadError};
-use semel::Clock;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 

@@ -6,7 +6,7 @@ use super::issuer::Url;
 use super::jwks::{self, KeySetError, KeySetOrigin};
 use super::key::Key;
 use super::keys::Keys;
-use semel::Clock;
+use crate::identity::Clock;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

@@ -6,11 +6,12 @@ use super::world::{
     hs256, hs256_of, identify, issuer, live, refused,
 };
 use semel::core::scope::Caller;
+use semel_gateway::caller_rules::CallerRules;
+use semel_gateway::identity::Source;
 use semel_gateway::identity::jwt::KeySource;
-use semel_gateway::identity::{Live, Source};
 use serde_json::json;
 
-async fn by_keys(folder: &Folder) -> Live {
+async fn by_keys(folder: &Folder) -> CallerRules {
     live(by_token(issuer(KeySource::File(folder.write(JWKS))))).await
 }
 

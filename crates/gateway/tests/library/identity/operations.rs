@@ -8,8 +8,9 @@ use super::world::{
 use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::{Caller, Identity as Name};
+use semel_gateway::caller_rules::CallerRules;
 use semel_gateway::identity::jwt::{KeySource, Url};
-use semel_gateway::identity::{Identity, Live, Peer, Source, Tenant, Unsafe};
+use semel_gateway::identity::{Identity, Peer, Source, Tenant, Unsafe};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ fn of_operation(identity: Identity) -> Identity {
     Identity { is_by_place: true, ..identity }
 }
 
-async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Unsafe>> {
+async fn started(default: Identity, others: &[Identity]) -> Result<CallerRules, Vec<Unsafe>> {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
-    default.start_beside(others.to_vec(), None, Arc::new(clock()), peer).await
+    CallerRules::start_beside(default, others.to_vec(), None, Arc::new(clock()), peer).await
 }
 
-fn identify(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
+fn identify(live: &CallerRules, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
     live.callers_of(rule).expect("it was started").identify(parts).map_err(|why| why.to_string())
 }
 

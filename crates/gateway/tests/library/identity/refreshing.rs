@@ -5,8 +5,9 @@ use super::key_server::{Answer, KeyServer};
 use super::world::{Signer, alice, bearer, by_token, clock, issuer, jwks, live_at, refused};
 use semel::core::scope::Caller;
 use semel::core::store::Clock as _;
+use semel_gateway::caller_rules::CallerRules;
+use semel_gateway::identity::Identity;
 use semel_gateway::identity::jwt::{KeySource, Url};
-use semel_gateway::identity::{Identity, Live};
 use semel_testkit::FakeClock;
 use serde_json::json;
 use std::time::Duration;
@@ -53,7 +54,7 @@ fn advance(clock: &FakeClock, span: Duration) {
     clock.set(now);
 }
 
-async fn start(server: &KeyServer) -> (Live, FakeClock) {
+async fn start(server: &KeyServer) -> (CallerRules, FakeClock) {
     let clock = clock();
     let rule = live_at(by_server(server), &clock).await;
     (rule, clock)

@@ -5,6 +5,7 @@ use super::world::{
     ED25519_PEM, ISSUER, P256_PEM, RSA_PEM, SECRET, by, by_secret, by_token, clock, issuer, jwks,
 };
 use http::HeaderName;
+use semel_gateway::caller_rules::{self, CallerRules};
 use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
 use semel_gateway::identity::{CertificateName, Identity, Source, Tenant, Unsafe};
 use serde_json::json;
@@ -16,7 +17,7 @@ fn header(name: &str) -> HeaderName {
 }
 
 fn found(identity: &Identity) -> Vec<Unsafe> {
-    identity.check().err().unwrap_or_default()
+    caller_rules::check(identity).err().unwrap_or_default()
 }
 
 fn trusting(networks: &[&str], sources: impl Into<Vec<Source>>) -> Identity {
@@ -230,7 +231,8 @@ fn all_problems_are_reported_at_once_each_with_its_fix() {
 async fn a_file_that_holds_no_usable_key_is_refused_at_start() {
     let folder = Folder::new("unusable");
     let why = async |path: std::path::PathBuf| {
-        let started = by_token(issuer(KeySource::File(path))).start(Arc::new(clock()), |_| None).await;
+        let started =
+            CallerRules::start(by_token(issuer(KeySource::File(path))), Arc::new(clock()), |_| None).await;
         match &started.expect_err("refused")[..] {
             [Unsafe::KeysNotLoaded { why, .. }] => why.clone(),
             other => panic!("{other:?}"),

@@ -3,7 +3,8 @@
 use super::world::{by, by_secret, claims, hs256, identify, identify_from, live, prepared, prepared_from};
 use http::HeaderName;
 use semel::core::scope::{Caller, Identity as Name};
-use semel_gateway::identity::{CertificateName, Identity, Live, Peer, Source};
+use semel_gateway::caller_rules::CallerRules;
+use semel_gateway::identity::{CertificateName, Identity, Peer, Source};
 use serde_json::json;
 
 const PROXY: &str = "10.0.0.5";
@@ -92,7 +93,7 @@ async fn a_session_is_one_cookie_of_its_name() {
     assert!(is_not_identified(identify(&rule, &[("cookie", "SID=s1")])));
 }
 
-fn shown(rule: &Live, certificate: Option<&[u8]>) -> Result<Caller, String> {
+fn shown(rule: &CallerRules, certificate: Option<&[u8]>) -> Result<Caller, String> {
     let address = STRANGER.parse().expect("an address");
     let peer = Peer { address, certificate: certificate.map(Into::into) };
     rule.callers().identify(&prepared_from(rule, Some(peer), &[])).map_err(|why| why.to_string())

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use http::{HeaderName, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use semel::{Engine, memory};
-use semel_gateway::identity::{Identity, Live, Peer, Source, Tenant};
+use semel_gateway::caller_rules::CallerRules;
+use semel_gateway::identity::{Identity, Peer, Source, Tenant};
 use semel_http::{Layer, Terms};
 use serde_json::json;
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ const PROXY: &str = "10.0.0.5";
 
 /// A service behind the layer that counts its calls.
 struct Shop {
-    live: Live,
+    live: CallerRules,
     layer: Layer,
     calls: Arc<AtomicU32>,
 }

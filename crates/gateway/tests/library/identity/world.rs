@@ -8,8 +8,9 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use semel::core::scope::{Caller, Identity as Name};
 use semel::core::time::Time;
+use semel_gateway::caller_rules::CallerRules;
 use semel_gateway::identity::jwt::{Audience, Issuer, KeySource, Secret};
-use semel_gateway::identity::{Identity, Live, Peer, Source};
+use semel_gateway::identity::{Identity, Peer, Source};
 use semel_testkit::FakeClock;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -50,22 +51,22 @@ pub(crate) fn by_token(issuer: Issuer) -> Identity {
     by([Source::Jwt(vec![issuer])])
 }
 
-pub(crate) async fn live(identity: Identity) -> Live {
+pub(crate) async fn live(identity: Identity) -> CallerRules {
     live_at(identity, &clock()).await
 }
 
-pub(crate) async fn live_at(identity: Identity, clock: &FakeClock) -> Live {
+pub(crate) async fn live_at(identity: Identity, clock: &FakeClock) -> CallerRules {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
-    identity.start(Arc::new(clock.clone()), peer).await.expect("safe settings")
+    CallerRules::start(identity, Arc::new(clock.clone()), peer).await.expect("safe settings")
 }
 
 /// A request head, prepared like in the gateway.
-pub(crate) fn prepared(live: &Live, from: &str, headers: &[(&str, &str)]) -> Parts {
+pub(crate) fn prepared(live: &CallerRules, from: &str, headers: &[(&str, &str)]) -> Parts {
     let peer = Peer { address: from.parse().expect(from), certificate: None };
     prepared_from(live, Some(peer), headers)
 }
 
-pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &str)]) -> Parts {
+pub(crate) fn prepared_from(live: &CallerRules, peer: Option<Peer>, headers: &[(&str, &str)]) -> Parts {
     let (mut parts, ()) = Request::post("/charges").body(()).expect("a request").into_parts();
     for (name, value) in headers {
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
@@ -79,16 +80,20 @@ pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &
 }
 
 /// The caller with these headers, from an untrusted address.
-pub(crate) fn identify(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
+pub(crate) fn identify(live: &CallerRules, headers: &[(&str, &str)]) -> Result<Caller, String> {
     identify_from(live, "203.0.113.7", headers)
 }
 
-pub(crate) fn identify_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Result<Caller, String> {
+pub(crate) fn identify_from(
+    live: &CallerRules,
+    from: &str,
+    headers: &[(&str, &str)],
+) -> Result<Caller, String> {
     live.callers().identify(&prepared(live, from, headers)).map_err(|why| why.to_string())
 }
 
 /// The caller of a token.
-pub(crate) fn bearer(live: &Live, token: &str) -> Result<Caller, String> {
+pub(crate) fn bearer(live: &CallerRules, token: &str) -> Result<Caller, String> {
     identify(live, &[("authorization", &format!("Bearer {token}"))])
 }
 
