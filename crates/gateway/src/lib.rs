@@ -17,7 +17,6 @@ pub mod doctor;
 pub mod forward;
 pub mod identity;
 pub mod inboxes;
-mod json;
 mod line_budget;
 pub mod listen;
 pub mod logging;

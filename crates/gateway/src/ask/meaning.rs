@@ -1,8 +1,8 @@
 //! What a probe's response says about an effect: by status, and by values in a JSON body. Anything that is not listed
 //! says nothing.
 
-use crate::json;
 use http::StatusCode;
+use semel_net::json;
 use serde_json::Value;
 
 /// What responses mean.

@@ -4,7 +4,7 @@
 use super::algorithm::{Algorithm, Kind};
 use super::base64url;
 use super::key::{Key, KeyError};
-use crate::json;
+use semel_net::json;
 use serde_json::{Map, Value};
 use std::fmt;
 

@@ -5,7 +5,7 @@ use super::algorithm::Algorithm;
 use super::base64url;
 use super::jwks::ID_BYTES_MAX;
 use super::refused::Refused;
-use crate::json;
+use semel_net::json;
 use serde_json::{Map, Value};
 
 /// The maximum length of a token.

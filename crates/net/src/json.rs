@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The members of an object. `None` for anything that is not an object, repeats a member, or is nested deeper than 128
 /// levels.
-pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
+pub fn object(text: &[u8]) -> Option<Map<String, Value>> {
     match value(text).ok()? {
         Value::Object(members) => Some(members),
         _ => None,
@@ -14,7 +14,7 @@ pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
 }
 
 /// Any value. An error for anything that is not JSON, repeats a member, or is nested deeper than 128 levels.
-pub(crate) fn value(text: &[u8]) -> serde_json::Result<Value> {
+pub fn value(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Unique(value)| value)
 }
 
