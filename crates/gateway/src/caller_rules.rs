@@ -1,11 +1,11 @@
 //! Puts the rules for callers under the layer: what they need from it, and what it asks them.
 
-use crate::identity::{CallerError, Clock, HttpLayer, Identity, Live, Peer, Unsafe};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName};
 use semel::core::scope::Caller;
 use semel::core::time::Time;
 use semel_http::{Callers, Layer, NotIdentified, names};
+use semel_identity::{CallerError, Clock, HttpLayer, Identity, Live, Peer, Unsafe};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -15,7 +15,6 @@ pub mod demo;
 pub mod difference;
 pub mod doctor;
 pub mod forward;
-pub mod identity;
 pub mod inboxes;
 mod line_budget;
 pub mod listen;

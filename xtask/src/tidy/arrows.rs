@@ -12,6 +12,7 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-redis",
     "semel-cassandra",
     "semel-http",
+    "semel-identity",
     "semel-messaging",
     "semel-client",
     "semel-tx",
@@ -28,6 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-redis", &["semel-core", "semel-text", "semel-net"]),
     ("semel-cassandra", &["semel-core", "semel-text", "semel-net"]),
     ("semel-http", &["semel-core", "semel"]),
+    // Who is calling. The layer that asks is an argument.
+    ("semel-identity", &["semel-core", "semel-text", "semel-net"]),
     // In the application's own transaction: the store's rows, and the engine that decides about them. With its
     // feature `axum`, its errors are answered with the layer's documents; the layer knows no transactions.
     ("semel-tx", &["semel-core", "semel", "semel-sql", "semel-http"]),

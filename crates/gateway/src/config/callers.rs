@@ -6,7 +6,7 @@ use super::identity::{self, IdentityTable, Setting};
 use super::mistake::split_fix;
 use super::table::Table;
 use crate::caller_rules;
-use crate::identity::{Identity, Source, Tenant, Unsafe};
+use semel_identity::{Identity, Source, Tenant, Unsafe};
 
 /// The default rule, and what operations with their own rule share with it.
 pub(super) struct Callers {

@@ -2,9 +2,9 @@
 //! operations matter for that.
 
 use super::table::{Span, Table};
-use crate::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
-use crate::identity::{CertificateName, Identity, Network, Source, Tenant, Unsafe};
 use http::HeaderName;
+use semel_identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
+use semel_identity::{CertificateName, Identity, Network, Source, Tenant, Unsafe};
 use std::time::Duration;
 use toml::de::DeValue;
 

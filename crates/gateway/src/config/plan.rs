@@ -4,7 +4,6 @@ use super::storage_settings::{Limits, StorageSettings};
 use crate::admin;
 use crate::ask::Questions;
 use crate::forward::{self, Host};
-use crate::identity::{Identity, Network, Source, caller_text};
 use crate::logging;
 use crate::trace::Tracer;
 use crate::upstream;
@@ -13,6 +12,7 @@ use http::HeaderName;
 use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Terms};
+use semel_identity::{Identity, Network, Source, caller_text};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -220,8 +220,8 @@ fn key_headers(source: &KeySource, found: &mut Vec<HeaderName>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Tenant;
     use semel::core::fingerprint::Selection;
+    use semel_identity::Tenant;
 
     #[test]
     fn identifying_headers_cannot_be_removed_through_connection() {

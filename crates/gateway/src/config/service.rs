@@ -3,10 +3,10 @@
 
 use super::table::Table;
 use crate::forward::Host;
-use crate::identity::Network;
 use crate::listen;
 use crate::logging::{Form, Level};
 use crate::upstream::{self, Target};
+use semel_identity::Network;
 use std::net::SocketAddr;
 
 pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {

@@ -3,7 +3,6 @@
 use super::error::Error;
 use super::options::{Clients, Tls};
 use crate::bounded_read::{self, FileKind};
-use crate::identity;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -34,7 +33,7 @@ impl LoadedTls {
     /// Reads the files. On an error nothing has changed anywhere.
     pub fn read(tls: &Tls, clients: Option<&Clients>) -> Result<Self, Error> {
         let chain = certificates(&tls.certificates)?;
-        let expires_at = chain.iter().filter_map(|certificate| identity::expires_at(certificate)).min();
+        let expires_at = chain.iter().filter_map(|certificate| semel_identity::expires_at(certificate)).min();
         Ok(Self { config: config(tls, clients)?, expires_at })
     }
 }

@@ -4,8 +4,8 @@ use super::ledgers::Ledgers;
 use crate::ask::{Questions, ServiceClients};
 use crate::caller_rules::CallerRules;
 use crate::config::{Operation, Plan};
-use crate::identity::Identity;
 use semel_http::{Routes, Terms, TermsError};
+use semel_identity::Identity;
 
 /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client pass on
 /// the headers that identify callers on that route, and no others.

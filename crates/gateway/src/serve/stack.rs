@@ -10,7 +10,6 @@ use crate::ask::ServiceClients;
 use crate::caller_rules::CallerRules;
 use crate::config::Plan;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
-use crate::identity;
 use crate::listen::{self, ClientCertificate, Peer};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
@@ -50,7 +49,7 @@ impl Stack {
             let Peer { address, .. } = extensions.get::<Peer>()?;
             let shown = extensions.get::<ClientCertificate>();
             let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
-            Some(identity::Peer { address: address.ip(), certificate })
+            Some(semel_identity::Peer { address: address.ip(), certificate })
         };
         let of_operations =
             plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();

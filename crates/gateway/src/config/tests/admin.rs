@@ -5,7 +5,7 @@ use super::{mistakes, nothing, one_mistake, parsed};
 use crate::admin::{Address, Role, TokenHash};
 use crate::config::Next;
 use crate::config::{Overrides, read};
-use crate::identity::{CertificateName, Source};
+use semel_identity::{CertificateName, Source};
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::{mistakes, one_mistake, parsed};
 use crate::config::{Overrides, read};
-use crate::identity::{CertificateName, Identity, Source, Tenant};
 use http::HeaderName;
+use semel_identity::{CertificateName, Identity, Source, Tenant};
 
 const ISSUER: &str = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\njwks_url = \"https://id.example/k\"\n";
 

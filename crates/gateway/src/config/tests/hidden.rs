@@ -1,7 +1,7 @@
 //! No secret of a configuration, and nothing of a stored answer, shows in debug output.
 
 use crate::config::{Config, Overrides, read};
-use crate::{admin, admin_client, difference, identity, listen, upstream};
+use crate::{admin, admin_client, difference, listen, upstream};
 use semel_testkit::assert_hidden;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -69,7 +69,7 @@ fn tokens_credentials_and_certificates_are_hidden() {
     assert_hidden("TargetError", &refused, b"hunter2-hunter2");
     let certificate: Arc<[u8]> = Arc::from(&b"CN=ada, O=example"[..]);
     let address = std::net::IpAddr::from([127, 0, 0, 1]);
-    let peer = identity::Peer { address, certificate: Some(Arc::clone(&certificate)) };
+    let peer = semel_identity::Peer { address, certificate: Some(Arc::clone(&certificate)) };
     assert_hidden("Peer", &peer, &certificate);
     assert_hidden("ClientCertificate", &listen::ClientCertificate(Arc::clone(&certificate)), &certificate);
 }

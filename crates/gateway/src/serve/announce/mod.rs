@@ -5,11 +5,11 @@ mod promise;
 mod warnings;
 
 use crate::config::{Admin, Hashing, Next, Plan};
-use crate::identity::caller_text::{callers, tenants};
 use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, Mode};
+use semel_identity::caller_text::{callers, tenants};
 use semel_text::duration;
 use semel_text::wrap::wrapped;
 use std::fmt;

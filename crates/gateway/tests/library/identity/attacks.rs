@@ -7,8 +7,8 @@ use super::world::{
 };
 use semel::core::scope::Caller;
 use semel_gateway::caller_rules::CallerRules;
-use semel_gateway::identity::Source;
-use semel_gateway::identity::jwt::KeySource;
+use semel_identity::Source;
+use semel_identity::jwt::KeySource;
 use serde_json::json;
 
 async fn by_keys(folder: &Folder) -> CallerRules {

@@ -5,8 +5,8 @@ use super::world::{
     by_token, claims, clock, fixture, hs256, hs256_of, identify, issuer, jwks, live, live_at, refused,
 };
 use semel::core::scope::Identity as Name;
-use semel_gateway::identity::Source;
-use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret};
+use semel_identity::Source;
+use semel_identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret};
 use semel_test_support::ScratchDir;
 use serde_json::json;
 use std::time::Duration;

@@ -9,8 +9,8 @@ use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::{Caller, Identity as Name};
 use semel_gateway::caller_rules::CallerRules;
-use semel_gateway::identity::jwt::{KeySource, Url};
-use semel_gateway::identity::{Identity, Peer, Source, Tenant, Unsafe};
+use semel_identity::jwt::{KeySource, Url};
+use semel_identity::{Identity, Peer, Source, Tenant, Unsafe};
 use serde_json::json;
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@ use super::world::{Signer, alice, bearer, by_token, clock, issuer, jwks, live_at
 use semel::core::scope::Caller;
 use semel::core::store::Clock as _;
 use semel_gateway::caller_rules::CallerRules;
-use semel_gateway::identity::Identity;
-use semel_gateway::identity::jwt::{KeySource, Url};
+use semel_identity::Identity;
+use semel_identity::jwt::{KeySource, Url};
 use semel_testkit::FakeClock;
 use serde_json::json;
 use std::time::Duration;

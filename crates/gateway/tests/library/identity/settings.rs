@@ -6,8 +6,8 @@ use super::world::{
 };
 use http::HeaderName;
 use semel_gateway::caller_rules::{self, CallerRules};
-use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
-use semel_gateway::identity::{CertificateName, Identity, Source, Tenant, Unsafe};
+use semel_identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
+use semel_identity::{CertificateName, Identity, Source, Tenant, Unsafe};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::world::{by, by_secret, claims, hs256, identify, identify_from, live, 
 use http::HeaderName;
 use semel::core::scope::{Caller, Identity as Name};
 use semel_gateway::caller_rules::CallerRules;
-use semel_gateway::identity::{CertificateName, Identity, Peer, Source};
+use semel_identity::{CertificateName, Identity, Peer, Source};
 use serde_json::json;
 
 const PROXY: &str = "10.0.0.5";

@@ -1,10 +1,15 @@
-//! Who is calling: the settings ([`Identity`]), their check ([`Unsafe`]), and the rule made from them ([`Live`]).
+//! Who is calling: the settings ([`Identity`]), their check ([`Unsafe`]), and the rules made from them ([`Live`]).
 //!
 //! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
 //! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
+//!
+//! **What lives here**: from the head of a request to its caller and its tenant, by tokens, client certificates, API
+//! keys, cookies and headers of trusted proxies; the check of settings that would trust the wrong callers; fetching the
+//! keys of issuers. **What must never**: a clock, a configuration file, a listener, the layer that asks, and what a
+//! caller means for a record, which is decided in the core.
 
 mod caller_error;
-pub(crate) mod caller_text;
+pub mod caller_text;
 mod certificate;
 mod check;
 mod cookie;
@@ -23,10 +28,10 @@ pub use check::Unsafe;
 pub use live::{Live, Rule};
 pub use network::{Network, NetworkError};
 pub use surroundings::{Clock, HttpLayer, PeerOf};
-pub(crate) use validity::expires_at;
+pub use validity::expires_at;
 
 use http::HeaderName;
-use semel::core::scope::{self, Lifetime};
+use semel_core::scope::{self, Lifetime};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -121,22 +126,22 @@ impl Identity {
     }
 
     /// Reports conflicts with the other rules of the same gateway.
-    pub(crate) fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<Unsafe> {
+    pub fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<Unsafe> {
         check::beside(self, others)
     }
 
     /// Whether callers are not distinguished.
-    pub(crate) fn is_anonymous(&self) -> bool {
+    pub fn is_anonymous(&self) -> bool {
         self.sources == [Source::Anonymous]
     }
 
     /// Whether a request without any credentials is accepted, and shares one scope with others like it.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.sources.last() == Some(&Source::Anonymous)
     }
 
     /// The headers that identify callers and tenants, besides `Authorization` and `Cookie`.
-    pub(crate) fn credentials(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn credentials(&self) -> impl Iterator<Item = &HeaderName> {
         self.believed_headers().chain(self.key_headers())
     }
 
@@ -149,7 +154,7 @@ impl Identity {
     }
 
     /// The headers that are trusted only from trusted addresses.
-    pub(crate) fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
         let callers = self.sources.iter().filter_map(|source| match source {
             Source::Header(name) => Some(name),
             _ => None,

@@ -2,7 +2,7 @@
 
 use super::algorithm::Kind;
 use super::key::{Key, KeyError};
-use crate::identity::der;
+use crate::der;
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;

@@ -2,12 +2,14 @@
 
 use super::{Identity, Source, Tenant};
 
-pub(crate) fn known(identity: &Identity) -> String {
+/// Callers, and tenants if there are any.
+pub fn known(identity: &Identity) -> String {
     let tenants = tenants(identity).map(|tenants| format!("; tenants {tenants}")).unwrap_or_default();
     format!("callers {}{tenants}", callers(identity))
 }
 
-pub(crate) fn callers(identity: &Identity) -> String {
+/// By what callers are distinguished.
+pub fn callers(identity: &Identity) -> String {
     let sources = &identity.sources;
     if identity.is_anonymous() {
         return "all anonymous: one scope for everybody".to_owned();
@@ -34,7 +36,8 @@ fn way(source: &Source) -> String {
     }
 }
 
-pub(crate) fn tenants(identity: &Identity) -> Option<String> {
+/// By what tenants are distinguished; `None` if there are none.
+pub fn tenants(identity: &Identity) -> Option<String> {
     match &identity.tenant {
         Tenant::None => None,
         Tenant::Header(name) => Some(format!("by the header {name} of trusted proxies")),

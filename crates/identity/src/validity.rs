@@ -1,7 +1,7 @@
 //! Until when a certificate of our own is valid. For operators: clients and the TLS library check it themselves.
 
 use super::der::{item, take};
-use semel::core::time::Time;
+use semel_core::time::Time;
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -10,7 +10,7 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
 /// When `certificate` (DER) expires. `None` if that cannot be read.
-pub(crate) fn expires_at(certificate: &[u8]) -> Option<Time> {
+pub fn expires_at(certificate: &[u8]) -> Option<Time> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (signed, _) = take(certificate, SEQUENCE)?;
     let rest = take(signed, VERSION).map_or(signed, |(_, rest)| rest);

@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, Kind};
 use super::key::{Key, Secret};
-use crate::identity::check::Unsafe;
+use crate::check::Unsafe;
 use http::Uri;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ pub(super) fn bare(host: &str) -> &str {
 /// A trusted issuer, with the conditions for its tokens.
 ///
 /// ```
-/// use semel_gateway::identity::jwt::{Audience, Issuer, KeySource, Url};
+/// use semel_identity::jwt::{Audience, Issuer, KeySource, Url};
 ///
 /// let keys = KeySource::Url(Url::new("https://id.example/keys"));
 /// let audience = Audience::OneOf(vec!["payments".to_owned()]);
@@ -126,7 +126,7 @@ impl Issuer {
     }
 
     /// Everything that is unsafe about these settings.
-    pub(in crate::identity) fn check(&self) -> Vec<Unsafe> {
+    pub(crate) fn check(&self) -> Vec<Unsafe> {
         let mut found = Vec::new();
         if self.name.is_empty() {
             found.push(Unsafe::NoIssuer);

@@ -6,7 +6,7 @@ use super::issuer::Url;
 use super::jwks::{self, KeySetError, KeySetOrigin};
 use super::key::Key;
 use super::keys::Keys;
-use crate::identity::Clock;
+use crate::Clock;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ pub(super) async fn keep_fresh(
                 source.every()
             }
             Err(error) => {
-                tracing::warn!(place = %source, %error, "the keys of an issuer cannot be loaded; the old ones stay in use");
+                tracing::warn!(target: "semel_gateway::identity::jwt::refresh", place = %source, %error, "the keys of an issuer cannot be loaded; the old ones stay in use");
                 source.interval_min()
             }
         };

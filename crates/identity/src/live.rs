@@ -11,7 +11,7 @@ use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName};
-use semel::core::scope::{Caller, Identity as Name};
+use semel_core::scope::{Caller, Identity as Name};
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;

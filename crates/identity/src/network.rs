@@ -8,13 +8,13 @@ use std::str::FromStr;
 /// A range of addresses, as `10.0.0.0/8`, `fd00::/8`, or one address alone.
 ///
 /// ```
-/// use semel_gateway::identity::Network;
+/// use semel_identity::Network;
 ///
 /// let network: Network = "10.1.0.0/16".parse()?;
 /// assert!(network.holds("10.1.2.3".parse().unwrap()));
 /// assert!(network.holds("::ffff:10.1.2.3".parse().unwrap()), "the same address, written for IPv6");
 /// assert!(!network.holds("10.2.2.3".parse().unwrap()));
-/// # Ok::<(), semel_gateway::identity::NetworkError>(())
+/// # Ok::<(), semel_identity::NetworkError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -39,7 +39,7 @@ impl Network {
     }
 
     /// Whether the range is wider than any private network.
-    pub(crate) fn is_too_wide(&self) -> bool {
+    pub fn is_too_wide(&self) -> bool {
         match self.base {
             IpAddr::V4(_) => self.prefix < 8,
             IpAddr::V6(_) => self.prefix < 7,

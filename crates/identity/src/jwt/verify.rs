@@ -5,40 +5,36 @@ use super::issuer::{Audience, Issuer};
 use super::keys::Keys;
 use super::refused::Refused;
 use super::token::Token;
-use semel::core::time::Time;
+use semel_core::time::Time;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// An issuer and its keys.
-pub(in crate::identity) struct Verifier {
+pub(crate) struct Verifier {
     pub(super) issuer: Issuer,
     pub(super) keys: Arc<Keys>,
 }
 
 /// The time at which a token is checked.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::identity) struct Moment {
+pub(crate) struct Moment {
     /// Wall time, for the times in tokens.
-    pub(in crate::identity) now: Time,
+    pub(crate) now: Time,
     /// Uptime, for the age of keys.
-    pub(in crate::identity) uptime: Duration,
+    pub(crate) uptime: Duration,
 }
 
 /// The claims of a verified token.
 #[derive(Debug)]
-pub(in crate::identity) struct Verified {
-    pub(in crate::identity) issuer: String,
-    pub(in crate::identity) subject: String,
-    pub(in crate::identity) claims: Map<String, Value>,
+pub(crate) struct Verified {
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+    pub(crate) claims: Map<String, Value>,
 }
 
 /// Verifies a token with the keys of the issuer that it names.
-pub(in crate::identity) fn verify(
-    text: &[u8],
-    verifiers: &[Arc<Verifier>],
-    moment: Moment,
-) -> Result<Verified, Refused> {
+pub(crate) fn verify(text: &[u8], verifiers: &[Arc<Verifier>], moment: Moment) -> Result<Verified, Refused> {
     let token = Token::read(text)?;
     let issuer = token.claims.get("iss").and_then(Value::as_str).ok_or(Refused::Issuer)?;
     let verifier = verifiers.iter().find(|verifier| verifier.issuer.name == issuer).ok_or(Refused::Issuer)?;
@@ -49,12 +45,12 @@ pub(in crate::identity) fn verify(
 
 impl Verifier {
     /// Whether it comes from this issuer, under these settings.
-    pub(in crate::identity) fn is_of(&self, issuer: &Issuer) -> bool {
+    pub(crate) fn is_of(&self, issuer: &Issuer) -> bool {
         self.issuer == *issuer
     }
 
     /// Requests newer keys, in the background.
-    pub(in crate::identity) fn want(&self) {
+    pub(crate) fn want(&self) {
         self.keys.want();
     }
 

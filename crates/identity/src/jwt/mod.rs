@@ -76,7 +76,7 @@ pub(super) async fn start(
         Ok(loaded) => keys.replace(loaded, begun_at),
         Err(error) if matches!(source, KeySetSource::File(_)) => return Err(not_loaded(error.to_string())),
         Err(error) => {
-            tracing::warn!(place = %source, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
+            tracing::warn!(target: "semel_gateway::identity::jwt", place = %source, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
             keys.want();
         }
     }
