@@ -5,7 +5,7 @@ use http::{Extensions, HeaderMap, HeaderName};
 use semel::core::scope::Caller;
 use semel::core::time::Time;
 use semel_http::{Callers, Layer, NotIdentified, names};
-use semel_identity::{CallerError, Clock, HttpLayer, Identity, Live, Peer, Unsafe};
+use semel_identity::{CallerError, Clock, HttpLayer, Identity, IdentityError, IdentityRules, Peer};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ static OUR_HEADERS: [HeaderName; 8] = [
 ];
 
 /// Refuses settings that would trust the wrong callers. Reports everything that is wrong, not only the first.
-pub fn check(identity: &Identity) -> Result<(), Vec<Unsafe>> {
+pub fn check(identity: &Identity) -> Result<(), Vec<IdentityError>> {
     identity.check(&OUR_HEADERS)
 }
 
@@ -38,7 +38,7 @@ pub fn check(identity: &Identity) -> Result<(), Vec<Unsafe>> {
 /// [`under`]: Self::under
 #[derive(Clone, Debug)]
 pub struct CallerRules {
-    rules: Live,
+    rules: IdentityRules,
     /// One for each rule, in their order. The layer treats callers that were made separately as different.
     callers: Arc<[Callers]>,
 }
@@ -52,7 +52,7 @@ impl CallerRules {
         default: Identity,
         clock: Arc<dyn semel::Clock>,
         peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
-    ) -> Result<Self, Vec<Unsafe>> {
+    ) -> Result<Self, Vec<IdentityError>> {
         Self::start_beside(default, Vec::new(), None, clock, peer).await
     }
 
@@ -64,10 +64,11 @@ impl CallerRules {
         running: Option<&Self>,
         clock: Arc<dyn semel::Clock>,
         peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
-    ) -> Result<Self, Vec<Unsafe>> {
+    ) -> Result<Self, Vec<IdentityError>> {
         let layer = HttpLayer { peer: Box::new(peer), by_authorization, reserved_headers: &OUR_HEADERS };
         let running = running.map(|running| &running.rules);
-        let rules = Live::start(default, others, running, Arc::new(EngineClock(clock)), layer).await?;
+        let rules =
+            IdentityRules::start(default, others, running, Arc::new(EngineClock(clock)), layer).await?;
         let callers = rules.rules().map(|rule| {
             let (rule, description) = (Arc::clone(rule), rule.description());
             let identify = move |parts: &Parts| rule.identify(parts).map_err(not_identified);
@@ -77,7 +78,7 @@ impl CallerRules {
         Ok(Self { rules, callers })
     }
 
-    /// Removes headers that only a trusted proxy may set; see [`Live::prepare`].
+    /// Removes headers that only a trusted proxy may set; see [`IdentityRules::prepare`].
     pub fn prepare(&self, headers: &mut HeaderMap, extensions: &mut Extensions) {
         self.rules.prepare(headers, extensions);
     }

@@ -14,7 +14,7 @@ use std::fmt;
     missing_docs,
     reason = "what a variant means is what it displays; the fields are the names it puts in"
 )]
-pub enum Unsafe {
+pub enum IdentityError {
     HeaderWithoutTrust(HeaderName),
     TrustTooWide(Network),
     TrustWithoutHeader,
@@ -44,7 +44,7 @@ pub enum Unsafe {
     HostWithAnonymous,
 }
 
-impl fmt::Display for Unsafe {
+impl fmt::Display for IdentityError {
     #[expect(clippy::too_many_lines, reason = "one text for each case, and nothing else")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -154,17 +154,19 @@ impl fmt::Display for Unsafe {
     }
 }
 
-impl std::error::Error for Unsafe {}
+impl std::error::Error for IdentityError {}
 
 /// Everything that is unsafe, in the order of the settings.
-pub(super) fn check(identity: &Identity, reserved: &[HeaderName]) -> Vec<Unsafe> {
+pub(super) fn check(identity: &Identity, reserved: &[HeaderName]) -> Vec<IdentityError> {
     let mut found = Vec::new();
     check_trust(identity, &mut found);
     check_headers(identity, reserved, &mut found);
     check_order(&identity.sources, &mut found);
     for source in &identity.sources {
         match source {
-            Source::Cookie(name) if !cookie::is_name(name) => found.push(Unsafe::CookieName(name.clone())),
+            Source::Cookie(name) if !cookie::is_name(name) => {
+                found.push(IdentityError::CookieName(name.clone()));
+            }
             Source::Jwt(issuers) => check_issuers(issuers, &mut found),
             _ => {}
         }
@@ -174,7 +176,10 @@ pub(super) fn check(identity: &Identity, reserved: &[HeaderName]) -> Vec<Unsafe>
 }
 
 /// Headers that one rule reads and another removes.
-pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &'i Identity>) -> Vec<Unsafe> {
+pub(super) fn beside<'i>(
+    identity: &Identity,
+    others: impl IntoIterator<Item = &'i Identity>,
+) -> Vec<IdentityError> {
     let mut found = Vec::new();
     for other in others {
         for (one, other) in [(identity, other), (other, identity)] {
@@ -185,9 +190,9 @@ pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &
             };
             let keys = one.key_headers().filter(|name| taken(name, true));
             for name in one.believed_headers().filter(|name| taken(name, false)).chain(keys) {
-                let unsafe_ = Unsafe::HeaderTakenOff(name.clone());
-                if !found.contains(&unsafe_) {
-                    found.push(unsafe_);
+                let error = IdentityError::HeaderTakenOff(name.clone());
+                if !found.contains(&error) {
+                    found.push(error);
                 }
             }
         }
@@ -195,26 +200,26 @@ pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &
     found
 }
 
-fn check_trust(identity: &Identity, found: &mut Vec<Unsafe>) {
+fn check_trust(identity: &Identity, found: &mut Vec<IdentityError>) {
     let mut believed = identity.believed_headers().peekable();
     if believed.peek().is_none() && !identity.trusted.is_empty() {
-        found.push(Unsafe::TrustWithoutHeader);
+        found.push(IdentityError::TrustWithoutHeader);
     }
     if identity.trusted.is_empty() {
-        found.extend(believed.map(|name| Unsafe::HeaderWithoutTrust(name.clone())));
+        found.extend(believed.map(|name| IdentityError::HeaderWithoutTrust(name.clone())));
     }
     let wide = identity.trusted.iter().filter(|network| network.is_too_wide());
-    found.extend(wide.map(|network| Unsafe::TrustTooWide(*network)));
+    found.extend(wide.map(|network| IdentityError::TrustTooWide(*network)));
 }
 
-fn check_headers(identity: &Identity, reserved: &[HeaderName], found: &mut Vec<Unsafe>) {
+fn check_headers(identity: &Identity, reserved: &[HeaderName], found: &mut Vec<IdentityError>) {
     let mut seen: Vec<&HeaderName> = Vec::new();
     for name in identity.credentials() {
         if is_reserved(name, reserved) {
-            found.push(Unsafe::ReservedHeader(name.clone()));
+            found.push(IdentityError::ReservedHeader(name.clone()));
         }
         if seen.iter().any(|other| is_spelling(name.as_str(), other.as_str())) {
-            found.push(Unsafe::HeaderTwice(name.clone()));
+            found.push(IdentityError::HeaderTwice(name.clone()));
         }
         seen.push(name);
     }
@@ -253,13 +258,15 @@ fn is_reserved(name: &HeaderName, reserved: &[HeaderName]) -> bool {
     names.into_iter().any(|reserved| is_spelling(reserved, name.as_str()))
 }
 
-fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
+fn check_order(sources: &[Source], found: &mut Vec<IdentityError>) {
     for (index, source) in sources.iter().enumerate() {
         let before = &sources[..index];
+        let unreachable_behind =
+            |behind: Source| IdentityError::Unreachable { source: source.name(), behind: behind.name() };
         if before.contains(&Source::Anonymous) {
-            found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Anonymous.name() });
+            found.push(unreachable_behind(Source::Anonymous));
         } else if matches!(source, Source::Jwt(_)) && before.contains(&Source::Authorization) {
-            found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Authorization.name() });
+            found.push(unreachable_behind(Source::Authorization));
         }
         let is_same = |other: &Source| match (source, other) {
             (Source::Jwt(_), Source::Jwt(_)) | (Source::Mtls(_), Source::Mtls(_)) => true,
@@ -268,48 +275,48 @@ fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
             _ => source == other,
         };
         if before.iter().any(is_same) {
-            found.push(Unsafe::Twice(source.name()));
+            found.push(IdentityError::Twice(source.name()));
         }
     }
 }
 
-fn check_issuers(issuers: &[Issuer], found: &mut Vec<Unsafe>) {
+fn check_issuers(issuers: &[Issuer], found: &mut Vec<IdentityError>) {
     if issuers.is_empty() {
-        found.push(Unsafe::NoIssuers);
+        found.push(IdentityError::NoIssuers);
     }
     for (index, issuer) in issuers.iter().enumerate() {
         if issuers[..index].iter().any(|other| other.name == issuer.name) {
-            found.push(Unsafe::IssuerTwice(issuer.name.clone()));
+            found.push(IdentityError::IssuerTwice(issuer.name.clone()));
         }
         found.extend(issuer.check());
     }
 }
 
-fn check_tenant(identity: &Identity, found: &mut Vec<Unsafe>) {
+fn check_tenant(identity: &Identity, found: &mut Vec<IdentityError>) {
     match &identity.tenant {
         Tenant::None | Tenant::Header(_) => {}
         Tenant::Claim(name) => {
             if name.is_empty() {
-                found.push(Unsafe::ClaimName);
+                found.push(IdentityError::ClaimName);
             }
             if !identity.sources.iter().any(|source| matches!(source, Source::Jwt(_))) {
-                found.push(Unsafe::ClaimWithoutToken);
+                found.push(IdentityError::ClaimWithoutToken);
             }
         }
         Tenant::Host(hosts) => {
             if hosts.is_empty() {
-                found.push(Unsafe::NoHosts);
+                found.push(IdentityError::NoHosts);
             }
             for (index, host) in hosts.iter().enumerate() {
                 if super::tenant::host_of(host.as_bytes()).as_deref() != Some(host)
                     || hosts[..index].contains(host)
                 {
-                    found.push(Unsafe::HostName(host.clone()));
+                    found.push(IdentityError::HostName(host.clone()));
                 }
             }
             // Without any source, requests without `Authorization` are anonymous.
             if identity.sources.is_empty() || identity.sources.contains(&Source::Anonymous) {
-                found.push(Unsafe::HostWithAnonymous);
+                found.push(IdentityError::HostWithAnonymous);
             }
         }
     }

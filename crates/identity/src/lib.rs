@@ -1,4 +1,5 @@
-//! Who is calling: the settings ([`Identity`]), their check ([`Unsafe`]), and the rules made from them ([`Live`]).
+//! Who is calling: the settings ([`Identity`]), their check ([`IdentityError`]), and the rules made from them
+//! ([`IdentityRules`]).
 //!
 //! A name is not trusted because a request contains it. A header is trusted only from the proxy's addresses, a token
 //! only with its issuer's keys. A credential that fails its check is refused; it never falls back to a weaker source.
@@ -16,17 +17,17 @@ mod cookie;
 mod der;
 mod description;
 pub mod jwt;
-mod live;
 mod network;
+mod rules;
 mod surroundings;
 mod tenant;
 mod validity;
 
 pub use caller_error::CallerError;
 pub use certificate::CertificateName;
-pub use check::Unsafe;
-pub use live::{Live, Rule};
+pub use check::IdentityError;
 pub use network::{Network, NetworkError};
+pub use rules::{IdentityRule, IdentityRules};
 pub use surroundings::{Clock, HttpLayer, PeerOf};
 pub use validity::expires_at;
 
@@ -120,13 +121,13 @@ pub struct Identity {
 impl Identity {
     /// Refuses settings that would trust the wrong callers. Reports everything that is wrong, not only the first.
     /// `reserved` are the headers of the [layer](HttpLayer::reserved_headers).
-    pub fn check(&self, reserved: &[HeaderName]) -> Result<(), Vec<Unsafe>> {
+    pub fn check(&self, reserved: &[HeaderName]) -> Result<(), Vec<IdentityError>> {
         let found = check::check(self, reserved);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
     /// Reports conflicts with the other rules of the same gateway.
-    pub fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<Unsafe> {
+    pub fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<IdentityError> {
         check::beside(self, others)
     }
 

@@ -6,7 +6,7 @@ use super::identity::{self, IdentityTable, Setting};
 use super::mistake::split_fix;
 use super::table::Table;
 use crate::caller_rules;
-use semel_identity::{Identity, Source, Tenant, Unsafe};
+use semel_identity::{Identity, IdentityError, Source, Tenant};
 
 /// The default rule, and what operations with their own rule share with it.
 pub(super) struct Callers {
@@ -15,9 +15,9 @@ pub(super) struct Callers {
     /// Whether the listener asks for certificates.
     asks_clients: bool,
     /// What is unsafe about `[identity]`.
-    found: Vec<Unsafe>,
+    found: Vec<IdentityError>,
     /// What was reported about operations.
-    reported: Vec<Unsafe>,
+    reported: Vec<IdentityError>,
     /// The operations' own rules.
     operation_rules: Vec<Identity>,
 }
@@ -90,7 +90,7 @@ impl Callers {
     }
 
     /// Reports what is unsafe about an operation's rule, unless that was reported where it can be fixed.
-    fn report_unsafe(&mut self, table: &Table<'_, '_>, identity: &Identity, found: Unsafe) {
+    fn report_unsafe(&mut self, table: &Table<'_, '_>, identity: &Identity, found: IdentityError) {
         let setting = Setting::of(&found, identity);
         let own_span = match setting {
             Setting::Sources => table.span_of("callers"),
@@ -100,7 +100,10 @@ impl Callers {
         let is_elsewhere = matches!(setting, Setting::Trusted | Setting::Hosts | Setting::Issuer(_));
         // One line of [identity] fixes these for all operations.
         let is_shared = is_elsewhere
-            || matches!(found, Unsafe::HeaderWithoutTrust(_) | Unsafe::NoIssuers | Unsafe::NoHosts);
+            || matches!(
+                found,
+                IdentityError::HeaderWithoutTrust(_) | IdentityError::NoIssuers | IdentityError::NoHosts
+            );
         if self.found.contains(&found) && (own_span.is_none() || is_shared)
             || self.reported.contains(&found) && is_shared
         {
@@ -127,7 +130,7 @@ impl Callers {
     pub(super) fn end(mut self, table: &Table<'_, '_>) -> Identity {
         let is_trust_used = self.operation_rules.iter().any(believes);
         for found in &self.found {
-            if *found == Unsafe::TrustWithoutHeader && is_trust_used {
+            if *found == IdentityError::TrustWithoutHeader && is_trust_used {
                 continue;
             }
             let setting = match Setting::of(found, &self.default) {

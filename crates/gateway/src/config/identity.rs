@@ -4,7 +4,7 @@
 use super::table::{Span, Table};
 use http::HeaderName;
 use semel_identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
-use semel_identity::{CertificateName, Identity, Network, Source, Tenant, Unsafe};
+use semel_identity::{CertificateName, Identity, IdentityError, Network, Source, Tenant};
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -185,27 +185,28 @@ pub(super) enum Setting<'u> {
 }
 
 impl<'u> Setting<'u> {
-    pub(super) fn of(found: &'u Unsafe, identity: &Identity) -> Self {
+    pub(super) fn of(found: &'u IdentityError, identity: &Identity) -> Self {
         match found {
-            Unsafe::TrustTooWide(_) | Unsafe::TrustWithoutHeader => Self::Trusted,
-            Unsafe::ClaimWithoutToken | Unsafe::ClaimName | Unsafe::NoHosts | Unsafe::HostWithAnonymous => {
-                Self::Tenant
-            }
-            Unsafe::HostName(_) => Self::Hosts,
-            Unsafe::IssuerTwice(issuer)
-            | Unsafe::NoAudience(issuer)
-            | Unsafe::NoAlgorithm(issuer)
-            | Unsafe::Leeway(issuer)
-            | Unsafe::AlgorithmOfOtherKey { issuer, .. }
-            | Unsafe::ShortSecret { issuer, .. }
-            | Unsafe::Key { issuer, .. }
-            | Unsafe::KeysAddress { issuer }
-            | Unsafe::KeysInTheClear { issuer }
-            | Unsafe::KeysRefresh { issuer }
-            | Unsafe::KeysNotLoaded { issuer, .. } => Self::Issuer(issuer),
-            Unsafe::HeaderWithoutTrust(name)
-            | Unsafe::ReservedHeader(name)
-            | Unsafe::HeaderTakenOff(name)
+            IdentityError::TrustTooWide(_) | IdentityError::TrustWithoutHeader => Self::Trusted,
+            IdentityError::ClaimWithoutToken
+            | IdentityError::ClaimName
+            | IdentityError::NoHosts
+            | IdentityError::HostWithAnonymous => Self::Tenant,
+            IdentityError::HostName(_) => Self::Hosts,
+            IdentityError::IssuerTwice(issuer)
+            | IdentityError::NoAudience(issuer)
+            | IdentityError::NoAlgorithm(issuer)
+            | IdentityError::Leeway(issuer)
+            | IdentityError::AlgorithmOfOtherKey { issuer, .. }
+            | IdentityError::ShortSecret { issuer, .. }
+            | IdentityError::Key { issuer, .. }
+            | IdentityError::KeysAddress { issuer }
+            | IdentityError::KeysInTheClear { issuer }
+            | IdentityError::KeysRefresh { issuer }
+            | IdentityError::KeysNotLoaded { issuer, .. } => Self::Issuer(issuer),
+            IdentityError::HeaderWithoutTrust(name)
+            | IdentityError::ReservedHeader(name)
+            | IdentityError::HeaderTakenOff(name)
                 if identity.tenant == Tenant::Header(name.clone())
                     && !identity.sources.contains(&Source::Header(name.clone()))
                     && !identity.sources.contains(&Source::ApiKey(name.clone())) =>

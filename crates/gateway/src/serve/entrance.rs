@@ -23,12 +23,12 @@ pub(super) type Way = Inbound<Known<semel_http::Service<Timed<Traced<Outbound>>>
 #[derive(Debug, Clone)]
 pub(super) struct Known<S> {
     inner: S,
-    live: CallerRules,
+    caller_rules: CallerRules,
 }
 
 impl<S> Known<S> {
-    pub(super) fn new(inner: S, live: CallerRules) -> Self {
-        Self { inner, live }
+    pub(super) fn new(inner: S, caller_rules: CallerRules) -> Self {
+        Self { inner, caller_rules }
     }
 }
 
@@ -46,7 +46,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> S::Future {
         let (mut parts, body) = request.into_parts();
-        self.live.prepare(&mut parts.headers, &mut parts.extensions);
+        self.caller_rules.prepare(&mut parts.headers, &mut parts.extensions);
         self.inner.call(Request::from_parts(parts, body))
     }
 }

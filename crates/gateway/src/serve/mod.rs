@@ -55,7 +55,7 @@ pub struct Gateway {
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
-    live: CallerRules,
+    caller_rules: CallerRules,
     admin_address: Option<AdminServer>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -75,7 +75,7 @@ impl Gateway {
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
         let stack = Stack::of(&plan, &ledgers, &metrics, None).await?;
-        let live = stack.live.clone();
+        let caller_rules = stack.caller_rules.clone();
         let options = OpenOptions {
             request_timeout: Some(plan.storage.settings.request_timeout),
             ..OpenOptions::default()
@@ -139,7 +139,7 @@ impl Gateway {
             layer,
             directory,
             ledgers,
-            live,
+            caller_rules,
             admin_address,
             is_draining,
             metrics,
@@ -154,7 +154,7 @@ impl Gateway {
             (self.admin_address.as_ref().map(AdminServer::admin_handle), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
         let (credentials, ledgers) = (self.bound.credentials(), self.ledgers.clone());
-        let (live, layer) = (self.live.clone(), self.layer.clone());
+        let (caller_rules, layer) = (self.caller_rules.clone(), self.layer.clone());
         Reloading {
             plan,
             engine,
@@ -162,7 +162,7 @@ impl Gateway {
             layer,
             directory,
             ledgers,
-            live,
+            caller_rules,
             admin_handle,
             credentials,
             metrics,
@@ -281,7 +281,7 @@ pub struct Reloading {
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
-    live: CallerRules,
+    caller_rules: CallerRules,
     admin_handle: Option<AdminHandle>,
     credentials: Option<Credentials>,
     metrics: Metrics,
@@ -298,8 +298,8 @@ impl Reloading {
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let ledgers = self.ledgers.renewed(&plan)?;
-        let stack = Stack::of(&plan, &ledgers, &self.metrics, Some(&self.live)).await?;
-        let (routes, live) = (stack.routes.clone(), stack.live.clone());
+        let stack = Stack::of(&plan, &ledgers, &self.metrics, Some(&self.caller_rules)).await?;
+        let (routes, caller_rules) = (stack.routes.clone(), stack.caller_rules.clone());
         let new_admin = match (&self.admin_handle, &plan.admin) {
             (Some(admin_handle), Some(admin)) => {
                 let shown = read_anew(admin_handle.credentials(), admin.tls.as_ref(), None)?;
@@ -334,7 +334,7 @@ impl Reloading {
             old.renew(new);
         }
         self.ledgers = ledgers;
-        self.live = live;
+        self.caller_rules = caller_rules;
         self.layer = layer;
         self.entrance.replace(way);
         // Settings in use stay the reference; otherwise, a second reload would not report them.

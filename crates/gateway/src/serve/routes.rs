@@ -12,7 +12,7 @@ use semel_identity::Identity;
 pub(super) fn routes(
     plan: &Plan,
     clients: &ServiceClients,
-    live: &CallerRules,
+    caller_rules: &CallerRules,
     ledgers: &Ledgers,
 ) -> Result<Routes, String> {
     let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {
@@ -27,7 +27,7 @@ pub(super) fn routes(
         let Operation { template, terms, questions, identity, .. } = operation;
         let mut terms = complete_terms(questions, terms, identity.as_ref().unwrap_or(&plan.identity))?;
         if let Some(identity) = identity {
-            let callers = live.callers_of(identity);
+            let callers = caller_rules.callers_of(identity);
             terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
         }
         terms.rates = ledgers.of(operation);

@@ -23,7 +23,7 @@ use tower_layer::Layer as _;
 /// Everything that requests need, before it is joined. Building it touches no store.
 pub(super) struct Stack {
     outbound: Outbound,
-    pub(super) live: CallerRules,
+    pub(super) caller_rules: CallerRules,
     pub(super) routes: Routes,
 }
 
@@ -53,7 +53,7 @@ impl Stack {
         };
         let of_operations =
             plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
-        let live = CallerRules::start_beside(
+        let caller_rules = CallerRules::start_beside(
             plan.identity.clone(),
             of_operations,
             running,
@@ -61,7 +61,7 @@ impl Stack {
             peer,
         )
         .await;
-        let live = live.map_err(|found| {
+        let caller_rules = caller_rules.map_err(|found| {
             let errors: Vec<_> = found.iter().map(ToString::to_string).collect();
             errors.join("\n")
         })?;
@@ -73,8 +73,8 @@ impl Stack {
             credentials: Vec::new(),
             prefix: plan.prefix.clone(),
         };
-        let routes = routes(plan, &clients, &live, ledgers)?;
-        Ok(Self { outbound, live, routes })
+        let routes = routes(plan, &clients, &caller_rules, ledgers)?;
+        Ok(Self { outbound, caller_rules, routes })
     }
 
     /// Everything between the listener and the upstream, and the layer in it. Fails if responses must be sealed and
@@ -87,7 +87,7 @@ impl Stack {
         shadow: &Tally,
         before: Option<&Layer>,
     ) -> Result<(Way, Layer), TermsError> {
-        let Self { outbound, live, routes } = self;
+        let Self { outbound, caller_rules, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
         let logging = TwoObservers(alarms::Alarms::new(metrics.clone()), lines::RequestLog);
@@ -109,9 +109,9 @@ impl Stack {
         };
         // If nothing is protected, nothing is published, and every path belongs to the upstream.
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
-        let layer = live.under(layer);
+        let layer = caller_rules.under(layer);
         let guarded = layer.layer(Timed::new(Traced::new(outbound), metrics.clone()));
-        Ok((Inbound::new(Known::new(guarded, live), plan.rules()), layer))
+        Ok((Inbound::new(Known::new(guarded, caller_rules), plan.rules()), layer))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, Kind};
 use super::key::{Key, Secret};
-use crate::check::Unsafe;
+use crate::check::IdentityError;
 use http::Uri;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -126,30 +126,30 @@ impl Issuer {
     }
 
     /// Everything that is unsafe about these settings.
-    pub(crate) fn check(&self) -> Vec<Unsafe> {
+    pub(crate) fn check(&self) -> Vec<IdentityError> {
         let mut found = Vec::new();
         if self.name.is_empty() {
-            found.push(Unsafe::NoIssuer);
+            found.push(IdentityError::NoIssuer);
         }
         if let Audience::OneOf(names) = &self.audience
             && (names.is_empty() || names.iter().any(String::is_empty))
         {
-            found.push(Unsafe::NoAudience(self.name.clone()));
+            found.push(IdentityError::NoAudience(self.name.clone()));
         }
         if self.leeway > LEEWAY_MAX {
-            found.push(Unsafe::Leeway(self.name.clone()));
+            found.push(IdentityError::Leeway(self.name.clone()));
         }
         if self.algorithms.is_empty() {
-            found.push(Unsafe::NoAlgorithm(self.name.clone()));
+            found.push(IdentityError::NoAlgorithm(self.name.clone()));
         }
         match &self.keys {
             KeySource::Secret(secret) => found.extend(self.algorithms.iter().filter_map(|algorithm| {
                 let bytes_min = algorithm.secret_bytes_min();
                 let issuer = self.name.clone();
                 if !algorithm.is_symmetric() {
-                    return Some(Unsafe::AlgorithmOfOtherKey { issuer, algorithm: *algorithm });
+                    return Some(IdentityError::AlgorithmOfOtherKey { issuer, algorithm: *algorithm });
                 }
-                (secret.bytes().len() < bytes_min).then_some(Unsafe::ShortSecret {
+                (secret.bytes().len() < bytes_min).then_some(IdentityError::ShortSecret {
                     issuer,
                     algorithm: *algorithm,
                     bytes_min,
@@ -157,7 +157,7 @@ impl Issuer {
             })),
             KeySource::Pem(pem) => match Key::from_pem(pem) {
                 Ok(key) => self.check_key(&key, &mut found),
-                Err(error) => found.push(Unsafe::Key { issuer: self.name.clone(), error }),
+                Err(error) => found.push(IdentityError::Key { issuer: self.name.clone(), error }),
             },
             KeySource::File(_) => {}
             KeySource::Url(url) => {
@@ -169,30 +169,33 @@ impl Issuer {
     }
 
     /// The algorithms that are not safe, each as a mistake.
-    fn others(&self, passes: impl Fn(Algorithm) -> bool) -> Vec<Unsafe> {
+    fn others(&self, passes: impl Fn(Algorithm) -> bool) -> Vec<IdentityError> {
         let others = self.algorithms.iter().filter(|algorithm| !passes(**algorithm));
         others
-            .map(|algorithm| Unsafe::AlgorithmOfOtherKey { issuer: self.name.clone(), algorithm: *algorithm })
+            .map(|algorithm| IdentityError::AlgorithmOfOtherKey {
+                issuer: self.name.clone(),
+                algorithm: *algorithm,
+            })
             .collect()
     }
 
     /// A single configured key: with `HS…`, a public key would be a secret that everybody knows; and at least one
     /// algorithm must fit.
-    fn check_key(&self, key: &Key, found: &mut Vec<Unsafe>) {
+    fn check_key(&self, key: &Key, found: &mut Vec<IdentityError>) {
         found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
         if key.kind() == Kind::Secret || !self.algorithms.iter().any(|algorithm| key.serves(*algorithm)) {
-            found.push(Unsafe::NoAlgorithm(self.name.clone()));
+            found.push(IdentityError::NoAlgorithm(self.name.clone()));
         }
     }
 
-    fn check_url(&self, url: &Url, found: &mut Vec<Unsafe>) {
+    fn check_url(&self, url: &Url, found: &mut Vec<IdentityError>) {
         let issuer = self.name.clone();
         match url.uri() {
-            None => found.push(Unsafe::KeysAddress { issuer }),
+            None => found.push(IdentityError::KeysAddress { issuer }),
             Some(uri)
                 if uri.scheme_str() == Some("http") && !is_loopback(bare(uri.host().unwrap_or_default())) =>
             {
-                found.push(Unsafe::KeysInTheClear { issuer });
+                found.push(IdentityError::KeysInTheClear { issuer });
             }
             Some(_) => {}
         }
@@ -202,7 +205,7 @@ impl Issuer {
             || url.timeout.is_zero()
             || url.bytes_max == 0
         {
-            found.push(Unsafe::KeysRefresh { issuer: self.name.clone() });
+            found.push(IdentityError::KeysRefresh { issuer: self.name.clone() });
         }
     }
 

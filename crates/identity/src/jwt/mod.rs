@@ -26,7 +26,7 @@ pub use refused::Refused;
 pub(super) use verify::{Moment, Verified, Verifier, verify};
 
 use super::Clock;
-use super::check::Unsafe;
+use super::check::IdentityError;
 use key::Key;
 use keys::Keys;
 use refresh::{KeySetSource, LoadError};
@@ -49,9 +49,9 @@ impl Drop for Refreshing {
 pub(super) async fn start(
     issuer: Issuer,
     clock: &Arc<dyn Clock>,
-) -> Result<(Verifier, Option<Refreshing>), Unsafe> {
+) -> Result<(Verifier, Option<Refreshing>), IdentityError> {
     let name = issuer.name.clone();
-    let not_loaded = |why: String| Unsafe::KeysNotLoaded { issuer: name.clone(), why };
+    let not_loaded = |why: String| IdentityError::KeysNotLoaded { issuer: name.clone(), why };
     let fixed = |issuer, key| (Verifier { issuer, keys: Arc::new(Keys::fixed(key)) }, None);
     let source = match &issuer.keys {
         KeySource::Secret(secret) => {
@@ -59,7 +59,8 @@ pub(super) async fn start(
             return Ok(fixed(issuer, key));
         }
         KeySource::Pem(pem) => {
-            let key = Key::from_pem(pem).map_err(|error| Unsafe::Key { issuer: name.clone(), error })?;
+            let key =
+                Key::from_pem(pem).map_err(|error| IdentityError::Key { issuer: name.clone(), error })?;
             return Ok(fixed(issuer, key));
         }
         KeySource::Url(url) => {

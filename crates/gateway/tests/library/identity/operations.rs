@@ -10,7 +10,7 @@ use http::request::Parts;
 use semel::core::scope::{Caller, Identity as Name};
 use semel_gateway::caller_rules::CallerRules;
 use semel_identity::jwt::{KeySource, Url};
-use semel_identity::{Identity, Peer, Source, Tenant, Unsafe};
+use semel_identity::{Identity, IdentityError, Peer, Source, Tenant};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn of_operation(identity: Identity) -> Identity {
     Identity { is_by_place: true, ..identity }
 }
 
-async fn started(default: Identity, others: &[Identity]) -> Result<CallerRules, Vec<Unsafe>> {
+async fn started(default: Identity, others: &[Identity]) -> Result<CallerRules, Vec<IdentityError>> {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
     CallerRules::start_beside(default, others.to_vec(), None, Arc::new(clock()), peer).await
 }
@@ -171,20 +171,20 @@ async fn an_operations_rule_is_refused_for_whatever_the_default_would_be() {
     let default = || by([Source::Authorization]);
     let found = async |other: Identity| started(default(), &[other]).await.err().unwrap_or_default();
     let untrusted = Identity { trusted: Vec::new(), ..by_header("x-user") };
-    assert_eq!(found(untrusted).await, [Unsafe::HeaderWithoutTrust(header("x-user"))]);
-    assert_eq!(found(by([Source::Jwt(Vec::new())])).await, [Unsafe::NoIssuers]);
-    let last = Unsafe::Unreachable { source: "authorization", behind: "anonymous" };
+    assert_eq!(found(untrusted).await, [IdentityError::HeaderWithoutTrust(header("x-user"))]);
+    assert_eq!(found(by([Source::Jwt(Vec::new())])).await, [IdentityError::NoIssuers]);
+    let last = IdentityError::Unreachable { source: "authorization", behind: "anonymous" };
     assert_eq!(found(by([Source::Anonymous, Source::Authorization])).await, [last]);
     let claim = Identity { tenant: Tenant::Claim("org".to_owned()), ..by([Source::Anonymous]) };
-    assert_eq!(found(claim).await, [Unsafe::ClaimWithoutToken]);
+    assert_eq!(found(claim).await, [IdentityError::ClaimWithoutToken]);
     let hosts = Tenant::Host(vec!["a.example".to_owned()]);
     let host = Identity { tenant: hosts, ..by([Source::Anonymous]) };
-    assert_eq!(found(host).await, [Unsafe::HostWithAnonymous]);
+    assert_eq!(found(host).await, [IdentityError::HostWithAnonymous]);
 }
 
 #[tokio::test]
 async fn a_removed_header_is_no_key_in_any_spelling() {
-    let taken = |name| vec![Unsafe::HeaderTakenOff(header(name))];
+    let taken = |name| vec![IdentityError::HeaderTakenOff(header(name))];
     for (one, other, name) in [
         (by_header("x-user"), by_key("x-user"), "x-user"),
         (by_key("x-user"), by_header("x-user"), "x-user"),
@@ -193,7 +193,7 @@ async fn a_removed_header_is_no_key_in_any_spelling() {
         assert_eq!(started(one, &[other]).await.err(), Some(taken(name)));
     }
     let spelt = started(by_header("x-user"), &[by_header("x_user")]).await.expect_err("two spellings");
-    assert!(spelt.contains(&Unsafe::HeaderTakenOff(header("x_user"))), "{spelt:?}");
+    assert!(spelt.contains(&IdentityError::HeaderTakenOff(header("x_user"))), "{spelt:?}");
     let between = started(by([Source::Anonymous]), &[by_header("x-user"), by_key("x-user")]).await.err();
     assert_eq!(between, Some(taken("x-user")), "a conflict between two operations");
     let same = Identity { tenant: Tenant::Header(header("x-user")), ..by_header("x-org") };

@@ -7,7 +7,7 @@ use super::world::{
 use http::HeaderName;
 use semel_gateway::caller_rules::{self, CallerRules};
 use semel_identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
-use semel_identity::{CertificateName, Identity, Source, Tenant, Unsafe};
+use semel_identity::{CertificateName, Identity, IdentityError, Source, Tenant};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn header(name: &str) -> HeaderName {
     HeaderName::from_bytes(name.as_bytes()).expect("a name")
 }
 
-fn found(identity: &Identity) -> Vec<Unsafe> {
+fn found(identity: &Identity) -> Vec<IdentityError> {
     caller_rules::check(identity).err().unwrap_or_default()
 }
 
@@ -28,17 +28,17 @@ fn trusting(networks: &[&str], sources: impl Into<Vec<Source>>) -> Identity {
 #[test]
 fn a_believed_header_needs_addresses_that_are_not_everybodys() {
     let user = || [Source::Header(header("x-user"))];
-    assert_eq!(found(&by(user())), [Unsafe::HeaderWithoutTrust(header("x-user"))]);
+    assert_eq!(found(&by(user())), [IdentityError::HeaderWithoutTrust(header("x-user"))]);
     let tenant = Identity { tenant: Tenant::Header(header("x-tenant")), ..by([Source::Anonymous]) };
-    assert_eq!(found(&tenant), [Unsafe::HeaderWithoutTrust(header("x-tenant"))]);
+    assert_eq!(found(&tenant), [IdentityError::HeaderWithoutTrust(header("x-tenant"))]);
     for network in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "::ffff:0.0.0.0/96", "2000::/3"] {
-        let wide = Unsafe::TrustTooWide(network.parse().expect("a network"));
+        let wide = IdentityError::TrustTooWide(network.parse().expect("a network"));
         assert_eq!(found(&trusting(&["10.0.0.0/8", network], user())), [wide], "{network}");
     }
     assert_eq!(found(&trusting(&["10.0.0.0/8", "fc00::/7"], user())), []);
     assert_eq!(
         found(&trusting(&["10.0.0.0/8"], [Source::Mtls(CertificateName::Subject)])),
-        [Unsafe::TrustWithoutHeader]
+        [IdentityError::TrustWithoutHeader]
     );
 }
 
@@ -63,7 +63,7 @@ fn a_standard_header_cannot_identify_a_caller() {
         "x-forwarded-for",
         "forwarded",
     ] {
-        let reserved = [Unsafe::ReservedHeader(header(name))];
+        let reserved = [IdentityError::ReservedHeader(header(name))];
         assert_eq!(found(&by([Source::ApiKey(header(name))])), reserved);
         assert_eq!(found(&trusting(&["10.0.0.1"], [Source::Header(header(name))])), reserved);
         let tenant = Identity {
@@ -81,13 +81,13 @@ fn a_standard_header_cannot_identify_a_caller() {
 fn each_source_has_a_header_of_its_own() {
     for name in ["x-user", "x_user"] {
         let both = trusting(&["10.0.0.1"], [Source::Header(header("x-user")), Source::ApiKey(header(name))]);
-        assert_eq!(found(&both), [Unsafe::HeaderTwice(header(name))]);
+        assert_eq!(found(&both), [IdentityError::HeaderTwice(header(name))]);
     }
 }
 
 #[test]
 fn sources_that_no_request_reaches_are_mistakes() {
-    let unreachable = |source, behind| [Unsafe::Unreachable { source, behind }];
+    let unreachable = |source, behind| [IdentityError::Unreachable { source, behind }];
     assert_eq!(
         found(&by([Source::Anonymous, Source::Mtls(CertificateName::Subject)])),
         unreachable("mtls", "anonymous")
@@ -96,11 +96,14 @@ fn sources_that_no_request_reaches_are_mistakes() {
     assert_eq!(found(&late), unreachable("jwt", "authorization"));
     assert_eq!(
         found(&by([Source::Mtls(CertificateName::Subject), Source::Mtls(CertificateName::Uri)])),
-        [Unsafe::Twice("mtls")],
+        [IdentityError::Twice("mtls")],
         "the first source decides whenever there is a certificate"
     );
     for name in ["", "a b", "a=b"] {
-        assert_eq!(found(&by([Source::Cookie(name.to_owned())])), [Unsafe::CookieName(name.to_owned())]);
+        assert_eq!(
+            found(&by([Source::Cookie(name.to_owned())])),
+            [IdentityError::CookieName(name.to_owned())]
+        );
     }
     assert_eq!(found(&by([Source::Cookie("sid".to_owned()), Source::Cookie("old".to_owned())])), []);
 }
@@ -108,25 +111,25 @@ fn sources_that_no_request_reaches_are_mistakes() {
 #[test]
 fn an_issuer_needs_a_name_an_audience_and_a_clock() {
     let name = || ISSUER.to_owned();
-    assert_eq!(found(&by([Source::Jwt(vec![])])), [Unsafe::NoIssuers]);
+    assert_eq!(found(&by([Source::Jwt(vec![])])), [IdentityError::NoIssuers]);
     let twice = by([Source::Jwt(vec![by_secret(), by_secret()])]);
-    assert_eq!(found(&twice), [Unsafe::IssuerTwice(name())]);
+    assert_eq!(found(&twice), [IdentityError::IssuerTwice(name())]);
     let nameless = Issuer { name: String::new(), ..by_secret() };
-    assert_eq!(found(&by_token(nameless)), [Unsafe::NoIssuer]);
+    assert_eq!(found(&by_token(nameless)), [IdentityError::NoIssuer]);
     for audience in [vec![], vec![String::new()]] {
         let anybodys = Issuer { audience: Audience::OneOf(audience), ..by_secret() };
-        assert_eq!(found(&by_token(anybodys)), [Unsafe::NoAudience(name())]);
+        assert_eq!(found(&by_token(anybodys)), [IdentityError::NoAudience(name())]);
     }
     let late = Issuer { leeway: Duration::from_secs(301), ..by_secret() };
-    assert_eq!(found(&by_token(late)), [Unsafe::Leeway(name())]);
-    assert_eq!(found(&by_token(by_secret().by([]))), [Unsafe::NoAlgorithm(name())]);
+    assert_eq!(found(&by_token(late)), [IdentityError::Leeway(name())]);
+    assert_eq!(found(&by_token(by_secret().by([]))), [IdentityError::NoAlgorithm(name())]);
 }
 
 #[test]
 fn a_secret_is_as_long_as_the_hash() {
     for (algorithm, bytes_min) in [(Algorithm::HS256, 32), (Algorithm::HS384, 48), (Algorithm::HS512, 64)] {
         let of = |bytes| issuer(KeySource::Secret(Secret::new(vec![7; bytes]))).by([algorithm]);
-        let short = Unsafe::ShortSecret { issuer: ISSUER.to_owned(), algorithm, bytes_min };
+        let short = IdentityError::ShortSecret { issuer: ISSUER.to_owned(), algorithm, bytes_min };
         assert_eq!(found(&by_token(of(bytes_min - 1))), [short]);
         assert_eq!(found(&by_token(of(bytes_min))), []);
     }
@@ -136,13 +139,13 @@ fn a_secret_is_as_long_as_the_hash() {
 
 #[test]
 fn algorithms_fit_the_kind_of_key() {
-    let other = |algorithm| Unsafe::AlgorithmOfOtherKey { issuer: ISSUER.to_owned(), algorithm };
+    let other = |algorithm| IdentityError::AlgorithmOfOtherKey { issuer: ISSUER.to_owned(), algorithm };
     let (hs, rs, es) = (Algorithm::HS256, Algorithm::RS256, Algorithm::ES256);
     assert_eq!(found(&by_token(by_secret().by([hs, rs]))), [other(rs)]);
     let rsa = issuer(KeySource::Pem(RSA_PEM.to_vec()));
     assert_eq!(found(&by_token(rsa.clone().by([rs, hs]))), [other(hs)], "HS and RS must not be mixed");
     assert_eq!(found(&by_token(rsa.clone())), []);
-    assert_eq!(found(&by_token(rsa.by([es]))), [Unsafe::NoAlgorithm(ISSUER.to_owned())]);
+    assert_eq!(found(&by_token(rsa.by([es]))), [IdentityError::NoAlgorithm(ISSUER.to_owned())]);
     let url = issuer(KeySource::Url(Url::new("https://id.example/keys")));
     assert_eq!(found(&by_token(url.by([rs, hs]))), [other(hs)]);
 }
@@ -150,7 +153,7 @@ fn algorithms_fit_the_kind_of_key() {
 #[test]
 fn unusable_keys_are_reported_with_the_reason() {
     let why = |pem: &[u8]| match &found(&by_token(issuer(KeySource::Pem(pem.to_vec()))))[..] {
-        [Unsafe::Key { error, .. }] => Some(*error),
+        [IdentityError::Key { error, .. }] => Some(*error),
         _ => None,
     };
     assert_eq!(why(include_bytes!("fixtures/rsa-short.pub.pem")), Some(KeyError::RsaBits(1024)));
@@ -167,10 +170,10 @@ fn unusable_keys_are_reported_with_the_reason() {
 fn keys_are_not_fetched_in_the_clear_except_from_this_machine() {
     let of = |address: &str| found(&by_token(issuer(KeySource::Url(Url::new(address)))));
     for address in ["http://id.example/keys", "http://10.0.0.1/keys", "http://127.0.0.1.evil.example/"] {
-        assert_eq!(of(address), [Unsafe::KeysInTheClear { issuer: ISSUER.to_owned() }], "{address}");
+        assert_eq!(of(address), [IdentityError::KeysInTheClear { issuer: ISSUER.to_owned() }], "{address}");
     }
     for address in ["", "id.example", "ftp://id.example/", "https://a@id.example/", "/keys", "https://"] {
-        assert_eq!(of(address), [Unsafe::KeysAddress { issuer: ISSUER.to_owned() }], "{address}");
+        assert_eq!(of(address), [IdentityError::KeysAddress { issuer: ISSUER.to_owned() }], "{address}");
     }
     for address in
         ["https://id.example/keys", "http://127.0.0.1:9/keys", "http://[::1]/keys", "http://localhost/"]
@@ -192,7 +195,7 @@ fn the_times_of_fetching_go_together() {
         let mut url = Url::new("https://id.example/keys");
         change(&mut url);
         let found = found(&by_token(issuer(KeySource::Url(url))));
-        assert_eq!(found, [Unsafe::KeysRefresh { issuer: ISSUER.to_owned() }]);
+        assert_eq!(found, [IdentityError::KeysRefresh { issuer: ISSUER.to_owned() }]);
     }
 }
 
@@ -200,18 +203,21 @@ fn the_times_of_fetching_go_together() {
 fn a_tenant_is_not_the_clients_to_choose() {
     let with = |tenant, sources: Vec<Source>| found(&Identity { tenant, ..by(sources) });
     let claim = || Tenant::Claim("org".to_owned());
-    assert_eq!(with(claim(), vec![Source::Mtls(CertificateName::Subject)]), [Unsafe::ClaimWithoutToken]);
+    assert_eq!(
+        with(claim(), vec![Source::Mtls(CertificateName::Subject)]),
+        [IdentityError::ClaimWithoutToken]
+    );
     let token = || vec![Source::Jwt(vec![by_secret()])];
-    assert_eq!(with(Tenant::Claim(String::new()), token()), [Unsafe::ClaimName]);
+    assert_eq!(with(Tenant::Claim(String::new()), token()), [IdentityError::ClaimName]);
     assert_eq!(with(claim(), token()), []);
-    assert_eq!(with(Tenant::Host(vec![]), token()), [Unsafe::NoHosts]);
+    assert_eq!(with(Tenant::Host(vec![]), token()), [IdentityError::NoHosts]);
     for host in ["A.example", "a.example:80", "a.example.", "", "a b"] {
         let found = with(Tenant::Host(vec![host.to_owned()]), token());
-        assert_eq!(found, [Unsafe::HostName(host.to_owned())]);
+        assert_eq!(found, [IdentityError::HostName(host.to_owned())]);
     }
     let host = || Tenant::Host(vec!["a.example".to_owned()]);
     for sources in [vec![], vec![Source::Mtls(CertificateName::Subject), Source::Anonymous]] {
-        assert_eq!(with(host(), sources), [Unsafe::HostWithAnonymous]);
+        assert_eq!(with(host(), sources), [IdentityError::HostWithAnonymous]);
     }
     assert_eq!(with(host(), token()), []);
 }
@@ -234,7 +240,7 @@ async fn a_file_that_holds_no_usable_key_is_refused_at_start() {
         let started =
             CallerRules::start(by_token(issuer(KeySource::File(path))), Arc::new(clock()), |_| None).await;
         match &started.expect_err("refused")[..] {
-            [Unsafe::KeysNotLoaded { why, .. }] => why.clone(),
+            [IdentityError::KeysNotLoaded { why, .. }] => why.clone(),
             other => panic!("{other:?}"),
         }
     };

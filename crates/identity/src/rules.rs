@@ -2,7 +2,7 @@
 
 use super::caller_error::CallerError;
 use super::certificate::{self, CertificateName};
-use super::check::{self, Unsafe, is_spelling};
+use super::check::{self, IdentityError, is_spelling};
 use super::cookie::{self, CookieMatch};
 use super::description::{self, RuleOwner};
 use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
@@ -21,11 +21,11 @@ use std::sync::Arc;
 /// [`prepare`](Self::prepare) *every* request first of all: a [rule](Self::rules) identifies nobody in a request that
 /// was not prepared.
 #[derive(Clone)]
-pub struct Live(Arc<Rules>);
+pub struct IdentityRules(Arc<Shared>);
 
-struct Rules {
+struct Shared {
     /// The default first, each once.
-    all: Vec<Arc<Rule>>,
+    all: Vec<Arc<IdentityRule>>,
     /// The issuers of all rules.
     issuers: Arc<[RunningIssuer]>,
     layer: Arc<HttpLayer>,
@@ -39,7 +39,7 @@ struct RunningIssuer {
 }
 
 /// How callers and tenants are identified, by default or for an operation.
-pub struct Rule {
+pub struct IdentityRule {
     identity: Identity,
     whose: RuleOwner,
     verifiers: Vec<Arc<Verifier>>,
@@ -54,7 +54,7 @@ pub struct Rule {
 #[derive(Clone)]
 struct RecordedPeer(Option<Peer>);
 
-impl Live {
+impl IdentityRules {
     /// Checks the settings, loads their keys, and refreshes these as long as the rules, or one of them, exist. `others`
     /// are the operations' own. Keys of several rules are loaded once. Keys that `running` has fetched under the same
     /// settings are taken over without waiting, also while the URL is down.
@@ -66,15 +66,15 @@ impl Live {
         running: Option<&Self>,
         clock: Arc<dyn Clock>,
         layer: HttpLayer,
-    ) -> Result<Self, Vec<Unsafe>> {
+    ) -> Result<Self, Vec<IdentityError>> {
         let mut all = vec![default];
         all.extend(others);
-        let mut found: Vec<Unsafe> = Vec::new();
+        let mut found: Vec<IdentityError> = Vec::new();
         for (index, identity) in all.iter().enumerate() {
             let own = check::check(identity, layer.reserved_headers);
-            for unsafe_ in own.into_iter().chain(identity.check_beside(&all[..index])) {
-                if !found.contains(&unsafe_) {
-                    found.push(unsafe_);
+            for error in own.into_iter().chain(identity.check_beside(&all[..index])) {
+                if !found.contains(&error) {
+                    found.push(error);
                 }
             }
         }
@@ -91,8 +91,8 @@ impl Live {
         running: Option<&Self>,
         clock: Arc<dyn Clock>,
         layer: HttpLayer,
-    ) -> Result<Self, Vec<Unsafe>> {
-        let (mut started, mut found): (Vec<RunningIssuer>, Vec<Unsafe>) = (Vec::new(), Vec::new());
+    ) -> Result<Self, Vec<IdentityError>> {
+        let (mut started, mut found): (Vec<RunningIssuer>, Vec<IdentityError>) = (Vec::new(), Vec::new());
         for issuer in identities.iter().flat_map(issuers) {
             if started.iter().any(|known| known.verifier.is_of(issuer)) {
                 continue;
@@ -114,7 +114,7 @@ impl Live {
         }
         let started: Arc<[RunningIssuer]> = started.into();
         let layer = Arc::new(layer);
-        let mut rules: Vec<Arc<Rule>> = Vec::new();
+        let mut rules: Vec<Arc<IdentityRule>> = Vec::new();
         for identity in identities {
             if rules.iter().any(|rule| rule.identity == identity) {
                 continue;
@@ -125,10 +125,10 @@ impl Live {
             let whose = if rules.is_empty() { RuleOwner::Default } else { RuleOwner::Operation };
             let nobody = description::nobody(&identity.sources, whose);
             let (clock, layer, issuers) = (Arc::clone(&clock), Arc::clone(&layer), Arc::clone(&started));
-            let rule = Rule { identity, whose, verifiers, nobody, clock, layer, _issuers: issuers };
+            let rule = IdentityRule { identity, whose, verifiers, nobody, clock, layer, _issuers: issuers };
             rules.push(Arc::new(rule));
         }
-        Ok(Self(Arc::new(Rules { all: rules, issuers: started, layer })))
+        Ok(Self(Arc::new(Shared { all: rules, issuers: started, layer })))
     }
 
     /// The fetched keys of an issuer with the same settings, with their age and the task that refreshes them, because
@@ -156,18 +156,18 @@ impl Live {
     }
 
     /// The rules, each once, the default first. Each one keeps the keys that it needs fresh.
-    pub fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<IdentityRule>> {
         self.0.all.iter()
     }
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for IdentityRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.all.iter().map(|rule| &rule.identity)).finish()
     }
 }
 
-impl Rules {
+impl Shared {
     /// Whether a header must be removed from a request that came from there.
     fn is_off(&self, name: &HeaderName, peer: Option<&Peer>) -> bool {
         let mut is_believed = false;
@@ -192,7 +192,7 @@ fn issuers(identity: &Identity) -> impl Iterator<Item = &jwt::Issuer> {
     issuers.flatten()
 }
 
-impl Rule {
+impl IdentityRule {
     /// The settings that it was made from.
     pub fn settings(&self) -> &Identity {
         &self.identity
