@@ -56,7 +56,9 @@ fn run_tests(selection: Selection, prepare: impl Fn(&mut Command) + Sync) -> io:
     let mut command = cargo::cargo();
     command.args(selection.cargo_arguments().map_err(io::Error::other)?);
     let mut programs = programs::build(command, &cargo::root())?;
-    programs.iter_mut().for_each(|program| program.limit(|name| selection.arguments(name)));
+    for program in &mut programs {
+        program.limit(|name| selection.arguments(name));
+    }
     let mut results = programs::run(programs, &prepare);
     if selection == Selection::All {
         let mut examples = cargo::cargo();

@@ -51,13 +51,14 @@ fn tar(name: &str, folder: &Path, to: &Path, release: &Release) -> Result<(), St
     let mut command = cargo::program("tar");
     command.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
     command.arg(format!("--mtime=@{}", release.time));
-    command.args(["--use-compress-program", "gzip -n -9", "--file"]).arg(to);
+    command.args(["--use-compress-program", release.compression.gzip(), "--file"]).arg(to);
     command.arg("--directory").arg(folder).arg(name);
     cargo::capture(command).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Compression;
     use super::*;
 
     #[test]
@@ -68,6 +69,7 @@ mod tests {
             version: "1.2.3".to_owned(),
             processor: "x86_64",
             time: "0".to_owned(),
+            compression: Compression::Small,
         };
         let made = without_build(&recipe, &release).unwrap();
         assert!(made.contains("\nFROM debian:") && made.contains("\nCOPY semel /usr/bin/semel\n"), "{made}");

@@ -20,7 +20,10 @@ pub(super) fn package(release: &Release, scratch: &Path, out: &Path) -> Result<S
     fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", configuration.display()))?;
     tree::settle(&root, release)?;
     let mut command = cargo::program("dpkg-deb");
-    command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&root).arg(out.join(&name));
+    command
+        .args(["--root-owner-group", "-Zxz", release.compression.xz(), "--build"])
+        .arg(&root)
+        .arg(out.join(&name));
     command.env("SOURCE_DATE_EPOCH", &release.time);
     cargo::capture(command)?;
     Ok(name)

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::cargo;
 use crate::command::Failure;
-use options::Options;
+use options::{Compression, Options};
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         Some(program) => program.clone(),
         None => build()?,
     };
-    let made = pack(&program, &options.out).map_err(Failure::Stopped)?;
+    let made = pack(&program, &options.out, options.compression).map_err(Failure::Stopped)?;
     for file in made {
         println!("{}", options.out.join(file).display());
     }
@@ -38,11 +38,11 @@ fn build() -> Result<PathBuf, Failure> {
 }
 
 /// Creates every package of this program in `out`, and returns the file names.
-fn pack(program: &Path, out: &Path) -> Result<Vec<String>, String> {
+fn pack(program: &Path, out: &Path, compression: Compression) -> Result<Vec<String>, String> {
     let scratch = out.join("scratch");
     remove(&scratch)?;
     fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-    let release = Release::of(strip(program, scratch.join("semel"))?)?;
+    let release = Release::of(strip(program, scratch.join("semel"))?, compression)?;
     let mut made = vec![
         archive::program(&release, &scratch, out)?,
         archive::container(&release, &scratch, out)?,
@@ -69,10 +69,11 @@ struct Release {
     processor: &'static str,
     /// The time of the last commit in seconds since 1970, which all packed files get.
     time: String,
+    compression: Compression,
 }
 
 impl Release {
-    fn of(program: PathBuf) -> Result<Self, String> {
+    fn of(program: PathBuf, compression: Compression) -> Result<Self, String> {
         let mut ask = Command::new(&program);
         ask.arg("--version");
         let answer = cargo::capture(ask)?;
@@ -84,6 +85,7 @@ impl Release {
             program,
             processor: std::env::consts::ARCH,
             time: cargo::capture(commit)?.trim().to_owned(),
+            compression,
         })
     }
 

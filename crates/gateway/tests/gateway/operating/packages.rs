@@ -10,7 +10,7 @@ use std::process::Command;
 fn packed(out: &Path, umask: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "umask \"$1\" && shift && exec \"$@\"", "sh", umask, env!("CARGO")]);
-    command.args(["xtask", "dist", "--program", env!("CARGO_BIN_EXE_semel"), "--out"]).arg(out);
+    command.args(["xtask", "dist", "--quick", "--program", env!("CARGO_BIN_EXE_semel"), "--out"]).arg(out);
     run(command.current_dir(repository("")));
 }
 
