@@ -169,13 +169,31 @@ impl PostgresServer {
         programs::signal("STOP", &children(pid));
     }
 
-    /// Halts the processes behind the connections of the ordinary role. New connections work. Returns how many there
-    /// were.
+    /// Halts the processes behind the connections of the ordinary role, each while it runs no statement: a process that
+    /// is halted in the middle of one may hold a lock that the whole server waits for. New connections work. Returns how
+    /// many there are.
     pub fn halt_connections(&self) -> usize {
-        let pids = self.sql("SELECT pid FROM pg_stat_activity WHERE usename = 'semel'");
-        let pids: Vec<u32> = pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect();
-        programs::signal("STOP", &pids);
-        pids.len()
+        const PASSES_MAX: usize = 50;
+        let mut halted = Vec::new();
+        for _ in 0..PASSES_MAX {
+            let mut found = self.pids("true");
+            found.retain(|pid| !halted.contains(pid));
+            if found.is_empty() {
+                break;
+            }
+            programs::signal("STOP", &found);
+            let active = self.pids("state = 'active'");
+            let (active, idle): (Vec<u32>, _) = found.into_iter().partition(|pid| active.contains(pid));
+            programs::signal("CONT", &active);
+            halted.extend(idle);
+        }
+        halted.len()
+    }
+
+    /// The processes behind the ordinary role's connections for which this condition holds.
+    fn pids(&self, condition: &str) -> Vec<u32> {
+        let sql = format!("SELECT pid FROM pg_stat_activity WHERE usename = 'semel' AND {condition}");
+        self.sql(&sql).lines().filter_map(|pid| pid.trim().parse().ok()).collect()
     }
 
     /// Continues everything that was halted.
