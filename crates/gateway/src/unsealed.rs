@@ -18,7 +18,9 @@ const LATELY: Duration = Duration::from_hours(1);
 /// Warns if sealed responses are found. For a gateway that has no keys.
 pub(crate) async fn warn_if_sealed_by_others(store: &dyn Store, now: Time, timeout: Duration) {
     if matches!(tokio::time::timeout(timeout, contains_sealed(store, now, LOOKED_AT)).await, Ok(Ok(true))) {
+        // Where the search was before: people search logs by it.
         warn!(
+            target: "semel_gateway::serve::unsealed",
             "the store contains sealed responses, but this gateway has no key: it answers them as not \
                 retained, and STORES NEW ONES UNSEALED; every node on a store needs the keys of [sealing]"
         );

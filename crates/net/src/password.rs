@@ -1,6 +1,7 @@
 //! Passwords for the servers of stores. A store's URL never contains one: it says where to read it.
 
 use crate::named_file;
+use std::env::VarError;
 use std::path::PathBuf;
 
 /// The most that is read of a file with a password.
@@ -30,7 +31,8 @@ impl Password {
     pub fn read(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
-                format!("{error}: password=env:{name} in the store's URL names this variable")
+                let problem = without_value(&error);
+                format!("{problem}: password=env:{name} in the store's URL names this variable")
             }),
             Self::File(path) => {
                 let mut bytes = named_file::read(path, BYTES_MAX)
@@ -41,6 +43,14 @@ impl Password {
                 Ok(bytes)
             }
         }
+    }
+}
+
+/// The error itself shows the value of a variable that is not UTF-8: here, the password.
+fn without_value(error: &VarError) -> &'static str {
+    match error {
+        VarError::NotPresent => "environment variable not found",
+        VarError::NotUnicode(_) => "environment variable is not UTF-8",
     }
 }
 
@@ -74,5 +84,12 @@ mod tests {
             unset,
             "environment variable not found: password=env:SEMEL_NO_SUCH_VARIABLE in the store's URL names this variable"
         );
+    }
+
+    #[test]
+    fn an_error_does_not_show_a_password_that_is_not_text() {
+        let error = VarError::NotUnicode("hunter2".into());
+        assert!(error.to_string().contains("hunter2"), "otherwise the error could be shown");
+        assert_eq!(without_value(&error), "environment variable is not UTF-8");
     }
 }

@@ -19,7 +19,7 @@ pub fn encode(text: &str) -> String {
     })
 }
 
-/// The text that was encoded. A percent sign without two digits stands for itself; `None` if the bytes are not UTF-8.
+/// The text that was encoded. A percent sign that no number of two digits follows stands for itself; `None` if the bytes are not UTF-8.
 pub fn decode(encoded: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.as_bytes();
