@@ -121,16 +121,20 @@ enum Wrong {
     StaleRefusals,
 }
 
-/// A store that is sometimes wrong in one way.
+/// A store that is wrong in one way: at every tenth call that gives it the occasion.
 struct WrongStore {
     inner: Arc<dyn Store>,
     wrong: Wrong,
-    calls: AtomicU64,
+    occasions: AtomicU64,
 }
 
 impl WrongStore {
     fn over(inner: Arc<dyn Store>, wrong: Wrong) -> Arc<dyn Store> {
-        Arc::new(Self { inner, wrong, calls: AtomicU64::new(0) })
+        Arc::new(Self { inner, wrong, occasions: AtomicU64::new(0) })
+    }
+
+    fn strikes(&self) -> bool {
+        self.occasions.fetch_add(1, Ordering::SeqCst) % 10 == 9
     }
 }
 
@@ -141,16 +145,15 @@ impl Delegate for WrongStore {
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let strikes = self.calls.fetch_add(1, Ordering::SeqCst) % 10 == 9;
             let is_finish = matches!(change, Change::Replace(..));
-            if strikes && is_finish && self.wrong == Wrong::LosesFinishes {
+            if is_finish && self.wrong == Wrong::LosesFinishes && self.strikes() {
                 return Ok(Written::Done { now: self.inner.get(id).await?.now });
             }
             match (self.inner.write(id, change).await, self.wrong) {
-                (Ok(Written::Refused(reading)), Wrong::ConflictIsSuccess) if strikes => {
+                (Ok(Written::Refused(reading)), Wrong::ConflictIsSuccess) if self.strikes() => {
                     Ok(Written::Done { now: reading.now })
                 }
-                (Ok(Written::Refused(reading)), Wrong::StaleRefusals) if strikes => {
+                (Ok(Written::Refused(reading)), Wrong::StaleRefusals) if self.strikes() => {
                     Ok(Written::Refused(Reading::nothing(reading.now)))
                 }
                 (Err(error), Wrong::AmbiguousIsRefused) if error.is_ambiguous() => {
