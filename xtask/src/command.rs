@@ -39,13 +39,13 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "services",
         arguments: "up|down|status [name…]",
-        about: "private servers for the tests (postgres, a standby, pgbouncer); `up --export` for a shell, `status --json`",
+        about: "private servers for the tests: PostgreSQL with a standby and PgBouncer, Redis, a cluster, Valkey; `up --export` for a shell, `status --json`",
         run: services::run,
     },
     Command {
         name: "dist",
-        arguments: "[--program FILE] [--out DIR]",
-        about: "build the program and pack it: tarball, .deb, container context, checksums (target/packages); --program: pack this one",
+        arguments: "[--program FILE] [--out DIR] [--quick]",
+        about: "build the program and pack it: tarball, .deb, container context, checksums (target/packages); --program: pack this one; --quick: compress less",
         run: dist::run,
     },
     Command {
@@ -75,7 +75,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "campaign",
         arguments: "[--seed N] [--only PART,…]",
-        about: "what a test run does in small, at full size and from a new seed: model, histories, sabotages, storms, crash, transactions, patterns, outages, floods",
+        about: "what a test run does in small, at full size and from a new seed: model, histories, sabotages, contract, storms, crash, transactions, patterns, outages, floods",
         run: campaign::run,
     },
     Command {
