@@ -57,11 +57,13 @@ impl Selection {
     /// The arguments for `cargo test`. Both selections name the same packages and share one build: for other
     /// packages, cargo would build dependencies again with other features.
     pub(crate) fn cargo_arguments(self) -> Result<Vec<String>, String> {
-        let everything = ["test", "--workspace", "--no-fail-fast"].map(str::to_owned).to_vec();
-        match self {
-            Self::All => Ok(everything),
-            Self::Fast => Ok([everything, quick_targets(&Workspace::load()?.packages)].concat()),
-        }
+        let everywhere = ["test", "--workspace", "--no-fail-fast"].map(str::to_owned).to_vec();
+        let targets = match self {
+            // Without it, cargo links all examples and benchmarks too. Clippy has compiled those.
+            Self::All => vec!["--tests".to_owned()],
+            Self::Fast => quick_targets(&Workspace::load()?.packages),
+        };
+        Ok([everywhere, targets].concat())
     }
 
     /// The arguments for a test program that select its tests. None means all.
