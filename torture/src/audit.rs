@@ -3,6 +3,7 @@
 
 use crate::chance::Chance;
 use crate::client::Client;
+use crate::clock::Stopwatch;
 use crate::evidence::{Evidence, KeyLog, Violation};
 use crate::journal::{Kind, Line};
 use crate::plan::LEASE_MAX;
@@ -10,6 +11,7 @@ use crate::sabotage::Sabotage;
 use crate::workspace::{Failure, Open, Workspace};
 use semel::core::policy::Class;
 use semel::core::record::{Doubt, Record, State, StateName};
+use semel::core::time::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +21,9 @@ use tokio::task::JoinSet;
 const CONCURRENT_MAX: usize = 64;
 /// How often a key that is in progress is asked again, although no process is alive that could run it.
 const TRIES: u32 = 20;
+/// How long a key is asked again whose attempts the auditor itself cannot finish, because its store is slower than a
+/// lease.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The counts of an audit without violations.
 #[derive(Debug, Default)]
@@ -109,16 +114,18 @@ fn sample(evidence: &Evidence, chance: &mut Chance) -> Vec<String> {
 
 /// Asks until the answer is final, and reads the record.
 async fn ask(client: Arc<Client>, key: String) -> Result<(Line, Option<Record>), Failure> {
-    let mut tries = 0;
+    let (began, mut tries) = (Stopwatch::start(), 0);
     loop {
         let line = client.ask(&key).await?;
-        let record = record(&client, &line).await?;
-        let passes = match line.kind {
-            Kind::InProgress | Kind::Nothing => true,
-            Kind::Unknown => record.as_ref().is_some_and(|record| lapsed_for(record, &client.run)),
+        let (now, record) = record(&client, &line).await?;
+        let is_slow = record.as_ref().is_some_and(|record| is_slow(record, now, &client.run));
+        let asks_again = match line.kind {
+            Kind::Nothing => began.lap() < PATIENCE,
+            Kind::InProgress | Kind::Unknown if is_slow => began.lap() < PATIENCE,
+            Kind::InProgress => tries < TRIES,
             _ => false,
         };
-        if !passes || tries == TRIES {
+        if !asks_again {
             return Ok((line, record));
         }
         tries += 1;
@@ -126,23 +133,37 @@ async fn ask(client: Arc<Client>, key: String) -> Result<(Line, Option<Record>),
     }
 }
 
-async fn record(client: &Client, line: &Line) -> Result<Option<Record>, Failure> {
-    let Ok(operation_id) = line.operation_id.parse() else { return Ok(None) };
-    let (_, item) = client.engine.store().find(operation_id).await?;
-    Ok(item.and_then(|item| item.record().cloned()))
+/// The record, and the store's time.
+async fn record(client: &Client, line: &Line) -> Result<(Time, Option<Record>), Failure> {
+    let Ok(operation_id) = line.operation_id.parse() else { return Ok((Time::from_millis(0), None)) };
+    let (now, item) = client.engine.store().find(operation_id).await?;
+    Ok((now, item.and_then(|item| item.record().cloned())))
+}
+
+/// The processes that claimed the record, the last one first.
+fn owners(record: &Record) -> impl Iterator<Item = &str> {
+    let claims = [StateName::Claimed, StateName::Processing];
+    let entries = record.history().entries().iter().rev();
+    entries.filter(move |entry| claims.contains(&entry.to)).map(|entry| &*entry.who)
 }
 
 /// The process that owns the record's attempt.
 fn owner(record: &Record) -> Option<&str> {
-    let claims = [StateName::Claimed, StateName::Processing];
-    let entries = record.history().entries();
-    entries.iter().rev().find(|entry| claims.contains(&entry.to)).map(|entry| &*entry.who)
+    owners(record).next()
 }
 
-/// Whether the outcome is unknown because the lease of `run` expired. On a very slow machine this can happen
-/// to the auditor itself: its engine will still store the result, so the doubt must disappear.
-fn lapsed_for(record: &Record, run: &str) -> bool {
-    matches!(record.state(), State::Unknown { doubt: Doubt::Lapsed, .. }) && owner(record) == Some(run)
+/// Whether the lease of `run` expired before it knew how its attempt ended. On a very slow machine this can happen to the
+/// auditor itself: its engine will still store the result, so the doubt must disappear. Whoever waits for such an attempt
+/// hears that its outcome is unknown, which nobody needs to store.
+fn is_slow(record: &Record, now: Time, run: &str) -> bool {
+    let may_end_soon = match record.state() {
+        State::Unknown { doubt: Doubt::Lapsed, .. } | State::FailedNotReplayable { .. } => true,
+        State::Claimed { .. } | State::Processing { .. } => {
+            record.lease_until().is_some_and(|end| end <= now)
+        }
+        _ => false,
+    };
+    may_end_soon && owner(record) == Some(run)
 }
 
 fn judge(
@@ -183,7 +204,7 @@ fn explained(evidence: &Evidence, log: &KeyLog, line: &Line, record: Option<&Rec
         Doubt::Owner if log.ended_in_doubt(record.fence()) => true,
         // The last attempt had no effect, but the owner of an earlier one died: the doubt remains.
         Doubt::Owner if evidence.plan(&line.key).class == Class::Downstream => {
-            log.begun().any(|begun| died(&begun.run) || log.ended_in_doubt(begun.fence))
+            owners(record).any(died) || log.begun().any(|begun| log.ended_in_doubt(begun.fence))
         }
         Doubt::Owner => false,
     };
@@ -219,14 +240,22 @@ mod tests {
     use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
     use semel::core::policy::Policy;
     use semel::core::record::Token;
-    use semel::core::time::Time;
 
     static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
     const NOW: u64 = 1_800_000_000_000;
     const DAY: u64 = 24 * 3_600_000;
 
+    /// Claimed by `run`.
+    fn claimed(run: &str) -> Record {
+        attempt(run, None)
+    }
+
     /// Claimed by `run`, and found a day later by another process.
     fn lapsed(run: &str) -> Record {
+        attempt(run, Some("audit-1"))
+    }
+
+    fn attempt(run: &str, found_by: Option<&str>) -> Record {
         let id = CommandId::from_bytes([1; 32]);
         let command = Command {
             id,
@@ -243,8 +272,9 @@ mod tests {
         let stamp = |at, who| Stamp::new(Time::from_millis(at), who, "");
         let claim = machine::decide(Found::Nothing, &command, ticket(1), stamp(NOW, run));
         let Decision::Run(claim) = claim else { panic!("{claim:?}") };
+        let Some(found_by) = found_by else { return claim.next };
         let found =
-            machine::decide(Found::Record(&claim.next), &command, ticket(2), stamp(NOW + DAY, "audit-1"));
+            machine::decide(Found::Record(&claim.next), &command, ticket(2), stamp(NOW + DAY, found_by));
         let Decision::MarkUnknown(unknown) = found else { panic!("{found:?}") };
         unknown.next
     }
@@ -267,8 +297,17 @@ mod tests {
     /// The auditor is alive, and reports the result of its attempt itself. It must not be considered dead.
     #[test]
     fn the_auditors_own_lapse_must_expire() {
-        assert!(lapsed_for(&lapsed("audit-1"), "audit-1"));
-        assert!(!lapsed_for(&lapsed("3a"), "audit-1"), "no process is left that could report it");
+        let (soon, later) = (Time::from_millis(NOW + 1), Time::from_millis(NOW + DAY));
+        for record in [lapsed("audit-1"), claimed("audit-1")] {
+            assert!(is_slow(&record, later, "audit-1"), "{record:?}");
+        }
+        assert!(!is_slow(&claimed("audit-1"), soon, "audit-1"), "its lease is not over");
+        for record in [lapsed("3a"), claimed("3a")] {
+            assert!(
+                !is_slow(&record, later, "audit-1"),
+                "no process is left that could report it: {record:?}"
+            );
+        }
         assert!(
             !is_explained(&Evidence::new(1, None), &lapsed("audit-1")),
             "it is reported if it does not expire"
