@@ -5,22 +5,15 @@ use super::{ANSWER_BYTES_MAX, Reply, reply};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use semel_net::tls;
+use http_body_util::Full;
+use semel_net::client::{self, Authorities, Client, ClientError, ConnectError};
+use semel_net::target::Target;
 use serde_json::Value;
-use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The API itself gives a store 10 s for a page.
@@ -29,7 +22,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// A gateway's admin address: `http://127.0.0.1:9090`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    target: crate::upstream::Target,
+    target: Target,
     is_tls: bool,
 }
 
@@ -49,7 +42,7 @@ impl FromStr for Url {
                     .to_owned(),
             );
         }
-        let target = crate::upstream::Target::parse(text);
+        let target = Target::parse(text);
         let target =
             target.map_err(|error| format!("the admin address cannot be used: {}", error.reason()))?;
         Ok(Self { target, is_tls })
@@ -75,7 +68,7 @@ impl Url {
 /// A gateway's admin API.
 pub struct Remote {
     url: Url,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    client: Client,
     authorization: Option<HeaderValue>,
 }
 
@@ -88,24 +81,24 @@ impl Remote {
             value.set_sensitive(true);
             Ok::<_, String>(value)
         });
-        let tls = if url.is_tls {
-            let name = ServerName::try_from(url.target.host().to_owned());
-            let name = name.map_err(|_| format!("the host of {url} is not valid in a certificate"))?;
-            Some((TlsConnector::from(Arc::new(believing(authorities)?)), name))
-        } else {
-            None
-        };
-        Ok(Self { url, tls, authorization: authorization.transpose()? })
+        let trusted = authorities.map_or(Ok(Authorities::default()), Authorities::only);
+        let trusted = trusted.map_err(|error| format!("{error}; give --ca FILE"))?;
+        let client = Client::new(url.target.host(), url.target.port(), url.is_tls.then_some(&trusted));
+        let client = client.map_err(|error| match error {
+            ClientError::Host => format!("the host of {url} is not valid in a certificate"),
+            ClientError::Authorities(error) => format!("{error}; give --ca FILE"),
+        })?;
+        Ok(Self { url, client, authorization: authorization.transpose()? })
     }
 
     /// Sends a request, and reads the response.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
         let url = &self.url;
-        let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
-        let stream = timeout(CONNECT_WITHIN, TcpStream::connect((url.target.host(), url.target.port())));
-        let stream = match stream.await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
+        let request = self.request(method, path, body)?;
+        let mut connection = match timeout(CONNECT_WITHIN, self.client.connect()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(ConnectError::Tls(error))) => return Err(format!("no TLS with {url}: {error}")),
+            Ok(Err(ConnectError::Name(error) | ConnectError::Connect(error))) => {
                 return Err(format!(
                     "{url} cannot be reached: {error}. Is a gateway running there, with --admin? You can \
                         also name its store: --store URL"
@@ -119,46 +112,21 @@ impl Remote {
             }
         };
         let asking = async {
-            let Some((connector, name)) = &self.tls else {
-                return self.exchange(stream, method, path, body).await;
-            };
-            let stream = connector.connect(name.clone(), stream).await;
-            let stream = stream.map_err(|error| format!("no TLS with {url}: {error}"))?;
-            self.exchange(stream, method, path, body).await
+            let response = connection.send(request).await.map_err(|failed| match failed.unsent {
+                Some(_) => {
+                    format!("{url} closed the connection before the request was sent: {}", failed.error)
+                }
+                None => format!(
+                    "{url} closed the connection: {}. The action may or may not have been done",
+                    failed.error
+                ),
+            })?;
+            let (parts, body) = response.into_parts();
+            let body = client::read(body, ANSWER_BYTES_MAX).await;
+            reply(&parts, &body.map_err(|error| format!("the response of {url} cannot be read: {error}"))?)
         };
+        let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
         timeout(ANSWER_WITHIN, asking).await.map_err(late)?
-    }
-
-    async fn exchange(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Reply, String> {
-        let broken = |error: hyper::Error| {
-            format!("{} closed the connection: {error}. The action may or may not have been done", self.url)
-        };
-        let request = self.request(method, path, body)?;
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // The end of the connection alone is not a response: bytes may still be unread.
-        let driving = async {
-            let _ = connection.await;
-            std::future::pending::<Infallible>().await
-        };
-        let asking = async {
-            let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body =
-                body.map_err(|error| format!("the response of {} cannot be read: {error}", self.url))?;
-            reply(&parts, &body.to_bytes())
-        };
-        tokio::select! {
-            biased;
-            answered = asking => answered,
-            never = driving => match never {},
-        }
     }
 
     fn request(
@@ -187,22 +155,6 @@ impl Remote {
         };
         request.body(Full::new(body)).map_err(|error| error.to_string())
     }
-}
-
-/// A client that trusts these authorities, or the system's.
-fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
-    let roots = match authorities {
-        Some(pem) => tls::roots_of(pem)
-            .map_err(|error| format!("the certificate authorities cannot be read: {error}"))?,
-        None => tls::system_roots(),
-    };
-    if roots.is_empty() {
-        return Err(
-            "there is no certificate authority to verify the server's certificate with; give --ca FILE"
-                .to_owned(),
-        );
-    }
-    tls::client_config(roots).map_err(|error| error.to_string())
 }
 
 impl fmt::Debug for Remote {

@@ -1,7 +1,7 @@
 //! Where the gateway sends a question: to a path below the upstream, or to its own URL. The host is fixed.
 
 use super::template::{Placeholder, Template};
-use crate::upstream::{Target, Transport};
+use semel_net::target::{Target, Transport};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 

@@ -24,8 +24,8 @@ pub use probe::{Answer, Probe};
 pub use rebuild::{Rebuild, Source};
 pub use template::{Placeholder, Template};
 
-use crate::upstream::TlsError;
 use semel_http::{KeyRule, Retain, Terms};
+use semel_net::client::AuthoritiesError;
 
 /// The questions about requests of one operation.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ impl Questions {
 
     /// The terms with these questions. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
     /// certificate authority.
-    pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, TlsError> {
+    pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, AuthoritiesError> {
         if let Some(rebuild) = &self.rebuild {
             terms.retain = rebuild.build(clients, terms.response_bytes_max);
         }

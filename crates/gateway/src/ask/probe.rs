@@ -7,13 +7,14 @@ use super::client_requests::ServiceClients;
 use super::destination::Destination;
 use super::meaning::{Meaning, ProbeReading};
 use super::read::{Read, read};
-use crate::upstream::{Options, Tls, TlsError, Upstream};
+use crate::upstream::{Options, Upstream};
 use bytes::Bytes;
 use http::header::{AGE, CACHE_CONTROL, PRAGMA, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use semel::core::outcome::{Outcome, Status};
 use semel::{Case, Finding, Reconcile};
 use semel_http::{Body, Reconciler, Terms, names};
+use semel_net::client::{Authorities, AuthoritiesError};
 use std::pin::Pin;
 use std::time::Duration;
 use tower_service::Service as _;
@@ -45,7 +46,7 @@ pub struct Probe {
     /// The status for that; the probe's own by default.
     pub status: Option<StatusCode>,
     /// The certificate authorities for its own URL; the system's by default.
-    pub tls: Tls,
+    pub authorities: Authorities,
     /// How often, for how long, and with which timeout it is sent.
     pub pace: semel::Probe,
 }
@@ -63,20 +64,24 @@ impl Probe {
             meaning: Meaning::default(),
             answer: Answer::default(),
             status: None,
-            tls: Tls::default(),
+            authorities: Authorities::default(),
             pace: semel::Probe { timeout: Self::TIMEOUT, ..semel::Probe::default() },
         }
     }
 
     /// The reconciler for operations under `terms`.
-    pub(super) fn build(&self, clients: &ServiceClients, terms: &Terms) -> Result<Reconciler, TlsError> {
+    pub(super) fn build(
+        &self,
+        clients: &ServiceClients,
+        terms: &Terms,
+    ) -> Result<Reconciler, AuthoritiesError> {
         let upstream = match &self.destination.target {
             None => clients.upstream.clone(),
             Some(target) => {
                 let options = Options {
                     connect_timeout: self.pace.timeout,
                     response_timeout: self.pace.timeout,
-                    tls: self.tls.clone(),
+                    authorities: self.authorities.clone(),
                     ..Options::default()
                 };
                 Upstream::new(target.clone(), options)?

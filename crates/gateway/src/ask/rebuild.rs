@@ -3,13 +3,13 @@
 use super::client_requests::{ClientRequests, ServiceClients};
 use super::location::below;
 use super::template::Template;
-use crate::upstream::Target;
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use semel_http::{Body, Form, Remnant, Retain};
+use semel_net::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
 

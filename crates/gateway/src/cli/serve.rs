@@ -5,15 +5,17 @@ use crate::admin::Address;
 use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::storage::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch, Plan};
+use crate::listen;
 use crate::logging;
 use crate::serve;
 use crate::stores::Url;
-use crate::{listen, upstream};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, FromArgMatches as _};
 use semel::SystemClock;
 use semel::core::policy::Class;
 use semel_http::KeyRule;
+use semel_net::client::Authorities;
+use semel_net::target::Target;
 use semel_text::{duration, size};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -58,7 +60,7 @@ const NOT_IN_A_DEMO: [&str; 25] = [
 pub(super) struct Args {
     /// The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2
     #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = super::unrepeated::upstream())]
-    upstream: Option<upstream::Target>,
+    upstream: Option<Target>,
     /// The configuration file; flags and environment variables override it. `semel config init` writes one
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
@@ -328,7 +330,7 @@ impl Args {
             connect_timeout: given.value("connect_timeout", self.connect_timeout),
             response_timeout: given.value("response_timeout", self.response_timeout),
             fresh_connections: given.value("fresh_connections", self.fresh_connections),
-            upstream_tls: self.upstream_ca.as_deref().map(authorities).transpose()?,
+            upstream_authorities: self.upstream_ca.as_deref().map(authorities).transpose()?,
             admin: given.value("admin", self.admin),
             prefix: self.prefix.clone(),
             store: given.value("store", self.store.clone()),
@@ -346,10 +348,10 @@ fn connections_max() -> NonZeroUsize {
     NonZeroUsize::new(listen::Options::default().connections_max).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn authorities(file: &Path) -> Result<upstream::Tls, String> {
+fn authorities(file: &Path) -> Result<Authorities, String> {
     let pem = bounded_read::read(file, FileKind::Certificates);
     let pem = pem.map_err(|error| unreadable(file, &error))?;
-    upstream::Tls::only(&pem).map_err(|error| format!("{}: {error}", file.display()))
+    Authorities::only(&pem).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]

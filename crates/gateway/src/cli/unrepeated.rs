@@ -6,6 +6,7 @@ use crate::{admin_client, stores};
 use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
+use semel_net::target::Target;
 use std::ffi::OsStr;
 
 /// Reads a value with `parse`, and never repeats one that is refused.
@@ -33,8 +34,8 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Unrepeated<T> {
 }
 
 /// The upstream's URL.
-pub(super) fn upstream() -> Unrepeated<crate::upstream::Target> {
-    Unrepeated { parse: |text| crate::upstream::Target::parse(text).map_err(|error| error.to_string()) }
+pub(super) fn upstream() -> Unrepeated<Target> {
+    Unrepeated { parse: |text| Target::parse(text).map_err(|error| error.to_string()) }
 }
 
 impl ValueParserFactory for stores::Url {

@@ -3,7 +3,7 @@
 use super::Overrides;
 use super::table::{Span, Table};
 use crate::admin::Address;
-use crate::upstream::Target;
+use semel_net::target::Target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Where each address comes from: its position in the file, or the flag or environment variable that overrides it.

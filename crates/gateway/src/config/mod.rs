@@ -52,12 +52,14 @@ use crate::listen;
 use crate::logging::{Form, Level};
 use crate::stores;
 use crate::trace::Tracer;
-use crate::upstream::{self, Target};
+use crate::upstream;
 use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
 use semel_http::{Routes, Terms, TermsError, is_registered_method};
 use semel_identity::{Identity, Network};
+use semel_net::client::Authorities;
+use semel_net::target::Target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -92,7 +94,7 @@ pub struct Overrides {
     pub connect_timeout: Option<Duration>,
     pub response_timeout: Option<Duration>,
     pub fresh_connections: Option<bool>,
-    pub upstream_tls: Option<upstream::Tls>,
+    pub upstream_authorities: Option<Authorities>,
     pub admin: Option<Address>,
     pub prefix: Option<String>,
     pub store: Option<stores::Url>,
@@ -261,8 +263,8 @@ fn set_upstream(upstream: &mut upstream::Options, over: &Overrides) {
     upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
     upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
     upstream.is_fresh_when_protected = over.fresh_connections.unwrap_or(upstream.is_fresh_when_protected);
-    if let Some(tls) = &over.upstream_tls {
-        upstream.tls = tls.clone();
+    if let Some(authorities) = &over.upstream_authorities {
+        upstream.authorities = authorities.clone();
     }
 }
 

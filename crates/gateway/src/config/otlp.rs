@@ -2,8 +2,9 @@
 
 use super::table::Table;
 use crate::trace::{Options, Tracer};
-use crate::upstream::{self, Target, Transport};
 use http::{HeaderName, HeaderValue};
+use semel_net::client::Authorities;
+use semel_net::target::{Target, Transport};
 
 /// The tracer, if spans are sent anywhere.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
@@ -20,7 +21,7 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
     // Everything is read, even if it is not used, so that mistakes are reported.
     let (service, sample) = (table.text("service").map(|(text, _)| text.to_owned()), sample(table));
     let (queue_max, timeout) = (table.count("queue_max", 1), table.limit("timeout"));
-    let (tls, headers) = (tls(table), headers(table));
+    let (authorities, headers) = (authorities(table), headers(table));
     if endpoint.is_none() && !table.has("endpoint") && !headers.is_empty() {
         let problem = "[[otlp.header]] is set without an `endpoint`";
         table.document.mistake(table.span().as_ref(), problem, "write `endpoint`, or remove the headers");
@@ -31,7 +32,7 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
         sample: sample.unwrap_or(usual.sample),
         queue_max: queue_max.unwrap_or(usual.queue_max),
         timeout: timeout.unwrap_or(usual.timeout),
-        tls: tls.unwrap_or(usual.tls),
+        authorities: authorities.unwrap_or(usual.authorities),
         headers,
         ..Options::new(usual.endpoint)
     }))
@@ -57,13 +58,13 @@ fn sample(table: &Table<'_, '_>) -> Option<f64> {
     share
 }
 
-fn tls(table: &Table<'_, '_>) -> Option<upstream::Tls> {
+fn authorities(table: &Table<'_, '_>) -> Option<Authorities> {
     let (_, pem) = table.file("ca")?;
-    let tls = upstream::Tls::only(&pem).map_err(|error| {
+    let authorities = Authorities::only(&pem).map_err(|error| {
         let fix = "write the path of a PEM file with the authorities' certificates";
         table.document.mistake(table.span_of("ca").as_ref(), error.to_string(), fix);
     });
-    tls.ok()
+    authorities.ok()
 }
 
 fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {

@@ -13,6 +13,7 @@ use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Terms};
 use semel_identity::{Identity, Network, Source, caller_text};
+use semel_net::target::Target;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -20,7 +21,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The service behind it.
-    pub target: upstream::Target,
+    pub target: Target,
     /// How clients reach it.
     pub listen: listen::Options,
     /// How the gateway reaches the service.
@@ -111,7 +112,7 @@ impl Operation {
 
 impl Plan {
     /// A plan for `target`, with defaults for everything else.
-    pub fn new(target: upstream::Target) -> Self {
+    pub fn new(target: Target) -> Self {
         Self {
             target,
             listen: listen::Options::default(),
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn identifying_headers_cannot_be_removed_through_connection() {
         let header = HeaderName::from_static;
-        let target = upstream::Target::parse("http://127.0.0.1:1").expect("a target");
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let mut plan = Plan::new(target);
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };

@@ -5,8 +5,10 @@ use super::table::Table;
 use crate::forward::Host;
 use crate::listen;
 use crate::logging::{Form, Level};
-use crate::upstream::{self, Target};
+use crate::upstream;
 use semel_identity::Network;
+use semel_net::client::Authorities;
+use semel_net::target::Target;
 use std::net::SocketAddr;
 
 pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
@@ -112,8 +114,8 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
     options.idle_max = table.count("idle_max", 0).unwrap_or(options.idle_max);
     options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
     if let Some((_, pem)) = table.file("ca") {
-        match upstream::Tls::only(&pem) {
-            Ok(tls) => options.tls = tls,
+        match Authorities::only(&pem) {
+            Ok(authorities) => options.authorities = authorities,
             Err(error) => table.document.mistake(
                 table.span_of("ca").as_ref(),
                 error.to_string(),

@@ -5,22 +5,22 @@ use crate::demo::payments::{TROUBLE, Trouble};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use semel::core::id::OperationId;
 use semel::{Random, SystemRandom};
 use semel_http::names;
+use semel_net::client::{self, Connection};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 
 /// The longest wait for a response: the story has to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How much of a response is read.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A client with one intent.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ impl Client {
     /// Requests another amount than intended, with the same key.
     pub(super) async fn ask_for(&self, amount: u64, trouble: Option<Trouble>) -> Reply {
         let answer = async {
-            let mut line = Line::to(self.to).await?;
-            let answer = self.send(&mut line, amount, trouble).await?;
+            let mut connection = connect(self.to).await?;
+            let answer = self.send(&mut connection, amount, trouble).await?;
             read(answer).await
         };
         let answered = tokio::time::timeout(PATIENCE, answer).await;
@@ -89,8 +89,8 @@ impl Client {
     ) -> Reply {
         let asking = async {
             // Dropping the connection closes it.
-            let Some(mut line) = Line::to(self.to).await else { return };
-            drop(self.send(&mut line, self.amount, trouble).await);
+            let Some(mut connection) = connect(self.to).await else { return };
+            drop(self.send(&mut connection, self.amount, trouble).await);
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -103,7 +103,7 @@ impl Client {
 
     async fn send(
         &self,
-        line: &mut Line,
+        connection: &mut Connection,
         amount: u64,
         trouble: Option<Trouble>,
     ) -> Option<Response<Incoming>> {
@@ -116,18 +116,18 @@ impl Client {
             request = request.header(TROUBLE, trouble.as_str());
         }
         let request = request.body(Full::new(Bytes::from(order))).ok()?;
-        line.sender.ready().await.ok()?;
+        connection.ready().await.ok()?;
         self.sent.fetch_add(1, Ordering::Relaxed);
-        line.sender.send_request(request).await.ok()
+        connection.send(request).await.ok()
     }
 }
 
 /// The body of `path` at `to`, if the request succeeds.
 pub(super) async fn fetch(to: SocketAddr, path: &str) -> Option<Bytes> {
     let exchange = async {
-        let mut line = Line::to(to).await?;
+        let mut connection = connect(to).await?;
         let request = Request::get(path).header(HOST, to.to_string()).body(Full::default()).ok()?;
-        let answer = read(line.sender.send_request(request).await.ok()?).await?;
+        let answer = read(connection.send(request).await.ok()?).await?;
         (answer.status == 200).then_some(answer.body)
     };
     tokio::time::timeout(PATIENCE, exchange).await.ok().flatten()
@@ -142,30 +142,14 @@ pub(super) fn fresh_key() -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
-/// A connection that is closed when this is dropped.
-struct Line {
-    sender: http1::SendRequest<Full<Bytes>>,
-    carrying: JoinHandle<()>,
-}
-
-impl Line {
-    async fn to(address: SocketAddr) -> Option<Self> {
-        let stream = TcpStream::connect(address).await.ok()?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
-        let carrying = tokio::spawn(async move { drop(connection.await) });
-        Some(Self { sender, carrying })
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.carrying.abort();
-    }
+/// A connection that is closed when it is dropped.
+async fn connect(address: SocketAddr) -> Option<Connection> {
+    Connection::over(TcpStream::connect(address).await.ok()?).await.ok()
 }
 
 async fn read(response: Response<Incoming>) -> Option<Answer> {
     let (parts, body) = response.into_parts();
-    let body = body.collect().await.ok()?.to_bytes();
+    let body = client::read(body, ANSWER_BYTES_MAX).await.ok()?;
     let text = |headers: &HeaderMap, name| {
         headers.get(name).and_then(|value| value.to_str().ok().map(str::to_owned))
     };

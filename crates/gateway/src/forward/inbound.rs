@@ -2,12 +2,13 @@
 //! upstream see the same.
 
 use super::{hops, refusal};
-use crate::upstream::{ASKED_BYTES_MAX, leads_out};
+use crate::upstream::leads_out;
 use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use semel_http::{Body, BoxError, Form, Problem};
+use semel_net::target::PATH_BYTES_MAX;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
         return Err(refused(refusal::tunnel()));
     }
-    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > ASKED_BYTES_MAX) {
+    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > PATH_BYTES_MAX) {
         return Err(Box::new(refusal::too_long()));
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {

@@ -2,11 +2,12 @@
 
 use super::origin::{self, Client, Trust};
 use super::{hops, tunnel};
-use crate::upstream::{self, Target, Transport, Upstream};
+use crate::upstream::{self, Upstream};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use semel::Attempt;
 use semel_http::Failure;
+use semel_net::target::{Target, Transport};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::{Gateway, signals};
 use crate::config::{Admin, Plan};
 use crate::demo::{payments, story};
-use crate::{admin, listen, stores, terminal, upstream};
+use crate::{admin, listen, stores, terminal};
+use semel_net::target::Target;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -76,7 +77,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan, String> {
-    let target = upstream::Target::parse(&format!("http://{payments}"));
+    let target = Target::parse(&format!("http://{payments}"));
     Ok(Plan {
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
         // On a free port: the demo may run beside a gateway that uses the default address.

@@ -61,9 +61,9 @@ impl Ledgers {
 mod tests {
     use super::*;
     use crate::config::{Overrides, read};
-    use crate::upstream::Target;
     use semel::core::id::CallerHash;
     use semel::quota::{Admission, QuotaKeeper, Quotas};
+    use semel_net::target::Target;
     use std::time::Duration;
 
     fn plan(text: &str) -> Plan {

@@ -40,6 +40,7 @@ mod tests {
     use super::*;
     use semel::core::store::{Capabilities, ClockSource, Delegate, Sharing};
     use semel::memory;
+    use semel_net::target::Target;
 
     /// A store on several machines, each with its own clock.
     struct Scattered(memory::Store);
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn machines_with_their_own_clocks_need_a_configured_skew() {
         let built = |store: Arc<dyn Store>, config: &str| {
-            let target = crate::upstream::Target::parse("http://127.0.0.1:1").expect("a target");
+            let target = Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides { target: Some(target), ..Default::default() };
             let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan();
             builder(&plan.expect("a plan"), &store).map(drop)

@@ -3,13 +3,14 @@
 
 use super::otlp::{self, Span};
 use super::tracer::{Counts, Options};
-use crate::upstream::{self, Upstream};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderName, HeaderValue, Request, Uri};
-use http_body_util::{BodyExt as _, Limited};
+use http::{HeaderName, HeaderValue, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use semel::{Clock as _, SystemClock};
-use semel_http::{Body, Failure};
+use semel_net::client::{self, Client, ClientError, Connection, ReadError, SendError};
+use semel_net::target::Transport;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -23,11 +24,15 @@ const GATHER: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(2);
 /// How often the same trouble is logged.
 const LOG_EVERY: Duration = Duration::from_mins(1);
+/// How long a connection may have been idle to carry the next batch; servers close idle ones after five seconds and more.
+const IDLE_MAX: Duration = Duration::from_secs(3);
 /// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) struct Exporter {
-    collector: Upstream,
+    collector: Client,
+    /// The connection of the last batch, and when it became idle.
+    idle: Option<(Connection, Duration)>,
     path: Uri,
     host: HeaderValue,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -82,19 +87,15 @@ enum Accepted {
 }
 
 impl Exporter {
-    pub(super) fn new(options: &Options, counts: Arc<Counts>) -> Result<Self, upstream::TlsError> {
-        let target = options.endpoint.clone();
+    pub(super) fn new(options: &Options, counts: Arc<Counts>) -> Result<Self, ClientError> {
+        let target = &options.endpoint;
         let path =
             target.join(&Uri::from_static("/v1/traces")).map_or(Uri::from_static("/v1/traces"), Uri::from);
         let host = HeaderValue::from_str(target.authority().as_str());
-        let connection = upstream::Options {
-            tls: options.tls.clone(),
-            connections_max: 4,
-            response_timeout: options.timeout,
-            ..upstream::Options::default()
-        };
+        let authorities = (target.transport() == Transport::Https).then_some(&options.authorities);
         Ok(Self {
-            collector: Upstream::new(target, connection)?,
+            collector: Client::new(target.host(), target.port(), authorities)?,
+            idle: None,
             path,
             host: host.unwrap_or_else(|_| HeaderValue::from_static("")),
             headers: options.headers.clone(),
@@ -202,26 +203,48 @@ impl Exporter {
         }
     }
 
-    async fn post(&self, batch: &[Span]) -> Result<Accepted, String> {
+    async fn post(&mut self, batch: &[Span]) -> Result<Accepted, String> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
             .header(CONTENT_TYPE, "application/json")
-            .header(http::header::CONTENT_LENGTH, body.len())
             .header(USER_AGENT, concat!("semel/", env!("CARGO_PKG_VERSION")));
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
-        let response = self.collector.send_quietly(request).await?;
+        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+        let (connection, response) = self.send_on_idle_or_new(request).await?;
         let status = response.status();
         // Read to its end, so that the connection can be reused. A response that is too long is ignored.
-        let read = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let is_broken = read.is_err_and(|error| error.is::<Failure>());
-        match (status.is_success(), is_broken) {
-            (true, false) => Ok(Accepted::Whole),
-            (true, true) => Ok(Accepted::Unanswered),
+        let read = client::read(response.into_body(), ANSWER_BYTES_MAX).await;
+        if read.is_ok() {
+            self.idle = Some((connection, SystemClock.uptime()));
+        }
+        match (status.is_success(), read) {
+            (true, Ok(_) | Err(ReadError::TooLong)) => Ok(Accepted::Whole),
+            (true, Err(ReadError::Broken(_))) => Ok(Accepted::Unanswered),
             (false, _) => Err(format!("the collector answered {status}")),
+        }
+    }
+
+    /// Sends a request on the connection of the last batch or, if that returns it unsent, on a new one.
+    async fn send_on_idle_or_new(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Connection, Response<Incoming>), String> {
+        let now = SystemClock.uptime();
+        let idle = self.idle.take().filter(|(_, since)| now.saturating_sub(*since) < IDLE_MAX);
+        if let Some((mut connection, _)) = idle {
+            match connection.send(request).await {
+                Ok(response) => return Ok((connection, response)),
+                Err(SendError { unsent: Some(unsent), .. }) => request = *unsent,
+                Err(SendError { error, .. }) => return Err(format!("no response: {error}")),
+            }
+        }
+        let mut connection = self.collector.connect().await.map_err(|error| error.to_string())?;
+        match connection.send(request).await {
+            Ok(response) => Ok((connection, response)),
+            Err(SendError { error, .. }) => Err(format!("no response: {error}")),
         }
     }
 }
@@ -238,7 +261,7 @@ fn warn_of_unanswered(batches: u64, spans: usize) {
 mod tests {
     use super::*;
     use crate::trace::otlp::Kind;
-    use crate::upstream::Target;
+    use semel_net::target::Target;
     use std::sync::atomic::Ordering;
     use tokio::net::TcpListener;
 

@@ -158,9 +158,9 @@ impl Visit for Fields {
 mod tests {
     use super::super::{Options, Tracer};
     use super::*;
-    use crate::upstream::Target;
     use http::{HeaderMap, HeaderValue, Method};
     use semel::SystemClock;
+    use semel_net::target::Target;
     use std::sync::atomic::Ordering;
     use tracing_subscriber::layer::SubscriberExt as _;
 

@@ -4,9 +4,10 @@
 use super::context::{TRACEPARENT, TRACESTATE};
 use super::otlp::Span;
 use super::{Context, Spans, export};
-use crate::upstream::{self, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use semel::{Clock, Random, SystemRandom};
+use semel_net::client::{Authorities, ClientError};
+use semel_net::target::Target;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ pub struct Options {
     /// The collector; spans are sent to `/v1/traces` below it.
     pub endpoint: Target,
     /// The certificate authorities.
-    pub tls: upstream::Tls,
+    pub authorities: Authorities,
     /// Headers for the collector.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The service name of the gateway.
@@ -37,7 +38,7 @@ impl Options {
     pub fn new(endpoint: Target) -> Self {
         Self {
             endpoint,
-            tls: upstream::Tls::default(),
+            authorities: Authorities::default(),
             headers: Vec::new(),
             service: "semel".to_owned(),
             sample: 1.0,
@@ -113,7 +114,7 @@ impl Tracer {
     }
 
     /// Exports spans until `stop`, then what is left, for at most two seconds. A second call does nothing.
-    pub async fn export(&self, stop: impl Future<Output = ()>) -> Result<(), upstream::TlsError> {
+    pub async fn export(&self, stop: impl Future<Output = ()>) -> Result<(), ClientError> {
         let queued = self.0.queued.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(queued) = queued else {
             stop.await;

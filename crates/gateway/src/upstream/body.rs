@@ -20,8 +20,6 @@ use std::task::{Context, Poll, ready};
 pub struct Body {
     kind: Kind,
     remaining: Option<Remaining>,
-    /// Whether the reader reports that it broke.
-    is_quiet: bool,
     counting: Option<Counting>,
     /// The slot of its request in the listener: the request runs until its response is complete.
     _slot: Option<listen::Slot>,
@@ -45,7 +43,7 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _slot: None }
+        Self { kind: Kind::Over, remaining: None, counting: None, _slot: None }
     }
 
     pub(super) fn h1(incoming: Incoming, lent: PooledConnection, remaining: Option<Remaining>) -> Self {
@@ -65,11 +63,6 @@ impl Body {
         let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, ..Self::empty() };
         body.settle();
         body
-    }
-
-    /// Leaves it to the reader to report that it broke.
-    pub(super) fn quietly(self) -> Self {
-        Self { is_quiet: true, ..self }
     }
 
     /// Reports to `counting` if it does not reach its end.
@@ -116,9 +109,7 @@ impl Body {
         failure: Failure,
         cause: &dyn fmt::Display,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        if !self.is_quiet {
-            tracing::warn!(%cause, "the upstream's response was cut off");
-        }
+        tracing::warn!(%cause, "the upstream's response was cut off");
         self.counting.iter().for_each(|Counting(count)| count(UpstreamError::of_body(failure)));
         self.kind = Kind::Over;
         self.remaining = None;

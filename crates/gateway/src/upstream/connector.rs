@@ -7,9 +7,10 @@ use super::h2::{self, Lease};
 use super::options::Options;
 use super::pool::{Pool, PooledConnection};
 use super::slots::{Slot, Slots};
-use super::target::{Target, Transport};
-use super::tls::{AlpnConfigs, TlsError};
+use super::tls::AlpnConfigs;
 use semel_http::Failure;
+use semel_net::client::AuthoritiesError;
+use semel_net::target::{Target, Transport};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +44,9 @@ pub(super) enum Carrier {
 }
 
 impl Connector {
-    pub(super) fn new(target: Target, options: Options) -> Result<Self, TlsError> {
-        let offers = if target.transport() == Transport::Https { Some(options.tls.offers()?) } else { None };
+    pub(super) fn new(target: Target, options: Options) -> Result<Self, AuthoritiesError> {
+        let is_tls = target.transport() == Transport::Https;
+        let offers = is_tls.then(|| AlpnConfigs::new(&options.authorities)).transpose()?;
         Ok(Self {
             is_h2: AtomicBool::new(target.transport() == Transport::H2c),
             pool: Pool::new(&options),

@@ -1,9 +1,9 @@
 //! The kinds of upstream errors that metrics count. [`Failure`](semel_http::Failure) says what is known about the
 //! effect, and decides about the request.
 
-use super::dial::DialError;
 use super::failed::Failed;
 use semel_http::Failure;
+use semel_net::client::ConnectError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,9 +61,9 @@ impl UpstreamError {
             Failure::ConnectTimeout => Self::ConnectTimeout,
             Failure::TimedOut => Self::Timeout,
             Failure::Unreachable => match failed.cause.downcast_ref() {
-                Some(DialError::Name(_)) => Self::Dns,
-                Some(DialError::Connect(_)) => Self::Connect,
-                Some(DialError::Tls(_)) => Self::Tls,
+                Some(ConnectError::Name(_)) => Self::Dns,
+                Some(ConnectError::Connect(_)) => Self::Connect,
+                Some(ConnectError::Tls(_)) => Self::Tls,
                 None => Self::NotSent,
             },
             Failure::Broken => {
@@ -104,9 +104,9 @@ mod tests {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let kind =
             |failure, cause: semel_http::BoxError| UpstreamError::of(&Failed { failure, cause }).name();
-        assert_eq!(kind(Failure::Unreachable, DialError::Name(refused()).into()), "dns");
-        assert_eq!(kind(Failure::Unreachable, DialError::Connect(refused()).into()), "connect");
-        assert_eq!(kind(Failure::Unreachable, DialError::Tls(refused()).into()), "tls");
+        assert_eq!(kind(Failure::Unreachable, ConnectError::Name(refused()).into()), "dns");
+        assert_eq!(kind(Failure::Unreachable, ConnectError::Connect(refused()).into()), "connect");
+        assert_eq!(kind(Failure::Unreachable, ConnectError::Tls(refused()).into()), "tls");
         assert_eq!(kind(Failure::Unreachable, "every connection was closed at once".into()), "not_sent");
         assert_eq!(kind(Failure::ConnectTimeout, "no connection in time".into()), "connect_timeout");
         assert_eq!(kind(Failure::Broken, "it switched protocols".into()), "malformed");

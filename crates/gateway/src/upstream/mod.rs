@@ -2,6 +2,7 @@
 //!
 //! A request is never sent again after a byte of it was sent, and a failure counts as harmless only with proof.
 
+mod base_path;
 mod begun;
 mod body;
 mod connector;
@@ -15,16 +16,13 @@ mod patience;
 mod pool;
 mod slots;
 mod socket;
-mod target;
 mod tls;
 
+pub(crate) use base_path::leads_out;
 pub use body::Body;
 pub use error_kind::UpstreamError;
 pub(crate) use h1::HEAD_LINES_MAX;
 pub use options::Options;
-pub(crate) use target::{ASKED_BYTES_MAX, leads_out};
-pub use target::{Target, TargetError, Transport};
-pub use tls::{Tls, TlsError};
 
 use crate::listen;
 use connector::{Carrier, Connector, Requester};
@@ -34,6 +32,8 @@ use http::header::UPGRADE;
 use http::{Request, Response};
 use semel::Attempt;
 use semel_http::{Failure, Malformed, TooSlow};
+use semel_net::client::AuthoritiesError;
+use semel_net::target::Target;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct Upstream {
 
 impl Upstream {
     /// Opens no connection yet. Fails for `https://` without any certificate authority.
-    pub fn new(target: Target, options: Options) -> Result<Self, TlsError> {
+    pub fn new(target: Target, options: Options) -> Result<Self, AuthoritiesError> {
         Ok(Self { connector: Arc::new(Connector::new(target, options)?), counting: None })
     }
 
@@ -68,16 +68,6 @@ impl Upstream {
     #[must_use]
     pub fn counting(self, count: impl Fn(UpstreamError) + Send + Sync + 'static) -> Self {
         Self { counting: Some(Counting(Arc::new(count))), ..self }
-    }
-
-    /// Sends a request without an effect, and leaves it to the caller to report a missing or broken response.
-    pub(crate) async fn send_quietly(
-        &self,
-        request: Request<semel_http::Body>,
-    ) -> Result<Response<Body>, String> {
-        let sent = send(&self.connector, request, None).await;
-        let sent = sent.map(|response| response.map(Body::quietly));
-        sent.map_err(|failed| format!("{}: {}", failed.failure, failed.message()))
     }
 
     /// Where it is.

@@ -1,6 +1,6 @@
 //! Limits and timeouts for the upstream, with their defaults.
 
-use super::tls::Tls;
+use semel_net::client::Authorities;
 use std::time::Duration;
 
 /// How the upstream is reached, and its timeouts.
@@ -27,7 +27,7 @@ pub struct Options {
     /// How many bytes a response's head may have. 64 KiB by default.
     pub head_bytes_max: u32,
     /// The certificate authorities; the system's by default.
-    pub tls: Tls,
+    pub authorities: Authorities,
 }
 
 impl Default for Options {
@@ -41,7 +41,7 @@ impl Default for Options {
             idle_max: 256,
             connections_max: 512,
             head_bytes_max: 64 * 1024,
-            tls: Tls::default(),
+            authorities: Authorities::default(),
         }
     }
 }

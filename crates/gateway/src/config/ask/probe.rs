@@ -3,8 +3,9 @@
 use super::{client_requests, meaning};
 use crate::ask::{Answer, Destination, Placeholder, Probe, Template};
 use crate::config::table::Table;
-use crate::upstream::{Tls, Transport};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use semel_net::client::Authorities;
+use semel_net::target::Transport;
 use semel_text::duration;
 use std::net::SocketAddr;
 use toml::de::DeValue;
@@ -61,7 +62,7 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
         );
         table.document.mistake(at.as_ref(), problem, "make pause_max longer than pause_min");
     }
-    probe.tls = ca(table, destination.as_ref());
+    probe.authorities = ca(table, destination.as_ref());
     destination.map(|_| probe)
 }
 
@@ -158,8 +159,8 @@ fn status(table: &Table<'_, '_>) -> Option<StatusCode> {
     found
 }
 
-fn ca(table: &Table<'_, '_>, destination: Option<&Destination>) -> Tls {
-    let Some((_, pem)) = table.file("ca") else { return Tls::default() };
+fn ca(table: &Table<'_, '_>, destination: Option<&Destination>) -> Authorities {
+    let Some((_, pem)) = table.file("ca") else { return Authorities::default() };
     let at = table.span_of("ca");
     let is_tls = |destination: &Destination| {
         destination.target.as_ref().is_some_and(|target| target.transport() == Transport::Https)
@@ -168,9 +169,9 @@ fn ca(table: &Table<'_, '_>, destination: Option<&Destination>) -> Tls {
         let problem = "the url does not begin with https://, so no certificate is verified";
         table.document.mistake(at.as_ref(), problem, "remove ca; the upstream's is under [upstream]");
     }
-    Tls::only(&pem).unwrap_or_else(|error| {
+    Authorities::only(&pem).unwrap_or_else(|error| {
         let fix = "write the path of a PEM file with the authorities' certificates";
         table.document.mistake(at.as_ref(), error.to_string(), fix);
-        Tls::default()
+        Authorities::default()
     })
 }

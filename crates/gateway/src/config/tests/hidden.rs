@@ -1,7 +1,8 @@
 //! No secret of a configuration, and nothing of a stored answer, shows in debug output.
 
 use crate::config::{Config, Overrides, read};
-use crate::{admin, admin_client, difference, listen, upstream};
+use crate::{admin, admin_client, difference, listen};
+use semel_net::target::Target;
 use semel_testkit::assert_hidden;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -65,7 +66,7 @@ fn tokens_credentials_and_certificates_are_hidden() {
     for shown in [format!("{token:?}"), format!("{options:#?}")] {
         assert!(shown.contains("TokenHash(…)"), "{shown}");
     }
-    let refused = upstream::Target::parse("http://user:hunter2-hunter2@host/").expect_err("credentials");
+    let refused = Target::parse("http://user:hunter2-hunter2@host/").expect_err("credentials");
     assert_hidden("TargetError", &refused, b"hunter2-hunter2");
     let certificate: Arc<[u8]> = Arc::from(&b"CN=ada, O=example"[..]);
     let address = std::net::IpAddr::from([127, 0, 0, 1]);

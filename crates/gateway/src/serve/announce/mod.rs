@@ -220,7 +220,7 @@ fn kept(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::Target;
+    use semel_net::target::Target;
 
     fn all_warnings(plan: &Plan, store: Capabilities) -> String {
         let found: Vec<_> = warnings(plan, store, &[]).iter().map(ToString::to_string).collect();

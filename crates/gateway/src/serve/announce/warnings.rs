@@ -2,9 +2,9 @@
 
 use crate::config::{Admin, Plan};
 use crate::trace::{self, Tracer};
-use crate::upstream::Transport;
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::StoreDown;
+use semel_net::target::Transport;
 use semel_text::duration;
 use std::fmt;
 

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
-use semel_gateway::upstream::{Options, Tls};
+use semel_gateway::upstream::Options;
 use semel_http::Failure;
+use semel_net::client::Authorities;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +73,10 @@ async fn server(name: &str, protocols: &[&str]) -> Server {
 }
 
 fn options(authority: &str) -> Options {
-    Options { tls: Tls::only(authority.as_bytes()).expect("an authority"), ..Options::default() }
+    Options {
+        authorities: Authorities::only(authority.as_bytes()).expect("an authority"),
+        ..Options::default()
+    }
 }
 
 #[tokio::test]
@@ -119,6 +123,6 @@ async fn an_upstream_that_does_not_speak_tls_is_sent_nothing() {
 
 #[test]
 fn an_invalid_certificate_is_refused() {
-    let refusal = Tls::only(b"-----BEGIN NOTHING-----").expect_err("no certificate").to_string();
+    let refusal = Authorities::only(b"-----BEGIN NOTHING-----").expect_err("no certificate").to_string();
     assert!(refusal.contains("certificate"), "{refusal}");
 }

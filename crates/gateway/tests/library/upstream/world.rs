@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use semel::{Attempt, Engine, memory};
-use semel_gateway::upstream::{Body, Options, Target, Upstream};
+use semel_gateway::upstream::{Body, Options, Upstream};
 use semel_http::{Failure, Layer, Terms};
+use semel_net::target::Target;
 pub(crate) use semel_test_support::{KEY, Reply};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

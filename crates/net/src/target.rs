@@ -1,30 +1,27 @@
-//! The upstream's URL, and request paths below it. Paths and queries are not rewritten, and a path cannot leave the
-//! base path.
+//! The URL of an HTTP service, and request paths below it. Paths and queries are not rewritten.
 
 use http::Uri;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use rustls::pki_types::ServerName;
-use semel::core::scope::normal_path;
-use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The maximum length of a target (path and query): the longest possible one (65,534) minus the longest base path.
-pub(crate) const ASKED_BYTES_MAX: usize = 65_534 - BASE_BYTES_MAX;
+/// The maximum length of a request's path and query: the longest that can be sent (65,534) minus the longest base path.
+pub const PATH_BYTES_MAX: usize = 65_534 - BASE_BYTES_MAX;
 const BASE_BYTES_MAX: usize = 1024;
 
-/// The protocol of the upstream.
+/// The protocol of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// `http://`: HTTP/1.1 in plain text.
     Http,
-    /// `https://`: TLS; HTTP/2 where the upstream offers it, HTTP/1.1 otherwise.
+    /// `https://`: TLS; HTTP/2 where the service offers it, HTTP/1.1 otherwise.
     Https,
     /// `h2c://`: HTTP/2 in plain text, by prior knowledge.
     H2c,
 }
 
-/// The service behind the gateway: `http://host:port/base`, `https://…` or `h2c://…`.
+/// Where a service is: `http://host:port/base`, `https://…` or `h2c://…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     transport: Transport,
@@ -101,19 +98,19 @@ impl Target {
         self.port
     }
 
-    /// Host and port as in the URL: the `Host` for an upstream that expects its own name.
+    /// Host and port as in the URL: the `Host` for a service that expects its own name.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
     /// The base path of every request; empty, or without a trailing slash.
-    pub(crate) fn base(&self) -> &str {
+    pub fn base(&self) -> &str {
         &self.base
     }
 
     /// The target for `uri`: the base path, then its path and query, byte for byte. None if that is too long, which
-    /// cannot happen within [`ASKED_BYTES_MAX`].
-    pub(crate) fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
+    /// cannot happen within [`PATH_BYTES_MAX`].
+    pub fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
         let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if self.base.is_empty() || path.as_str() == "*" {
             return Ok(path);
@@ -122,7 +119,7 @@ impl Target {
     }
 
     /// The scheme as HTTP/2 has it.
-    pub(super) fn scheme(&self) -> Scheme {
+    pub fn scheme(&self) -> Scheme {
         if self.transport == Transport::Https { Scheme::HTTPS } else { Scheme::HTTP }
     }
 }
@@ -135,19 +132,6 @@ impl fmt::Display for Target {
             Transport::H2c => "h2c",
         };
         write!(f, "{scheme}://{}{}", self.authority, self.base)
-    }
-}
-
-/// Whether a path leaves `base` through `..` segments, which services resolve. Below `/v1`, `/../v1/charges` would be
-/// `/charges` for Semel, and so escape the rule for it.
-pub(crate) fn leads_out(base: &str, path: &str) -> bool {
-    match normal_path(path) {
-        Cow::Owned(normal) if !base.is_empty() => {
-            let base_normal = normal_path(base);
-            normal_path(&format!("{base}{path}")) != format!("{}{normal}", base_normal.trim_end_matches('/'))
-        }
-        // A path that is its own normal form has no such segments.
-        _ => false,
     }
 }
 
@@ -242,27 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_climbs_out_of_the_base_is_found() {
-        for path in ["/..", "/../v1/charges", "/%2e%2E/x", "/a/../../x", "//../x", "/a/%2e./..", "/../v1"] {
-            assert!(leads_out("/v1", path), "{path}");
-            assert!(!leads_out("", path), "{path}: there is nothing to lead out of");
-        }
-        for path in
-            ["/", "*", "/charges", "/a/../b", "/a/b/../..", "/.", "//charges", "/%63harges", "/..;/x", "/..."]
-        {
-            assert!(!leads_out("/v1", path), "{path}");
-        }
-        assert!(!leads_out("/%76//1/x/..", "/a/../b") && leads_out("/%76//1/x/..", "/../b"));
-    }
-
-    #[test]
     fn a_path_below_the_base_is_below_it_or_nowhere() {
         let path_of = |bytes: usize| format!("/{}", "a".repeat(bytes - 1)).parse::<Uri>().expect("a path");
         let base = format!("/{}", "b".repeat(BASE_BYTES_MAX - 1));
         let longest = target(&format!("http://h{base}"));
-        let joined = longest.join(&path_of(ASKED_BYTES_MAX)).expect("it is not too long");
+        let joined = longest.join(&path_of(PATH_BYTES_MAX)).expect("it is not too long");
         assert!(joined.as_str().starts_with(&base) && joined.as_str().len() == 65_534);
-        longest.join(&path_of(ASKED_BYTES_MAX + 1)).expect_err("it is too long");
+        longest.join(&path_of(PATH_BYTES_MAX + 1)).expect_err("it is too long");
         Target::parse(&format!("http://h{base}b")).expect_err("its base path is too long");
     }
 }
