@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long a library's inbox remembers messages by default.
-pub const WINDOW: Duration = Duration::from_hours(7 * 24);
-
 /// The longest window: a hundred years.
 const WINDOW_MAX: Duration = Duration::from_hours(24 * 36_500);
 

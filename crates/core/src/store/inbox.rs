@@ -2,6 +2,7 @@
 
 use crate::time::Time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How many inboxes a census lists; the marks of all others are one total.
 pub const INBOXES_MAX: usize = 1_000;
@@ -18,6 +19,9 @@ pub struct InboxMarks {
     /// When the newest was processed.
     pub newest: Time,
 }
+
+/// How long an inbox remembers processed messages by default.
+pub const INBOX_WINDOW: Duration = Duration::from_hours(7 * 24);
 
 /// What the inboxes in a store's database contain. Duplicates are not included: they write nothing, and each consumer
 /// counts its own.

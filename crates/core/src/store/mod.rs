@@ -41,7 +41,7 @@ pub use backend::{
 pub use change::Change;
 pub use delegate::Delegate;
 pub use error::{Error, Kind};
-pub use inbox::{INBOXES_MAX, InboxCensus, InboxMarks};
+pub use inbox::{INBOX_WINDOW, INBOXES_MAX, InboxCensus, InboxMarks};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
 pub use side::{SIDE_TABLES, SideColumn, SideRow, SideTable};
 pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Remnants, Severity, Sharing};

@@ -6,11 +6,11 @@ use super::Shared;
 use super::input::Query;
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
-use crate::inboxes::{InboxStats, WINDOW, check_window};
+use crate::inboxes::{InboxStats, check_window};
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use semel::core::store::{Error, Kind};
+use semel::core::store::{Error, INBOX_WINDOW, Kind};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) async fn count(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<InboxQuery>,
 ) -> Result<Response, Problem> {
-    let window = query.window_seconds.map_or(WINDOW, Duration::from_secs);
+    let window = query.window_seconds.map_or(INBOX_WINDOW, Duration::from_secs);
     check_window(window).map_err(|why| Problem::invalid(format!("windowSeconds: {why}.")))?;
     let counting = async {
         // It is never closed.

@@ -2,9 +2,8 @@
 
 use super::family::Gauges;
 use super::{gauge, millis};
-use crate::inboxes::WINDOW;
 use semel::Clock;
-use semel::core::store::{InboxCensus, Store};
+use semel::core::store::{INBOX_WINDOW, InboxCensus, Store};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +30,7 @@ impl Inboxes {
     pub(super) async fn run(&self, store: &dyn Store, clock: &dyn Clock) -> Infallible {
         loop {
             let begun = clock.uptime();
-            match timeout(WITHIN, store.inboxes(WINDOW)).await {
+            match timeout(WITHIN, store.inboxes(INBOX_WINDOW)).await {
                 Ok(Ok(Some(census))) => self.show(&census),
                 Ok(Ok(None)) => std::future::pending().await,
                 // What cannot be counted now is counted next time; the age of the numbers is a metric.

@@ -9,9 +9,7 @@ mod watching;
 pub(crate) use census::Census;
 pub(crate) use watching::outcome;
 
-use crate::admin::AccessRefusal;
 use crate::trace;
-use crate::upstream::UpstreamError;
 use family::{Counters, Gauges, Histogram, Histograms, InProgress, REQUEST_BOUNDS, STORE_BOUNDS, seconds};
 use http::StatusCode;
 use process::Process;
@@ -45,6 +43,15 @@ const REPLAYED: &str = "replayed";
 
 /// The label for everything without its own name.
 const OTHER: &str = "other";
+
+/// The kinds that the parts of a gateway count by. Their series exist from the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kinds<'a> {
+    /// Why a request to the upstream has no complete response.
+    pub upstream_errors: &'a [&'static str],
+    /// Why a request to the admin address was refused.
+    pub admin_refusals: &'a [&'static str],
+}
 
 /// The counts since the process started. Cheap to clone; clones share their numbers.
 #[derive(Debug, Clone)]
@@ -100,7 +107,7 @@ struct StoreCounts {
 
 impl Metrics {
     /// Empty counts, for a process that started at this time.
-    pub fn new(began: Time) -> Self {
+    pub fn new(began: Time, kinds: Kinds<'_>) -> Self {
         let numbers = Series {
             began,
             routes: RwLock::default(),
@@ -128,7 +135,7 @@ impl Metrics {
             swept_millis: AtomicU64::default(),
             is_clock_trusted: AtomicBool::new(true),
             census: StoreCounts::default(),
-            process: Process::new(began),
+            process: Process::new(began, kinds.admin_refusals),
             spans: OnceLock::new(),
         };
         numbers.purged.init(&[]);
@@ -137,8 +144,8 @@ impl Metrics {
             numbers.refusals.init(&[("code", code.as_str())]);
         }
         numbers.refusals.init(&[("code", UNCODED)]);
-        for kind in UpstreamError::ALL {
-            numbers.upstream_errors.init(&[("kind", kind.name())]);
+        for kind in kinds.upstream_errors {
+            numbers.upstream_errors.init(&[("kind", kind)]);
         }
         for by in [Resolver::Reconciler, Resolver::Operator] {
             for state in watching::RESOLVED {
@@ -207,8 +214,8 @@ impl Metrics {
     }
 
     /// A request to the admin address was refused; `None` if it could not even be read.
-    pub(crate) fn refused_at_admin(&self, refusal: Option<AccessRefusal>) {
-        self.0.process.refused(refusal);
+    pub(crate) fn refused_at_admin(&self, kind: Option<&'static str>) {
+        self.0.process.refused(kind);
     }
 
     /// The configuration was read again: when, or `None` if it cannot be used.
@@ -249,8 +256,8 @@ impl Metrics {
     }
 
     /// The upstream sent no complete response.
-    pub(crate) fn upstream_failed(&self, kind: UpstreamError) {
-        self.0.upstream_errors.add(&[("kind", kind.name())]);
+    pub(crate) fn upstream_failed(&self, kind: &'static str) {
+        self.0.upstream_errors.add(&[("kind", kind)]);
     }
 
     /// All metrics in Prometheus format. `under_way`: how many attempts are running on this node.

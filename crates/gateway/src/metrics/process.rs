@@ -3,7 +3,6 @@
 
 use super::family::{Counters, Gauges};
 use super::{gauge, millis};
-use crate::admin::AccessRefusal;
 use semel::core::time::Time;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -26,18 +25,18 @@ struct Reloads {
 
 impl Process {
     /// For a process that read its configuration at this time.
-    pub(super) fn new(began: Time) -> Self {
+    pub(super) fn new(began: Time, refusals: &[&'static str]) -> Self {
         let process = Self::default();
         process.reloaded(Some(began));
-        for reason in AccessRefusal::ALL.map(AccessRefusal::name).into_iter().chain([UNREADABLE]) {
+        for reason in refusals.iter().copied().chain([UNREADABLE]) {
             process.refusals.init(&[("reason", reason)]);
         }
         process
     }
 
     /// A request to the admin address was refused; `None` if it could not even be read.
-    pub(super) fn refused(&self, refusal: Option<AccessRefusal>) {
-        self.refusals.add(&[("reason", refusal.map_or(UNREADABLE, AccessRefusal::name))]);
+    pub(super) fn refused(&self, kind: Option<&'static str>) {
+        self.refusals.add(&[("reason", kind.unwrap_or(UNREADABLE))]);
     }
 
     /// The configuration was read again: when, or `None` if it cannot be used.

@@ -195,6 +195,7 @@ impl semel::Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Kinds;
     use semel::core::id::{CallerHash, OperationId};
     use semel::core::record::StateName;
     use semel::core::time::Time;
@@ -206,7 +207,10 @@ mod tests {
             .and_then(|routes| routes.with("/accounts/{id}/refunds", Terms::default()))
             .and_then(|routes| routes.with("/charges", named))
             .expect("fit for use");
-        let metrics = Metrics::new(Time::from_millis(1_500));
+        let metrics = Metrics::new(
+            Time::from_millis(1_500),
+            Kinds { upstream_errors: &["dns"], admin_refusals: &["role"] },
+        );
         metrics.call_by(&routes);
         metrics
     }
@@ -271,6 +275,9 @@ mod tests {
             "idempotency_store_errors_total{call=\"insert\"} 0\n",
             "idempotency_in_progress{operation=\"charge\"} 0\n",
             "idempotency_store_up 0\n",
+            "semel_upstream_errors_total{kind=\"dns\"} 0\n",
+            "semel_admin_refusals_total{reason=\"role\"} 0\n",
+            "semel_admin_refusals_total{reason=\"unreadable\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
         }

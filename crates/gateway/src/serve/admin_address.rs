@@ -83,7 +83,7 @@ impl AdminServer {
             clock: Arc::new(SystemClock),
             label: Arc::new(move |operation| named.label_of(operation)),
             response_limits,
-            refused: Arc::new(move |refusal| refusing.refused_at_admin(Some(refusal))),
+            refused: Arc::new(move |refusal| refusing.refused_at_admin(Some(refusal.name()))),
             knows_probes: true,
         };
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());

@@ -18,13 +18,15 @@ mod stack;
 mod starting;
 mod storage;
 
+use crate::admin::AccessRefusal;
 use crate::ask::Directory;
 use crate::caller_rules::CallerRules;
 use crate::config::{Mistake, Next, Operation, Plan};
 use crate::listen::{self, Bound, Credentials, LoadedTls};
 use crate::logging::Form;
-use crate::metrics::{Census, Metrics};
+use crate::metrics::{Census, Kinds, Metrics};
 use crate::shadow::Tally;
+use crate::upstream::UpstreamError;
 use crate::{terminal, unsealed};
 use admin_address::{AdminHandle, AdminServer};
 use entrance::Entrance;
@@ -62,13 +64,22 @@ pub struct Gateway {
     shadow: Tally,
 }
 
+/// Metrics in which every kind of error and refusal has a series.
+fn new_metrics() -> Metrics {
+    let kinds = Kinds {
+        upstream_errors: &UpstreamError::ALL.map(UpstreamError::name),
+        admin_refusals: &AccessRefusal::ALL.map(AccessRefusal::name),
+    };
+    Metrics::new(SystemClock.now(), kinds)
+}
+
 impl Gateway {
     /// Opens the store and binds the address. Clients that connect are served as soon as it [runs](Self::run).
     pub async fn open(plan: Plan) -> Result<Self, String> {
         // The address comes first: it fails most often, and then nothing else was changed.
         plan.listen.prefix.replace(&plan.prefix);
         plan.listen.proxies.replace(plan.is_proxy());
-        let metrics = Metrics::new(SystemClock.now());
+        let metrics = new_metrics();
         let requests = Requests::new(metrics.clone(), plan.logs_requests);
         let listen = listen::Options { refusals: requests.refusals(), ..plan.listen.clone() };
         let mut bound = Some(bind(&plan, &listen, &metrics).await?);

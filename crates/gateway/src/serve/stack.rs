@@ -43,7 +43,7 @@ impl Stack {
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
         let counted = metrics.clone();
-        let counting = upstream.clone().counting(move |kind| counted.upstream_failed(kind));
+        let counting = upstream.clone().counting(move |kind| counted.upstream_failed(kind.name()));
         let outbound = Outbound::new(counting, forwarding.clone());
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;

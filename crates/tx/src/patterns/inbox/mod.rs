@@ -19,11 +19,10 @@ use super::value::Bind;
 use crate::error::BoxError;
 use mark::{Found, mismatch};
 use observe::ObserverSlot;
+use semel_core::store::INBOX_WINDOW;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long processed messages are remembered.
-const WINDOW: Duration = Duration::from_hours(7 * 24);
 /// How long a duplicate waits for a message that is being processed elsewhere.
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -88,7 +87,7 @@ impl Inbox {
     /// The inbox of a consumer group.
     pub fn new(group: impl Into<Arc<str>>) -> Self {
         let (group, tables, observer_slot) = (group.into(), Tables::default(), ObserverSlot::default());
-        Self { group, tables, wait: WAIT, window: WINDOW, observer_slot }
+        Self { group, tables, wait: WAIT, window: INBOX_WINDOW, observer_slot }
     }
 
     /// The location of the tables.
