@@ -1,10 +1,7 @@
-//! Files that a person names on the command line or in the configuration, read up to a limit.
-//!
-//! A path can lead to something without an end, such as `/dev/zero`, or to a pipe that nobody writes to.
+//! The files that the gateway reads, each kind up to its own limit.
 
-use semel_text::size;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use semel_net::named_file::{self, CERTIFICATES, Limit};
+use std::io;
 use std::path::Path;
 
 /// What a file contains, which decides how much of it is read.
@@ -27,47 +24,33 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// The most bytes that are read.
-    pub(crate) const fn bytes_max(self) -> usize {
-        match self {
-            Self::Config => 1 << 20,
-            Self::Token => 4 << 10,
-            Self::Secret => 64 << 10,
-            Self::Certificates | Self::Users => 4 << 20,
-            Self::RequestBody => 10 << 20,
-            Self::Response => 64 << 20,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Config => "a configuration file",
-            Self::Token => "a token",
-            Self::Secret => "a secret",
-            Self::Certificates => "certificates and keys",
-            Self::Users => "a list of users",
-            Self::RequestBody => "a request's body",
-            Self::Response => "a response",
-        }
+    /// How much is read of it.
+    pub(crate) const fn limit(self) -> Limit {
+        let (bytes_max, of) = match self {
+            Self::Config => (1 << 20, "a configuration file"),
+            Self::Token => (4 << 10, "a token"),
+            Self::Secret => (64 << 10, "a secret"),
+            Self::Certificates => return CERTIFICATES,
+            Self::Users => (4 << 20, "a list of users"),
+            Self::RequestBody => (10 << 20, "a request's body"),
+            Self::Response => (64 << 20, "a response"),
+        };
+        Limit { bytes_max, of }
     }
 }
 
 /// The whole file, or an error that says why it was not read: [`unreadable`] puts the file's name before it.
 pub(crate) fn read(file: &Path, kind: FileKind) -> io::Result<Vec<u8>> {
-    let found = fs::metadata(file)?;
-    if found.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory; name a file"));
-    }
-    // Opening a named pipe waits for somebody who writes to it. Those that a shell makes for `<(…)` have a writer.
-    if is_pipe(&found) && !is_open_already(file) {
-        return Err(io::Error::other("it is a named pipe; name a file"));
-    }
-    bounded(File::open(file)?, kind)
+    named_file::read_once(file, kind.limit())
 }
 
 /// The same from standard input if `file` is `-`.
 pub(crate) fn read_or_stdin(file: &Path, kind: FileKind) -> io::Result<Vec<u8>> {
-    if file == Path::new("-") { bounded(io::stdin().lock(), kind) } else { read(file, kind) }
+    if file == Path::new("-") {
+        named_file::read_from(io::stdin().lock(), kind.limit())
+    } else {
+        read(file, kind)
+    }
 }
 
 /// The message about a file, or standard input, that was not read.
@@ -82,33 +65,6 @@ pub(crate) fn unreadable(file: &Path, error: &io::Error) -> String {
 pub(crate) fn read_text(file: &Path, kind: FileKind) -> io::Result<String> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
     String::from_utf8(read(file, kind)?).map_err(not_text)
-}
-
-fn bounded(source: impl Read, kind: FileKind) -> io::Result<Vec<u8>> {
-    let bytes_max = kind.bytes_max();
-    let mut bytes = Vec::new();
-    source.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > bytes_max {
-        let why = format!("it is larger than {}, the limit for {}", size::text(bytes_max), kind.name());
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    Ok(bytes)
-}
-
-#[cfg(unix)]
-fn is_pipe(found: &fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    found.file_type().is_fifo()
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &fs::Metadata) -> bool {
-    false
-}
-
-/// Whether the path names what this process has open: opening it does not wait.
-fn is_open_already(file: &Path) -> bool {
-    ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|folder| file.starts_with(folder))
 }
 
 #[cfg(test)]
@@ -129,6 +85,6 @@ mod tests {
     #[test]
     fn a_body_may_be_as_long_as_fingerprints_are_calculated_of() {
         let limits = semel::core::fingerprint::Limits::default();
-        assert_eq!(FileKind::RequestBody.bytes_max(), limits.decoded_body_bytes_max);
+        assert_eq!(FileKind::RequestBody.limit().bytes_max, limits.decoded_body_bytes_max);
     }
 }

@@ -1,25 +1,73 @@
-//! Files that a store's URL names, read up to a limit.
+//! Files that a person names in a URL, in a configuration or on a command line, read up to a limit.
+//!
+//! A path can lead to something without an end, such as `/dev/zero`, or to a pipe that nobody writes to.
 
-use std::fs;
-use std::io::{self, Read as _};
+use semel_text::size;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
-/// The whole file. A longer one, a directory and a named pipe are errors: opening a pipe waits for a writer.
-pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+/// How much is read of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// The most bytes.
+    pub bytes_max: usize,
+    /// What the file contains, for the error: "a token".
+    pub of: &'static str,
+}
+
+/// The limit for files with certificates and keys.
+pub const CERTIFICATES: Limit = Limit { bytes_max: 4 << 20, of: "certificates and keys" };
+
+/// The whole file. A longer one, a directory and a named pipe are errors, which do not repeat the file's name. It can be
+/// read again.
+pub fn read(path: &Path, limit: Limit) -> io::Result<Vec<u8>> {
+    read_if(path, limit, |found| !is_pipe(found))
+}
+
+/// The same for a file that is read only once: it may also be a pipe that a shell has made for `<(…)`.
+pub fn read_once(path: &Path, limit: Limit) -> io::Result<Vec<u8>> {
+    // Opening any other pipe waits for somebody who writes to it.
+    read_if(path, limit, |found| !is_pipe(found) || is_open_already(path))
+}
+
+fn read_if(path: &Path, limit: Limit, is_fit: impl FnOnce(&fs::Metadata) -> bool) -> io::Result<Vec<u8>> {
     let found = fs::metadata(path)?;
-    #[cfg(unix)]
-    if std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type()) {
+    if found.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory; name a file"));
+    }
+    if !is_fit(&found) {
         return Err(io::Error::other("it is a named pipe; name a file"));
     }
-    if found.is_dir() {
-        return Err(io::Error::other("it is a directory; name a file"));
-    }
+    read_from(File::open(path)?, limit)
+}
+
+/// All of `source`, or an error if it is longer.
+pub fn read_from(source: impl Read, limit: Limit) -> io::Result<Vec<u8>> {
+    let Limit { bytes_max, of } = limit;
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
+    source.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let why = format!("it is larger than {}, the limit for {of}", size::text(bytes_max));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
+}
+
+#[cfg(unix)]
+fn is_pipe(found: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    found.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// Whether the path names what this process has open: opening it does not wait.
+fn is_open_already(path: &Path) -> bool {
+    ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|folder| path.starts_with(folder))
 }
 
 #[cfg(all(test, unix))]
@@ -30,14 +78,17 @@ mod tests {
     fn only_a_file_within_the_limit_is_read() {
         let folder = semel_test_support::ScratchDir::new("named-file");
         let file = folder.write("file", "12345");
-        assert_eq!(read(&file, 5).expect("it fits"), b"12345");
+        let limit = |bytes_max| Limit { bytes_max, of: "a token" };
+        assert_eq!(read(&file, limit(5)).expect("it fits"), b"12345");
         let pipe = folder.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
-        for (path, reason) in
-            [(&*file, "longer than 4"), (&*pipe, "a named pipe"), (folder.path(), "a directory")]
-        {
-            let refusal = read(path, 4).expect_err("refused").to_string();
-            assert!(refusal.contains(reason), "{refusal}");
+        for (path, reason) in [
+            (&*file, "it is larger than 4B, the limit for a token"),
+            (&*pipe, "it is a named pipe; name a file"),
+            (folder.path(), "it is a directory; name a file"),
+        ] {
+            assert_eq!(read(path, limit(4)).expect_err("refused").to_string(), reason);
+            assert_eq!(read_once(path, limit(4)).expect_err("refused").to_string(), reason);
         }
     }
 }

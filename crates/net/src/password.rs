@@ -1,11 +1,11 @@
 //! Passwords for the servers of stores. A store's URL never contains one: it says where to read it.
 
-use crate::named_file;
+use crate::named_file::{self, Limit};
 use std::env::VarError;
 use std::path::PathBuf;
 
-/// The most that is read of a file with a password.
-const BYTES_MAX: u64 = 64 << 10;
+/// The limit for files with a password.
+const LIMIT: Limit = Limit { bytes_max: 64 << 10, of: "a password" };
 
 /// Where a password is read from: the parameter `password` of a store's URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Password {
                 format!("{problem}: password=env:{name} in the store's URL names this variable")
             }),
             Self::File(path) => {
-                let mut bytes = named_file::read(path, BYTES_MAX)
+                let mut bytes = named_file::read(path, LIMIT)
                     .map_err(|error| format!("password=file:{}: {error}", path.display()))?;
                 while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                     bytes.pop();

@@ -1,15 +1,12 @@
 //! TLS to servers: the certificate authorities that they are verified with, and the client's side of a handshake.
 
-use crate::named_file;
+use crate::named_file::{self, CERTIFICATES};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use std::path::Path;
 use std::sync::Arc;
-
-/// The most that is read of a file with certificates.
-const BYTES_MAX: u64 = 4 << 20;
 
 /// The authorities in PEM text, which may contain none. An error says what is wrong with one of them.
 pub fn roots_of(pem: &[u8]) -> Result<RootCertStore, String> {
@@ -39,7 +36,7 @@ pub fn add_system_roots(roots: &mut RootCertStore) -> Vec<String> {
 /// system's. There is at least one.
 pub fn store_roots(sslrootcert: Option<&Path>) -> Result<RootCertStore, String> {
     let roots = match sslrootcert {
-        Some(path) => named_file::read(path, BYTES_MAX)
+        Some(path) => named_file::read(path, CERTIFICATES)
             .map_err(|error| error.to_string())
             .and_then(|pem| roots_of(&pem))
             .map_err(|error| format!("sslrootcert={}: {error}", path.display()))?,

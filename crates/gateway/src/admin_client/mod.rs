@@ -16,7 +16,7 @@ use std::fmt;
 
 /// The maximum length of a response, the same as of one in a file: a page of records needs a thousandth of it, a stored
 /// response at most a third.
-const ANSWER_BYTES_MAX: usize = FileKind::Response.bytes_max();
+const ANSWER_BYTES_MAX: usize = FileKind::Response.limit().bytes_max;
 
 /// The admin API: remote or local.
 pub enum AdminClient {

@@ -59,7 +59,7 @@ impl Table<'_, '_> {
 /// What to do about a file that was not read.
 fn fix(error: &io::Error, kind: FileKind) -> String {
     if error.kind() == io::ErrorKind::FileTooLarge {
-        return format!("name a file of at most {}", size::text(kind.bytes_max()));
+        return format!("name a file of at most {}", size::text(kind.limit().bytes_max));
     }
     "create the file, readable for this process".to_owned()
 }

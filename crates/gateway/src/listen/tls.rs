@@ -2,7 +2,6 @@
 
 use super::error::Error;
 use super::options::{Clients, Tls};
-use crate::bounded_read::{self, FileKind};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,6 +9,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 use semel::core::time::Time;
+use semel_net::named_file::{self, CERTIFICATES};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
@@ -134,6 +134,5 @@ fn key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    bounded_read::read(file, FileKind::Certificates)
-        .map_err(|error| Error::Unreadable(file.to_owned(), error))
+    named_file::read_once(file, CERTIFICATES).map_err(|error| Error::Unreadable(file.to_owned(), error))
 }
