@@ -5,9 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use wire::scanner::{Limits, Protocol, Scanner};
 
-/// Only the scanner, from its sources: its crate would bring a database and TLS into every target here.
+/// Only the scanner, from its sources: its crate would bring a runtime and TLS into every target here.
 #[allow(dead_code, reason = "the rest of the crate uses it")]
-#[path = "../../crates/gateway/src/wire"]
+#[path = "../../crates/proxy/src/wire"]
 mod wire {
     mod chunked;
     mod head;

@@ -13,6 +13,8 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-cassandra",
     "semel-http",
     "semel-identity",
+    "semel-telemetry",
+    "semel-proxy",
     "semel-messaging",
     "semel-client",
     "semel-tx",
@@ -31,6 +33,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-http", &["semel-core", "semel"]),
     // Who is calling. The layer that asks is an argument.
     ("semel-identity", &["semel-core", "semel-text", "semel-net"]),
+    // How a gateway is observed: what the engine and the layer report, under names that its parts pass.
+    ("semel-telemetry", &["semel-core", "semel-text", "semel-net", "semel", "semel-http"]),
+    // Bytes between clients and the upstream. It knows the layer's bodies and failures, never the reverse.
+    ("semel-proxy", &["semel-core", "semel-text", "semel-net", "semel", "semel-http"]),
     // In the application's own transaction: the store's rows, and the engine that decides about them. With its
     // feature `axum`, its errors are answered with the layer's documents; the layer knows no transactions.
     ("semel-tx", &["semel-core", "semel", "semel-sql", "semel-http"]),

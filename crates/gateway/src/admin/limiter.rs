@@ -1,8 +1,8 @@
 //! Rate limits per address: a token bucket for each, in bounded memory. An address cannot reset its bucket by pushing
 //! itself out of the table.
 
-use crate::listen::network;
 use semel::quota::Rate;
+use semel_proxy::listen::network;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};

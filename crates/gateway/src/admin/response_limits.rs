@@ -2,9 +2,9 @@
 //! could not be forwarded from there cannot be replayed from the store either.
 
 use super::problem::Problem;
-use crate::upstream;
 use http::HeaderMap;
 use semel_http::{Routes, Terms};
+use semel_proxy::upstream;
 
 /// Who sends a response to store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,15 +2,15 @@
 //! never contain the client's key or body.
 
 use super::read::{Read, read};
-use crate::forward::{self, Outbound};
-use crate::listen::Peer;
-use crate::upstream::Upstream;
 use bytes::Bytes;
 use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HOST, USER_AGENT};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Request, Uri, response};
 use semel_http::Body;
+use semel_proxy::forward::{self, Outbound};
+use semel_proxy::listen::Peer;
+use semel_proxy::upstream::Upstream;
 use std::time::Duration;
 use tower_service::Service as _;
 

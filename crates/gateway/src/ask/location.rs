@@ -1,8 +1,8 @@
 //! Turns a `Location` header into a path of the service, if it is one.
 
-use crate::upstream::leads_out;
 use http::uri::{Authority, PathAndQuery};
 use semel_net::target::{Target, Transport};
+use semel_proxy::upstream::leads_out;
 
 /// The path below `target` that `location` names, as in a request to the gateway; none if it is elsewhere. An absolute
 /// URL must lead to the service itself, or to `host`, by which the client knows it.

@@ -1,8 +1,8 @@
 //! Reads a body to its end, or up to a limit.
 
-use crate::upstream::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use semel_proxy::upstream::Body;
 
 /// The result of reading a body.
 pub(super) enum Read {

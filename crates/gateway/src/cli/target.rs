@@ -8,8 +8,9 @@ use super::user;
 use crate::admin_client::{AdminClient, Configured, Local, Remote, Reply, Url};
 use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::{self, Overrides};
-use crate::{logging, stores};
+use crate::stores;
 use http::Method;
+use semel_telemetry::logging;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

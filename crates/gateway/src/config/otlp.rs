@@ -1,10 +1,10 @@
 //! `[otlp]`: where spans are sent.
 
 use super::table::Table;
-use crate::trace::{Options, Tracer};
 use http::{HeaderName, HeaderValue};
 use semel_net::client::Authorities;
 use semel_net::target::{Target, Transport};
+use semel_telemetry::trace::{Options, Tracer};
 
 /// The tracer, if spans are sent anywhere.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {

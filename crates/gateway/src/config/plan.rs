@@ -3,17 +3,18 @@
 use super::storage_settings::{Limits, StorageSettings};
 use crate::admin;
 use crate::ask::Questions;
-use crate::forward::{self, Host};
-use crate::logging;
-use crate::trace::Tracer;
-use crate::upstream;
-use crate::{listen, stores};
+use crate::stores;
 use http::HeaderName;
 use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Terms};
 use semel_identity::{Identity, Network, Source, caller_text};
 use semel_net::target::Target;
+use semel_proxy::forward::{self, Host};
+use semel_proxy::listen;
+use semel_proxy::upstream;
+use semel_telemetry::logging;
+use semel_telemetry::trace::Tracer;
 use std::fmt;
 use std::net::IpAddr;
 

@@ -2,13 +2,13 @@
 //! client connects.
 
 use super::table::Table;
-use crate::forward::Host;
-use crate::listen;
-use crate::logging::{Form, Level};
-use crate::upstream;
 use semel_identity::Network;
 use semel_net::client::Authorities;
 use semel_net::target::Target;
+use semel_proxy::forward::Host;
+use semel_proxy::listen;
+use semel_proxy::upstream;
+use semel_telemetry::logging::{Form, Level};
 use std::net::SocketAddr;
 
 pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {

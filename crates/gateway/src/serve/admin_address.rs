@@ -3,13 +3,13 @@
 use crate::admin::{self, Admin};
 use crate::ask::Directory;
 use crate::config::Admin as Plan;
-use crate::listen::{self, Bound, Credentials, Peer, RefusalObserver};
-use crate::metrics::Metrics;
 use crate::shadow::Tally;
-use crate::upstream;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_http::Body;
+use semel_proxy::listen::{self, Bound, Credentials, Peer, RefusalObserver};
+use semel_proxy::upstream;
+use semel_telemetry::metrics::Metrics;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;

@@ -2,10 +2,10 @@
 //! here.
 
 use super::repeated::{Line, Repeated};
-use crate::metrics::Metrics;
 use semel::time::ClockChange;
 use semel::{Event, Observer, Resolver};
 use semel_http::{EventKind, ShadowOutcome, is_shadow};
+use semel_telemetry::metrics::Metrics;
 use semel_text::duration;
 use std::sync::Arc;
 use std::time::Duration;

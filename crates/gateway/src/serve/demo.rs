@@ -3,8 +3,9 @@
 use super::{Gateway, signals};
 use crate::config::{Admin, Plan};
 use crate::demo::{payments, story};
-use crate::{admin, listen, stores, terminal};
+use crate::{admin, stores, terminal};
 use semel_net::target::Target;
+use semel_proxy::listen;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

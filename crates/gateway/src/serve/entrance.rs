@@ -3,12 +3,12 @@
 
 use super::requests::{Requests, Timed};
 use crate::caller_rules::CallerRules;
-use crate::forward::Inbound;
-use crate::forward::Outbound;
-use crate::listen;
-use crate::trace::{Context as Trace, InTrace, SampledTrace, Traced, Tracer};
 use http::{HeaderValue, Request, Response};
 use semel_http::Body;
+use semel_proxy::forward::Inbound;
+use semel_proxy::forward::Outbound;
+use semel_proxy::listen;
+use semel_telemetry::trace::{Context as Trace, InTrace, SampledTrace, Traced, Tracer};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,9 +1,9 @@
 //! Logs each request that needs attention: operation, outcome, operation ID, trace, and the first digits of the hashes
 //! of key and caller. It never logs a key, a path, a header or a body.
 
-use crate::trace;
 use semel::core::record::StateName;
 use semel_http::{Code, Event, EventKind, Observer};
+use semel_telemetry::trace;
 use tracing::{Span, debug, info, warn};
 
 /// Writes the lines, and adds the outcome to the request's span.

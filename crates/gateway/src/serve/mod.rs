@@ -22,20 +22,21 @@ use crate::admin::AccessRefusal;
 use crate::ask::Directory;
 use crate::caller_rules::CallerRules;
 use crate::config::{Mistake, Next, Operation, Plan};
-use crate::listen::{self, Bound, Credentials, LoadedTls};
-use crate::logging::Form;
-use crate::metrics::{Census, Kinds, Metrics};
 use crate::shadow::Tally;
-use crate::upstream::UpstreamError;
 use crate::{terminal, unsealed};
 use admin_address::{AdminHandle, AdminServer};
 use entrance::Entrance;
 use ledgers::Ledgers;
 use requests::Requests;
 use semel::core::store::{Clock as _, OpenOptions, Store};
+use semel::core::time::Time;
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::Layer;
+use semel_proxy::listen::{self, Bound, Credentials, LoadedTls};
+use semel_proxy::upstream::UpstreamError;
+use semel_telemetry::logging::Form;
+use semel_telemetry::metrics::{Census, Kinds, Metrics};
 use stack::Stack;
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -372,9 +373,14 @@ fn show_certificates(metrics: &Metrics, listen: Option<&Credentials>, admin: Opt
     let shown = [("listen", listen), ("admin", admin)];
     let expiries: Vec<_> = shown
         .into_iter()
-        .filter_map(|(used, credentials)| Some((used, credentials?.expires_at()?)))
+        .filter_map(|(used, credentials)| Some((used, first_expiry(credentials?)?)))
         .collect();
     metrics.show_certificates(&expiries);
+}
+
+/// When the first certificate of the chain expires, if that can be read.
+fn first_expiry(credentials: &Credentials) -> Option<Time> {
+    credentials.chain().iter().filter_map(|certificate| semel_identity::expires_at(certificate)).min()
 }
 
 /// The TLS files as they are now, for a socket that keeps using TLS.

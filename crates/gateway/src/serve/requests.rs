@@ -1,16 +1,16 @@
 //! Counts and times each request, from its head to the head of its response, and logs it if that is configured. The
 //! log never contains a key, a path, a query, a header or a body.
 
-use crate::forward::Uncoded;
 use crate::line_budget::LineBudget;
-use crate::listen::{BodyWatch, Refusal, RefusalObserver};
-use crate::logging::REQUEST_LOG;
-use crate::metrics::{self, Metrics};
-use crate::trace;
 use http::{Method, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::{Attempt, Clock as _, SystemClock};
 use semel_http::{Body, Code, Event, Mode, Observer};
+use semel_proxy::forward::Uncoded;
+use semel_proxy::listen::{BodyWatch, Refusal, RefusalObserver};
+use semel_telemetry::logging::REQUEST_LOG;
+use semel_telemetry::metrics::{self, Metrics};
+use semel_telemetry::trace;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,8 @@
 use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
 use semel::secrets::Terms;
 use semel_gateway::config::{self, Overrides};
-use semel_gateway::{logging, serve};
+use semel_gateway::serve;
+use semel_telemetry::logging;
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
 use std::process::{Command, ExitCode};

@@ -4,5 +4,3 @@
 mod admin;
 mod demo;
 mod identity;
-mod upstream;
-mod wire;

@@ -90,7 +90,7 @@ fn undocumented(
 }
 
 fn metrics(docs: &Docs<'_>) -> Vec<Violation> {
-    const FOLDER: &str = "crates/gateway/src/metrics/";
+    const FOLDER: &str = "crates/telemetry/src/metrics/";
     let is_metric = |name: &str| name.starts_with("idempotency_") || name.starts_with("semel_");
     let mut known = BTreeSet::new();
     for file in docs.below(FOLDER) {

@@ -5,7 +5,7 @@ use crate::tidy::violation::messages;
 
 const FILES: [(&str, &str); 8] = [
     (
-        "crates/gateway/src/metrics/mod.rs",
+        "crates/telemetry/src/metrics/mod.rs",
         "counter(\"idempotency_claims_total\"); gauge(\"semel_build_info\");",
     ),
     (

@@ -1,8 +1,9 @@
 //! No secret of a configuration, and nothing of a stored answer, shows in debug output.
 
 use crate::config::{Config, Overrides, read};
-use crate::{admin, admin_client, difference, listen};
+use crate::{admin, admin_client, difference};
 use semel_net::target::Target;
+use semel_proxy::listen;
 use semel_testkit::assert_hidden;
 use std::ffi::OsString;
 use std::fmt::Debug;

@@ -1,10 +1,10 @@
 //! The start-up warnings: what is open, assumed or dangerous, and what it means.
 
 use crate::config::{Admin, Plan};
-use crate::trace::{self, Tracer};
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::StoreDown;
 use semel_net::target::Transport;
+use semel_telemetry::trace::{self, Tracer};
 use semel_text::duration;
 use std::fmt;
 

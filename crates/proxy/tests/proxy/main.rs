@@ -1,0 +1,4 @@
+//! The proxy against real clients and servers on loopback.
+
+mod upstream;
+mod wire;
