@@ -1,8 +1,8 @@
 //! The program `semel`: a gateway in front of any HTTP service, which makes the effects of requests happen once.
 //!
-//! **What lives here**: sockets, TLS, the pool of connections to the upstream, the command line, and the wiring of
-//! parts that other crates define. **What must never**: a rule about what a record means, or about what a client is
-//! answered; those are in [`semel::core::machine`] and [`semel_http`].
+//! **What lives here**: the command line, the configuration, the admin address, and the wiring of parts that other crates
+//! define: client → [`semel_proxy`] → the layer → [`semel_proxy`] → service. **What must never**: a rule about what a
+//! record means, or about what a client is answered; those are in [`semel::core::machine`] and [`semel_http`].
 
 pub mod admin;
 pub mod admin_client;

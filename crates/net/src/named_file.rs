@@ -25,7 +25,8 @@ pub fn read(path: &Path, limit: Limit) -> io::Result<Vec<u8>> {
     read_if(path, limit, |found| !is_pipe(found))
 }
 
-/// The same for a file that is read only once: it may also be a pipe that a shell has made for `<(…)`.
+/// The same, but it may also be a pipe that this process has open, such as one that a shell has made for `<(…)`: that can
+/// be read only once.
 pub fn read_once(path: &Path, limit: Limit) -> io::Result<Vec<u8>> {
     // Opening any other pipe waits for somebody who writes to it.
     read_if(path, limit, |found| !is_pipe(found) || is_open_already(path))

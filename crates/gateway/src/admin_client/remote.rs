@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
-use semel_net::client::{self, Authorities, Client, ClientError, ConnectError};
+use semel_net::client::{self, Authorities, AuthoritiesError, Client, ClientError, ConnectError};
 use semel_net::target::Target;
 use serde_json::Value;
 use std::fmt;
@@ -81,12 +81,18 @@ impl Remote {
             value.set_sensitive(true);
             Ok::<_, String>(value)
         });
-        let trusted = authorities.map_or(Ok(Authorities::default()), Authorities::only);
-        let trusted = trusted.map_err(|error| format!("{error}; give --ca FILE"))?;
-        let client = Client::new(url.target.host(), url.target.port(), url.is_tls.then_some(&trusted));
+        let trusted = match authorities {
+            _ if !url.is_tls => None,
+            Some(pem) => Some(Authorities::only(pem).map_err(|error| error.to_string())?),
+            None => Some(Authorities::default()),
+        };
+        let client = Client::new(url.target.host(), url.target.port(), trusted.as_ref());
         let client = client.map_err(|error| match error {
             ClientError::Host => format!("the host of {url} is not valid in a certificate"),
-            ClientError::Authorities(error) => format!("{error}; give --ca FILE"),
+            ClientError::Authorities(AuthoritiesError::None) => {
+                format!("{}; give --ca FILE", AuthoritiesError::None)
+            }
+            ClientError::Authorities(error) => error.to_string(),
         })?;
         Ok(Self { url, client, authorization: authorization.transpose()? })
     }
@@ -106,20 +112,18 @@ impl Remote {
             }
             Err(_) => {
                 return Err(format!(
-                    "{url} cannot be reached: no connection within {} s",
+                    "{url} cannot be reached: no connection, or no TLS, within {} s",
                     CONNECT_WITHIN.as_secs()
                 ));
             }
         };
         let asking = async {
-            let response = connection.send(request).await.map_err(|failed| match failed.unsent {
-                Some(_) => {
-                    format!("{url} closed the connection before the request was sent: {}", failed.error)
+            let response = connection.send(request).await.map_err(|failed| {
+                if failed.unsent.is_some() {
+                    format!("{url} closed the connection before the request was sent: {failed}")
+                } else {
+                    format!("{url} closed the connection: {failed}. The action may or may not have been done")
                 }
-                None => format!(
-                    "{url} closed the connection: {}. The action may or may not have been done",
-                    failed.error
-                ),
             })?;
             let (parts, body) = response.into_parts();
             let body = client::read(body, ANSWER_BYTES_MAX).await;

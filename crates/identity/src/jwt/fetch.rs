@@ -5,7 +5,9 @@ use http::header::{ACCEPT, HOST, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use semel_net::client::{self, Authorities, AuthoritiesError, Client, ClientError, ConnectError, ReadError};
+use semel_net::client::{
+    self, Authorities, AuthoritiesError, Client, ClientError, ConnectError, ReadError, SendError,
+};
 use std::fmt;
 
 /// A URL, ready to be fetched.
@@ -21,7 +23,8 @@ pub(super) enum FetchError {
     Address,
     Roots(AuthoritiesError),
     Connection(ConnectError),
-    Http(hyper::Error),
+    Send(SendError),
+    Read(hyper::Error),
     Status(StatusCode),
     TooLarge,
     Timeout,
@@ -33,7 +36,8 @@ impl fmt::Display for FetchError {
             Self::Address => f.write_str("the URL is not valid"),
             Self::Roots(error) => error.fmt(f),
             Self::Connection(error) => error.fmt(f),
-            Self::Http(error) => write!(f, "no answer: {error}"),
+            Self::Send(error) => write!(f, "no answer: {error}"),
+            Self::Read(error) => write!(f, "no answer: {error}"),
             Self::Status(status) => write!(f, "the status is {status}, not 200"),
             Self::TooLarge => f.write_str("the response is too large"),
             Self::Timeout => f.write_str("no response in time"),
@@ -65,12 +69,12 @@ impl Fetcher {
     pub(super) async fn fetch(&self) -> Result<Bytes, FetchError> {
         let mut connection = self.client.connect().await.map_err(FetchError::Connection)?;
         let response = connection.send(self.request()?).await;
-        let response = response.map_err(|failed| FetchError::Http(failed.error))?;
+        let response = response.map_err(FetchError::Send)?;
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
         }
         client::read(response.into_body(), self.bytes_max).await.map_err(|error| match error {
-            ReadError::Broken(error) => FetchError::Http(error),
+            ReadError::Broken(error) => FetchError::Read(error),
             ReadError::TooLong => FetchError::TooLarge,
         })
     }

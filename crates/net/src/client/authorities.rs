@@ -32,7 +32,7 @@ impl Authorities {
         }
         if !self.is_private {
             for error in tls::add_system_roots(&mut roots) {
-                tracing::warn!(target: "semel_proxy::upstream::tls", %error, "one of the system's certificate authorities could not be read");
+                tracing::warn!(target: "semel_gateway::upstream::tls", %error, "one of the system's certificate authorities could not be read");
             }
         }
         if roots.is_empty() {

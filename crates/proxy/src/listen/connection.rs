@@ -197,7 +197,9 @@ impl Server {
                 tracing::debug!(target: LOG, peer = %peer.address, "too many connections use HTTP/2");
             }
             Ok(Protocol::Http2) => Box::pin(self.http2(service, stream, line, &connection, end)).await,
-            Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
+            Err(error) => {
+                tracing::trace!(target: LOG, peer = %peer.address, %error, "ended before a request");
+            }
         }
     }
 

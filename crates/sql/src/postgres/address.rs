@@ -408,7 +408,7 @@ mod tests {
         let missing = address("//semel@h/d?password=file:/no/such/file").config().expect_err("missing");
         assert!(missing.to_string().contains("/no/such/file"), "{missing}");
         let endless = address("//semel@h/d?password=file:/dev/zero").config().expect_err("too long");
-        assert!(endless.to_string().contains("/dev/zero: it is longer than"), "{endless}");
+        assert!(endless.to_string().contains("/dev/zero: it is larger than"), "{endless}");
     }
 
     #[test]

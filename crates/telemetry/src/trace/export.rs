@@ -26,8 +26,11 @@ const GATHER: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(2);
 /// How often the same trouble is logged.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// How long a connection may have been idle to carry the next batch; servers close idle ones after five seconds and more.
-const IDLE_MAX: Duration = Duration::from_secs(3);
+/// The time for a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection may have been idle to carry the next batch. Under load a batch follows about every second, and
+/// hardly any server closes an idle connection sooner than after two.
+const IDLE_MAX: Duration = Duration::from_millis(1_500);
 /// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -219,7 +222,8 @@ impl Exporter {
         let status = response.status();
         // Read to its end, so that the connection can be reused. A response that is too long is ignored.
         let read = client::read(response.into_body(), ANSWER_BYTES_MAX).await;
-        if read.is_ok() {
+        // A collector that refuses a batch may not have read it, and then the next one would wait behind it.
+        if read.is_ok() && status.is_success() {
             self.idle = Some((connection, SystemClock.uptime()));
         }
         match (status.is_success(), read) {
@@ -240,13 +244,15 @@ impl Exporter {
             match connection.send(request).await {
                 Ok(response) => return Ok((connection, response)),
                 Err(SendError { unsent: Some(unsent), .. }) => request = *unsent,
-                Err(SendError { error, .. }) => return Err(format!("no response: {error}")),
+                Err(failed) => return Err(format!("no response: {failed}")),
             }
         }
-        let mut connection = self.collector.connect().await.map_err(|error| error.to_string())?;
+        let connecting = tokio::time::timeout(CONNECT_WITHIN, self.collector.connect());
+        let connected = connecting.await.map_err(|_| "no connection in time".to_owned())?;
+        let mut connection = connected.map_err(|error| error.to_string())?;
         match connection.send(request).await {
             Ok(response) => Ok((connection, response)),
-            Err(SendError { error, .. }) => Err(format!("no response: {error}")),
+            Err(failed) => Err(format!("no response: {failed}")),
         }
     }
 }
@@ -264,7 +270,8 @@ mod tests {
     use super::*;
     use crate::trace::otlp::Kind;
     use semel_net::target::Target;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     fn span() -> Span {
@@ -305,6 +312,46 @@ mod tests {
         assert_eq!(trouble.with(1, begun + second * 300), Some((1, 1)));
         assert_eq!(trouble.with(7, begun + second * 301), None);
         assert_eq!((trouble.rest(), trouble.rest()), (Some((1, 7)), None), "the process ends");
+    }
+
+    /// Answers each batch like this; returns how many connections it took for `batches` of them.
+    async fn connections_for(batches: usize, response: &'static str) -> (usize, u64) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut batch = Vec::new();
+                    while matches!(stream.read_buf(&mut batch).await, Ok(1..)) {
+                        // The end of its JSON.
+                        if batch.ends_with(b"]}]}]}") {
+                            batch.clear();
+                            let _ = stream.write_all(response.as_bytes()).await;
+                        }
+                    }
+                });
+            }
+        });
+        let counts = Arc::new(Counts::default());
+        let options = Options::new(Target::parse(&endpoint).expect("a target"));
+        let mut exporter = Exporter::new(&options, Arc::clone(&counts)).expect("no TLS");
+        for _ in 0..batches {
+            exporter.send(&[span()]).await;
+        }
+        (connections.load(Ordering::Relaxed), counts.sent.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_reused_unless_the_collector_closes_it_or_refused() {
+        let accepted = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(connections_for(3, accepted).await, (1, 3));
+        let closing = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(connections_for(3, closing).await, (3, 3), "every batch arrives");
+        let refused = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(connections_for(3, refused).await, (3, 0));
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 /// Where spans go, and which ones.
 #[derive(Clone, PartialEq)]
 pub struct Options {
-    /// The collector; spans are sent to `/v1/traces` below it.
+    /// The collector; spans are sent to `/v1/traces` below it, over HTTP/1.1 (also where it says `h2c://`).
     pub endpoint: Target,
     /// The certificate authorities.
     pub authorities: Authorities,
