@@ -3,6 +3,7 @@
 
 mod ambient;
 mod arrows;
+mod cycles;
 mod decisions;
 mod guide;
 mod leases;
@@ -28,6 +29,7 @@ type Rule = fn(&Workspace) -> Vec<Violation>;
 const RULES: &[(&str, Rule)] = &[
     ("arrows", arrows::check),
     ("roots", roots::check),
+    ("cycles", cycles::check),
     ("ambient", ambient::check),
     ("unused", unused::check),
     ("decisions", decisions::check),
