@@ -3,18 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::scanner::{Limits, Protocol, Scanner};
-
-/// Only the scanner, from its sources: its crate would bring a runtime and TLS into every target here.
-#[allow(dead_code, reason = "the rest of the crate uses it")]
-#[path = "../../crates/proxy/src/wire"]
-mod wire {
-    mod chunked;
-    mod head;
-    mod line;
-    pub mod refusal;
-    pub mod scanner;
-}
+use semel_proxy::wire::{Limits, Protocol, Scanner};
 
 const LIMITS: Limits = Limits { head_bytes_max: 512, headers_max: 8 };
 
