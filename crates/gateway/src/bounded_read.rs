@@ -1,5 +1,6 @@
 //! The files that the gateway reads, each kind up to its own limit.
 
+use semel_admin::client::RESPONSE_BYTES_MAX;
 use semel_net::named_file::{self, CERTIFICATES, Limit};
 use std::io;
 use std::path::Path;
@@ -33,7 +34,7 @@ impl FileKind {
             Self::Certificates => return CERTIFICATES,
             Self::Users => (4 << 20, "a list of users"),
             Self::RequestBody => (10 << 20, "a request's body"),
-            Self::Response => (64 << 20, "a response"),
+            Self::Response => (RESPONSE_BYTES_MAX, "a response"),
         };
         Limit { bytes_max, of }
     }

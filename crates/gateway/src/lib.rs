@@ -1,10 +1,9 @@
 //! The program `semel`: a gateway in front of any HTTP service, which makes the effects of requests happen once.
 //!
-//! **What lives here**: the command line, the configuration, the admin address, and the wiring of parts that other crates
-//! define: client → [`semel_proxy`] → the layer → [`semel_proxy`] → service. **What must never**: a rule about what a
+//! **What lives here**: the command line, the configuration, and the wiring of parts that other crates define: client →
+//! [`semel_proxy`] → the layer → [`semel_proxy`] → service, and beside it the [admin address](semel_admin). **What must never**: a rule about what a
 //! record means, or about what a client is answered; those are in [`semel::core::machine`] and [`semel_http`].
 
-pub mod admin;
 pub mod admin_client;
 pub mod ask;
 mod bounded_read;
@@ -14,12 +13,7 @@ pub mod config;
 pub mod demo;
 pub mod difference;
 pub mod doctor;
-pub mod inboxes;
-mod line_budget;
-mod moment;
-mod reason;
 pub mod serve;
-pub mod shadow;
 pub mod stores;
 mod terminal;
 #[cfg(test)]

@@ -1,39 +1,14 @@
-//! Printed texts, compared with the files in `tests/texts`.
-//!
-//! With `SEMEL_REWRITE_TEXTS=1` the files are written instead, for a person to read in the diff.
+//! Printed texts of the program, compared with the files in `tests/texts`.
 
-use std::path::PathBuf;
+pub(crate) use semel_test_support::texts::assert_fits;
 
-/// The variable that has the files rewritten.
-const REWRITE: &str = "SEMEL_REWRITE_TEXTS";
+use semel_test_support::texts;
 
 /// The folder of the files.
-pub(crate) fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/texts")
-}
+pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/texts");
 
-/// Whether `found` is the text of `tests/texts/NAME.txt`, apart from white space at its end. A difference shows both in full.
+/// Whether `found` is the text of `tests/texts/NAME.txt`.
 #[track_caller]
 pub(crate) fn assert_is(name: &str, found: &str) {
-    let file = folder().join(format!("{name}.txt"));
-    let found = found.trim_end();
-    if std::env::var_os(REWRITE).is_some() {
-        std::fs::write(&file, format!("{found}\n")).expect("the file can be written");
-        return;
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
-    let expected = expected.trim_end();
-    assert!(
-        expected == found,
-        "tests/texts/{name}.txt says\n\n{expected}\n\nand what is printed is\n\n{found}\n\n\
-         If that is meant, run the test again with {REWRITE}=1 and read the difference"
-    );
-}
-
-/// Whether every line fits so many columns.
-#[track_caller]
-pub(crate) fn assert_fits(name: &str, text: &str, columns: usize) {
-    for line in text.lines() {
-        assert!(line.chars().count() <= columns, "{name}: {} columns: {line}", line.chars().count());
-    }
+    texts::assert_is(FOLDER, name, found);
 }

@@ -1,6 +1,6 @@
 //! Shared support for the tests of several crates.
 //!
-//! **What lives here**: files, clients, servers, and the service behind the gateway. **What must never**: a dependency on our own
+//! **What lives here**: files, printed texts, clients, servers, and the service behind the gateway. **What must never**: a dependency on our own
 //! crates, or an option that only one test program needs.
 
 #[cfg(feature = "http")]
@@ -11,6 +11,7 @@ mod redis;
 pub mod reply;
 mod scratch;
 pub mod services;
+pub mod texts;
 #[cfg(feature = "http")]
 pub mod upstream;
 #[cfg(feature = "http")]

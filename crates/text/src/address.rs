@@ -1,6 +1,6 @@
-//! Addresses to listen on, as people write them.
+//! Addresses to listen on, as people write them, and addresses that count as one client.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads an address: `127.0.0.1:8080`, `[::]:8080`, or `:8080` for every IPv4 address of the machine.
 ///
@@ -20,4 +20,23 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
                 for every address of the machine"
         )
     })
+}
+
+/// What counts as one client: an address, or for IPv6 the network that a household gets.
+///
+/// ```
+/// use semel_text::address::network;
+///
+/// let address = |text: &str| text.parse::<std::net::IpAddr>().ok();
+/// assert_eq!(address("2001:db8::7:8").map(network), address("2001:db8::"));
+/// assert_eq!(address("::ffff:192.0.2.1").map(network), address("192.0.2.1"));
+/// ```
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
 }

@@ -15,6 +15,7 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-identity",
     "semel-telemetry",
     "semel-proxy",
+    "semel-admin",
     "semel-messaging",
     "semel-client",
     "semel-tx",
@@ -42,6 +43,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-tx", &["semel-core", "semel", "semel-sql", "semel-http"]),
     ("semel-messaging", &["semel-core", "semel", "semel-sql"]),
     ("semel-client", &["semel-core"]),
+    // The admin address over an engine. It opens no store, and knows neither the proxy nor the configuration.
+    ("semel-admin", &["semel-core", "semel-text", "semel-net", "semel", "semel-http"]),
     ("semel-gateway", STORES_AND_SHELLS),
     ("semel-test-support", &[]),
     ("semel-testkit", &["semel-core", "semel"]),
@@ -58,8 +61,12 @@ const FOR_TESTS: &[&str] = &["semel-testkit", "semel-test-support"];
 
 /// What the tests of one crate may use in addition: a layer is tested on a durable store, and a store under an
 /// engine or with its clock.
-const IN_TESTS: &[(&str, &str)] =
-    &[("semel-http", "semel-sql"), ("semel-sql", "semel"), ("semel-redis", "semel")];
+const IN_TESTS: &[(&str, &str)] = &[
+    ("semel-http", "semel-sql"),
+    ("semel-admin", "semel-sql"),
+    ("semel-sql", "semel"),
+    ("semel-redis", "semel"),
+];
 
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     let is_ours = |name: &str| workspace.packages.iter().any(|package| package.name == name);

@@ -100,7 +100,7 @@ mod tests {
         messages(&check(&Workspace { files: vec![file], ..Workspace::default() }))
     }
 
-    const VIEW: &str = "crates/gateway/src/admin/view.rs";
+    const VIEW: &str = "crates/admin/src/service/view.rs";
 
     #[test]
     fn every_term_is_found_beside_every_sign_with_its_line() {

@@ -1,28 +1,20 @@
 //! The admin API in this process, on a store that it opens. The engine neither sweeps nor probes, and nothing is
 //! created in the store.
 
-use super::{ANSWER_BYTES_MAX, Reply, reply};
-use crate::admin::{self, Admin, ResponseLimits, Role, Token, TokenHash};
 use crate::config::{Hashing, Next};
-use crate::shadow::Tally;
 use crate::stores::Url;
 use crate::unsealed::{any_sealed, contains_sealed};
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{Method, Request};
-use http_body_util::{BodyExt as _, Full, Limited};
-use semel::core::history::WHO_BYTES_MAX;
+use http::Method;
 use semel::core::store::{Clock as _, Store};
 use semel::sealing::KeyRing;
-use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
+use semel::{BuildError, Engine, Settings, Sweep, SystemClock, secrets};
+use semel_admin::ResponseLimits;
+use semel_admin::client::{InProcess, Reply, holder_name};
 use semel_http::Routes;
-use semel_text::printable::is_printable;
 use serde_json::Value;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tower_service::Service as _;
 
 /// How long signing off from the store may take.
 const SIGN_OFF_MAX: Duration = Duration::from_secs(5);
@@ -52,8 +44,7 @@ impl Configured {
 pub struct Local {
     store: Arc<dyn Store>,
     engine: Engine,
-    admin: Admin,
-    token: String,
+    admin: InProcess,
     /// The keys that were given.
     ring: Option<KeyRing>,
     is_configured: bool,
@@ -96,7 +87,7 @@ impl Local {
             request_timeout: Settings::default().store_timeout,
             ..Settings::default()
         };
-        let mut builder = Engine::builder(Arc::clone(&store)).settings(settings).name(named(who));
+        let mut builder = Engine::builder(Arc::clone(&store)).settings(settings).name(holder_name(who));
         let (ring, is_configured) = (configured.sealing.clone(), configured.is_known());
         let Configured { sealing, hashing, routes } = configured;
         if let Some(ring) = sealing {
@@ -121,30 +112,13 @@ impl Local {
             }
             error => unusable(&error),
         })?;
-        let token = format!("{:032x}", SystemRandom.bits());
-        let mut roles = vec![Role::Read, Role::Operate];
-        if with_bodies {
-            roles.push(Role::Bodies);
-        }
-        let holder = Token { name: named(who), hash: TokenHash::of(&token), roles };
-        let options = admin::Options { tokens: vec![holder], ..admin::Options::default() };
-        let sources = admin::Sources {
-            metrics: Arc::new(String::new),
-            is_draining: Arc::new(|| false),
-            shadow: Tally::new(SystemClock.now()),
-            clock: Arc::new(SystemClock),
-            // Only gateways know which operations are configured and have a probe.
-            label: Arc::new(str::to_owned),
-            response_limits: Arc::new(move |operation| match &routes {
-                Some((routes, head_bytes_max)) => ResponseLimits::of(routes, operation, *head_bytes_max),
-                None => ResponseLimits::default(),
-            }),
-            // This process's own token has the roles that it needs.
-            refused: Arc::new(|_| {}),
-            knows_probes: false,
-        };
-        let admin = admin::service(engine.clone(), options, sources).map_err(|error| unusable(&error))?;
-        Ok(Self { store, engine, admin, token, ring, is_configured })
+        let response_limits = Arc::new(move |operation: &str| match &routes {
+            Some((routes, head_bytes_max)) => ResponseLimits::of(routes, operation, *head_bytes_max),
+            None => ResponseLimits::default(),
+        });
+        let admin = InProcess::new(engine.clone(), who, with_bodies, response_limits);
+        let admin = admin.map_err(|error| unusable(&error))?;
+        Ok(Self { store, engine, admin, ring, is_configured })
     }
 
     /// Whether a configuration file was given.
@@ -189,20 +163,7 @@ impl Local {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Reply, String> {
-        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let body = body.map(|document| Bytes::from(document.to_string())).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
-            .extension(admin::Peer { address: loopback, local: loopback })
-            .body(Full::new(body))
-            .map_err(|error| error.to_string())?;
-        let Ok(response) = self.admin.clone().call(request).await;
-        let (parts, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
-        reply(&parts, &body.to_bytes())
+        self.admin.ask(method, path, body).await
     }
 
     /// Signs off from the store, and closes it.
@@ -213,31 +174,8 @@ impl Local {
     }
 }
 
-/// A name that fits into a history.
-fn named(who: &str) -> String {
-    let mut name: String = who.chars().filter(|letter| is_printable(*letter)).collect();
-    while name.len() > WHO_BYTES_MAX {
-        name.pop();
-    }
-    if name.is_empty() || name == admin::LOOPBACK { "somebody".to_owned() } else { name }
-}
-
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_operators_name_fits_into_the_history() {
-        assert_eq!(named("cli:ada"), "cli:ada");
-        assert_eq!(named("cli:a\nb\u{1b}\u{202e}[2J"), "cli:ab[2J");
-        assert_eq!(named(&"é".repeat(60)).len(), WHO_BYTES_MAX);
-        assert_eq!(named("loopback"), "somebody");
-        assert_eq!(named("\n"), "somebody");
     }
 }

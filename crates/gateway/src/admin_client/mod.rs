@@ -1,22 +1,13 @@
-//! Clients of the admin API: over the network to a [running gateway](Remote), or [in this process](Local) on a store
-//! that it opens.
-//!
-//! Both end at the engine, which applies the machine's rules and writes into the history who did what, and why.
+//! The admin API as the command line uses it: of a [running gateway](Remote), or [in this process](Local) on a store that
+//! it opens.
 
 mod local;
-mod remote;
 
 pub use local::{Configured, Local};
-pub use remote::{Remote, Url};
 
-use crate::bounded_read::FileKind;
 use http::Method;
+use semel_admin::client::{Remote, Reply};
 use serde_json::Value;
-use std::fmt;
-
-/// The maximum length of a response, the same as of one in a file: a page of records needs a thousandth of it, a stored
-/// response at most a third.
-const ANSWER_BYTES_MAX: usize = FileKind::Response.limit().bytes_max;
 
 /// The admin API: remote or local.
 pub enum AdminClient {
@@ -24,26 +15,6 @@ pub enum AdminClient {
     Remote(Remote),
     /// A store that was opened here.
     Local(Box<Local>),
-}
-
-/// A response. Debug output leaves out the document, which may contain stored responses.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// The HTTP status.
-    pub status: u16,
-    /// After how many seconds the same request may succeed.
-    pub retry_after: Option<u64>,
-    /// The document.
-    pub document: Value,
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply")
-            .field("status", &self.status)
-            .field("retry_after", &self.retry_after)
-            .finish_non_exhaustive()
-    }
 }
 
 impl AdminClient {
@@ -61,14 +32,4 @@ impl AdminClient {
             local.close().await;
         }
     }
-}
-
-/// A response from its parts.
-fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
-    let status = parts.status.as_u16();
-    let document = serde_json::from_slice(body)
-        .map_err(|_| format!("the response ({status}) is not JSON; is this an admin address?"))?;
-    let retry_after = parts.headers.get(http::header::RETRY_AFTER);
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    Ok(Reply { status, retry_after, document })
 }

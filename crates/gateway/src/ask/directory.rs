@@ -1,7 +1,7 @@
 //! What other parts ask the routes about a record's operation, such as its reconciler; replaced with each configuration.
 
-use crate::admin::ResponseLimits;
 use semel::Reconcile;
+use semel_admin::ResponseLimits;
 use semel_http::Routes;
 use std::sync::{Arc, PoisonError, RwLock};
 

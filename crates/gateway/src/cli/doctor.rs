@@ -6,7 +6,6 @@ use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::user;
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, ClockDifference, Finding, Latency, NotMeasured, Options, Report, Severity};
-use crate::moment::{age, away, written};
 use crate::serve::say;
 use crate::stores::Url;
 use clap::ValueEnum as _;
@@ -15,6 +14,7 @@ use semel::core::store::{self, AcceptedLoss, Clock as _, Store};
 use semel::core::time::Time;
 use semel::time::{self, ClockComparison};
 use semel::{ClockSettings, SystemClock};
+use semel_admin::moment::{age, away, written};
 use semel_text::printable::{printable, printable_json};
 use semel_text::size;
 use semel_text::wrap::wrapped;
@@ -56,7 +56,7 @@ pub(super) struct Args {
     #[arg(long, requires = "reason")]
     accept_loss: bool,
     /// With --confirm-clock or --accept-loss: why the clock is right, or what was lost. Kept in the store
-    #[arg(long, value_name = "TEXT", requires = "decision", value_parser = crate::reason::parse)]
+    #[arg(long, value_name = "TEXT", requires = "decision", value_parser = semel_admin::reason::parse)]
     reason: Option<String>,
     /// Print JSON
     #[arg(long)]

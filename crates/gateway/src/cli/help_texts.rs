@@ -2,7 +2,7 @@
 
 use super::command;
 use super::tests::every;
-use crate::texts::{assert_fits, assert_is, folder};
+use crate::texts::{FOLDER, assert_fits, assert_is};
 use std::collections::BTreeSet;
 
 const COLUMNS: usize = 80;
@@ -37,7 +37,7 @@ fn every_help_text_equals_its_file_and_fits_80_columns() {
 #[test]
 fn no_file_is_about_a_command_that_does_not_exist() {
     let known: BTreeSet<_> = helps().into_iter().map(|(name, _)| format!("{name}.txt")).collect();
-    let files = std::fs::read_dir(folder().join("help")).expect("the folder");
+    let files = std::fs::read_dir(format!("{FOLDER}/help")).expect("the folder");
     let files: BTreeSet<_> =
         files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
     assert_eq!(files, known);

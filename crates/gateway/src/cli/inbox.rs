@@ -3,13 +3,13 @@
 use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
-use crate::inboxes::{InboxStats, InboxTopic};
-use crate::moment::away;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
 use http::Method;
 use semel::core::store;
+use semel_admin::inboxes::{InboxStats, InboxTopic};
+use semel_admin::moment::away;
 use semel_text::duration;
 use semel_text::printable::printable_json;
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ fn window(text: &str) -> Result<Duration, String> {
     if window.subsec_nanos() != 0 {
         return Err(format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d"));
     }
-    crate::inboxes::check_window(window).map(|()| window)
+    semel_admin::inboxes::check_window(window).map(|()| window)
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {

@@ -1,11 +1,11 @@
 //! `semel key`: keys for scripts and people, and tokens for the admin address. A token is printed and stored nowhere.
 
-use crate::admin::{Role, TokenHash, check_token_name};
 use crate::config::admin::KIND;
 use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
 use semel::{Random as _, SystemClock, SystemRandom};
+use semel_admin::{Role, TokenHash, check_token_name};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! `semel serve`: the flags, which override the configuration file. No flag takes a secret.
 
 use super::config::{render_mistakes, text};
-use crate::admin::Address;
 use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::storage::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch, Plan};
@@ -11,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, FromArgMatches as _};
 use semel::SystemClock;
 use semel::core::policy::Class;
+use semel_admin::Address;
 use semel_http::KeyRule;
 use semel_net::client::Authorities;
 use semel_net::target::Target;

@@ -4,12 +4,12 @@ use super::say_document;
 use super::stop::{EXIT_CODES, Stop};
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
-use crate::moment::{away, written};
 use crate::serve::say;
-use crate::shadow::{Route, Summary, Verdict, advise};
 use http::Method;
 use semel::SystemClock;
 use semel::core::store::Clock as _;
+use semel_admin::moment::{away, written};
+use semel_admin::shadow::{Route, Summary, Verdict, advise};
 use semel_text::printable::printable;
 use semel_text::wrap::wrapped;
 use serde_json::json;
@@ -104,4 +104,21 @@ fn row(route: &Route) -> Vec<Cell> {
         number(route.likely_duplicates, Tone::Doubtful),
         number(route.not_judged, Tone::Plain),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides};
+
+    #[test]
+    fn the_advised_configuration_can_be_read() {
+        for with_key in [4, 5] {
+            let (method, path) = (Some("POST".to_owned()), Some("/accounts/{id}/charges".to_owned()));
+            let route = Route { method, path, requests: 5, with_key, ..Route::default() };
+            let lines = advise(&route).config.expect("a configuration");
+            let read = config::read(&lines, &Overrides::default(), &|_| None);
+            assert!(read.is_ok(), "{lines}");
+        }
+    }
 }

@@ -4,12 +4,14 @@
 
 use super::config::{render_mistakes, text};
 use super::stop::Stop;
+use super::unrepeated;
 use super::user;
-use crate::admin_client::{AdminClient, Configured, Local, Remote, Reply, Url};
+use crate::admin_client::{AdminClient, Configured, Local};
 use crate::bounded_read::{self, FileKind, unreadable};
 use crate::config::{self, Overrides};
 use crate::stores;
 use http::Method;
+use semel_admin::client::{Remote, Reply, Url};
 use semel_telemetry::logging;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Gateway {
     /// The admin address of a running gateway, or `SEMEL_ADMIN_URL` [default: `http://127.0.0.1:9090`]
-    #[arg(long, value_name = "URL", global = true, help_heading = "Where")]
+    #[arg(long, value_name = "URL", value_parser = unrepeated::admin(), global = true, help_heading = "Where")]
     admin: Option<Url>,
     /// A file with the token for it; `SEMEL_ADMIN_TOKEN` is the token itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Where")]
@@ -51,7 +53,7 @@ pub(super) struct Target {
 /// [`Target::check_unused`]. Every command below `semel records` accepts them otherwise.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct UnusedTarget {
-    #[arg(long, hide = true)]
+    #[arg(long, value_parser = unrepeated::admin(), hide = true)]
     admin: Option<Url>,
     #[arg(long, hide = true)]
     token_file: Option<PathBuf>,

@@ -2,10 +2,11 @@
 //!
 //! Clap repeats a value that it refuses. A URL may have a password in it that its user is about to be told to remove.
 
-use crate::{admin_client, stores};
+use crate::stores;
 use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
+use semel_admin::client;
 use semel_net::target::Target;
 use std::ffi::OsStr;
 
@@ -46,12 +47,9 @@ impl ValueParserFactory for stores::Url {
     }
 }
 
-impl ValueParserFactory for admin_client::Url {
-    type Parser = Unrepeated<Self>;
-
-    fn value_parser() -> Self::Parser {
-        Unrepeated { parse: str::parse }
-    }
+/// A gateway's admin address.
+pub(super) fn admin() -> Unrepeated<client::Url> {
+    Unrepeated { parse: str::parse }
 }
 
 #[cfg(test)]
@@ -62,7 +60,7 @@ mod tests {
         let argument = |name| Arg::new(name).long(name).value_name("URL");
         Command::new("semel")
             .arg(argument("store").value_parser(clap::value_parser!(stores::Url)))
-            .arg(argument("admin").value_parser(clap::value_parser!(admin_client::Url)))
+            .arg(argument("admin").value_parser(admin()))
             .arg(argument("upstream").value_parser(upstream()))
     }
 

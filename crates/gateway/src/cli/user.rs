@@ -1,6 +1,6 @@
 //! Who runs this command, for histories.
 
-use crate::admin::COMMAND_LINE;
+use semel_admin::COMMAND_LINE;
 
 /// The name in the history for actions from this process: `cli:` and the effective user, by its name in the system's list of
 /// users, otherwise its number. The system says who that is; the environment could say anything.

@@ -2,7 +2,7 @@
 
 use super::Overrides;
 use super::table::{Span, Table};
-use crate::admin::Address;
+use semel_admin::Address;
 use semel_net::target::Target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

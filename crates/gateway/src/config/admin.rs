@@ -6,7 +6,7 @@ use super::Overrides;
 use super::plan::Admin;
 use super::service::tls;
 use super::table::Table;
-use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
+use semel_admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
 
 /// The prefix of a hash.
 pub(crate) const KIND: &str = "sha256:";

@@ -45,12 +45,12 @@ pub use patch::{Keep, Patch};
 pub use plan::{Admin, Operation, Plan};
 pub use storage_settings::{Hashing, Limits, Next, StorageSettings};
 
-use crate::admin::Address;
 use crate::ask::Questions;
 use crate::stores;
 use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
+use semel_admin::Address;
 use semel_http::{Routes, Terms, TermsError, is_registered_method};
 use semel_identity::{Identity, Network};
 use semel_net::client::Authorities;

@@ -1,12 +1,12 @@
 //! The plan of a gateway: everything that it needs to start.
 
 use super::storage_settings::{Limits, StorageSettings};
-use crate::admin;
 use crate::ask::Questions;
 use crate::stores;
 use http::HeaderName;
 use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
+use semel_admin as admin;
 use semel_http::{KeyRule, KeySource, Terms};
 use semel_identity::{Identity, Network, Source, caller_text};
 use semel_net::target::Target;

@@ -96,7 +96,7 @@ fn sealed(id: &CommandId, record: &Record, ask: &Options, report: &mut Report, s
         Body::Kept(_) => {
             let must_be = |routes: &Routes| routes.must_seal(record.operation());
             // Workers' reports are always sealed if there is a key.
-            let is_workers = ask.sealing.is_some() && crate::admin::is_claim(record.operation());
+            let is_workers = ask.sealing.is_some() && semel_admin::is_claim(record.operation());
             if is_workers || ask.routes.as_ref().is_some_and(must_be) {
                 seen.unsealed.add(id, String::new());
             }

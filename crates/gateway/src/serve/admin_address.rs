@@ -1,11 +1,11 @@
-//! Opens the admin address, and applies new tokens and certificates. [`admin`](crate::admin) answers its requests.
+//! Opens the admin address, and applies new tokens and certificates. [`semel_admin`] answers its requests.
 
-use crate::admin::{self, Admin};
 use crate::ask::Directory;
 use crate::config::Admin as Plan;
-use crate::shadow::Tally;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
+use semel_admin::shadow::Tally;
+use semel_admin::{self as admin, Admin};
 use semel_http::Body;
 use semel_proxy::listen::{self, Bound, Credentials, Peer, RefusalObserver};
 use semel_proxy::upstream;
@@ -155,5 +155,17 @@ impl tower_service::Service<Request<listen::Body>> for PeerService {
         }
         let mut now = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         now.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_may_report_what_an_upstream_may_answer() {
+        let limits = admin::ResponseLimits::default();
+        assert_eq!(limits.head_bytes_max, upstream::Options::default().head_bytes_max as usize);
+        assert_eq!(limits.headers_max, upstream::HEAD_LINES_MAX);
     }
 }

@@ -3,7 +3,8 @@
 use super::{Gateway, signals};
 use crate::config::{Admin, Plan};
 use crate::demo::{payments, story};
-use crate::{admin, stores, terminal};
+use crate::{stores, terminal};
+use semel_admin as admin;
 use semel_net::target::Target;
 use semel_proxy::listen;
 use std::ffi::OsString;

@@ -1,10 +1,10 @@
 //! Counts and times each request, from its head to the head of its response, and logs it if that is configured. The
 //! log never contains a key, a path, a query, a header or a body.
 
-use crate::line_budget::LineBudget;
 use http::{Method, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::{Attempt, Clock as _, SystemClock};
+use semel_admin::LineBudget;
 use semel_http::{Body, Code, Event, Mode, Observer};
 use semel_proxy::forward::Uncoded;
 use semel_proxy::listen::{BodyWatch, Refusal, RefusalObserver};

@@ -9,8 +9,8 @@ use super::{alarms, lines};
 use crate::ask::ServiceClients;
 use crate::caller_rules::CallerRules;
 use crate::config::Plan;
-use crate::shadow::Tally;
 use semel::{Engine, SystemClock};
+use semel_admin::shadow::Tally;
 use semel_http::{Layer, Mode, Routes, TermsError};
 use semel_proxy::forward::{self, Client, Inbound, Outbound, Trust};
 use semel_proxy::listen::{self, ClientCertificate, Peer};
@@ -99,7 +99,7 @@ impl Stack {
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .client(|parts| parts.extensions.get::<listen::Slot>().map(listen::Slot::client))
             .observer(watching)
-            .hiding(crate::admin::is_claim)
+            .hiding(semel_admin::is_claim)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
             .responses_bytes_max(plan.limits.responses_bytes_max)
             .body_time_max(plan.limits.body_time_max);

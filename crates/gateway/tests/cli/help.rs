@@ -34,7 +34,7 @@ fn a_token_is_printed_as_json_where_asked_for() {
     );
     let token = document["token"].as_str().expect("a token");
     let hash = document["hash"].as_str().and_then(|hash| hash.strip_prefix("sha256:")).expect("a hash");
-    assert_eq!(hash, semel_gateway::admin::TokenHash::of(token).digits());
+    assert_eq!(hash, semel_admin::TokenHash::of(token).digits());
 }
 
 #[test]

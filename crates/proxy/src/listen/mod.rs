@@ -24,5 +24,4 @@ pub use error::Error;
 pub use options::{Clients, Options, Prefix, Tls};
 pub use proxies::Proxies;
 pub use requests::Slot;
-pub use slots::network;
 pub use tls::{Credentials, LoadedTls};

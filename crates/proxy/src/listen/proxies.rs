@@ -1,8 +1,8 @@
 //! The client's address behind trusted proxies, used to decide which client has to give way.
 
-use super::slots::network;
 use http::HeaderMap;
 use http::header::FORWARDED;
+use semel_text::address::network;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};

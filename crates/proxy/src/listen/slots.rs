@@ -2,8 +2,9 @@
 //! request is running is never closed for that.
 
 use crate::wire::Exchange;
+use semel_text::address::network;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -174,17 +175,6 @@ impl Drop for Slot {
 fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
     // Every change is complete, so a panic elsewhere leaves it usable.
     open.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An address, or for IPv6 the network that a household gets.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ const HEADERS: &str = "crates/http/src/names.rs";
 const HEADERS_PAGE: &str = "docs/guide/src/headers.md";
 const CONFIGURATION: &str = "crates/gateway/src/config/default.toml";
 const CODES: &str = "crates/http/src/problem.rs";
-const ADMIN_CODES: &str = "crates/gateway/src/admin/problem.rs";
+const ADMIN_CODES: &str = "crates/admin/src/service/problem.rs";
 const ADMIN_CODES_PAGE: &str = "docs/guide/src/admin-errors.md";
 
 /// Names in capitals that are not error codes: states, gRPC's statuses, variables, placeholders.
@@ -191,7 +191,7 @@ fn admin_codes(docs: &Docs<'_>) -> Vec<Violation> {
 
 /// The admin address also sends codes that protected services have: its page names each.
 fn shared_codes(docs: &Docs<'_>) -> Vec<Violation> {
-    const FOLDER: &str = "crates/gateway/src/admin/";
+    const FOLDER: &str = "crates/admin/src/service/";
     let mut sent = BTreeSet::new();
     for file in docs.below(FOLDER) {
         for (at, _) in
@@ -215,7 +215,7 @@ fn shared_codes(docs: &Docs<'_>) -> Vec<Violation> {
 }
 
 fn admin_paths(docs: &Docs<'_>) -> Vec<Violation> {
-    const FOLDER: &str = "crates/gateway/src/admin/";
+    const FOLDER: &str = "crates/admin/src/service/";
     let known: BTreeSet<_> = docs
         .below(FOLDER)
         .flat_map(|file| scan::served(&file.text))

@@ -13,9 +13,9 @@ const FILES: [(&str, &str); 8] = [
         "KEY = from_static(\"idempotency-key\"); ID = from_static(\"operation-id\");",
     ),
     ("crates/http/src/problem.rs", "    Missing = \"MISSING_KEY\", 400, 3, \"No key\";"),
-    ("crates/gateway/src/admin/problem.rs", "    Invalid = \"INVALID_REQUEST\", 400, \"Not valid\";"),
+    ("crates/admin/src/service/problem.rs", "    Invalid = \"INVALID_REQUEST\", 400, \"Not valid\";"),
     (
-        "crates/gateway/src/admin/records.rs",
+        "crates/admin/src/service/records.rs",
         "#[path(get, path = \"/v1/records/{id}\")] Problem::new(Code::Missing, StatusCode::OK)",
     ),
     ("crates/gateway/src/config/default.toml", "[listen]\n#ttl = \"24h\"   # how long\nkept = { as = 1 }\n"),

@@ -22,7 +22,7 @@ pub(super) struct Erase {
     #[arg(long, value_name = "WHAT", default_value = "response")]
     what: Extent,
     /// Why. It stays in the record's history, so write no personal data
-    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
+    #[arg(long, value_name = "TEXT", value_parser = semel_admin::reason::parse)]
     reason: String,
     /// Do not ask for confirmation
     #[arg(long)]

@@ -1,11 +1,11 @@
 //! Which records are meant: the filters that `list`, `watch` and `resolve` share.
 
 use super::super::stop::Stop;
-use crate::moment::parse;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
 use semel::core::store::Callers;
 use semel::core::time::Time;
+use semel_admin::moment::parse;
 use semel_text::percent;
 use std::fmt::Write as _;
 

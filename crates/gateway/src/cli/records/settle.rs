@@ -29,7 +29,7 @@ pub(super) struct Resolve {
     #[arg(long, value_name = "WHAT")]
     outcome: Outcome,
     /// How you found out. It is kept in the history
-    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
+    #[arg(long, value_name = "TEXT", value_parser = semel_admin::reason::parse)]
     reason: String,
     #[command(flatten)]
     filters: Filters,
@@ -75,7 +75,7 @@ pub(super) struct Release {
     #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
     id: String,
     /// Why. It is kept in the history
-    #[arg(long, value_name = "TEXT", value_parser = crate::reason::parse)]
+    #[arg(long, value_name = "TEXT", value_parser = semel_admin::reason::parse)]
     reason: String,
 }
 

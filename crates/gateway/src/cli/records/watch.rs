@@ -46,7 +46,7 @@ impl Args {
         // Checked before anything is shown.
         self.filters.query(now, None)?;
         let from = match &self.filters.others.since {
-            Some(text) => crate::moment::parse(text, now).map_err(Stop::usage)?,
+            Some(text) => semel_admin::moment::parse(text, now).map_err(Stop::usage)?,
             None => now,
         };
         let mut changes = Changes { from, ..Changes::default() };

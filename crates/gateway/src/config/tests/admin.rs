@@ -2,9 +2,9 @@
 
 use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
-use crate::admin::{Address, Role, TokenHash};
 use crate::config::Next;
 use crate::config::{Overrides, read};
+use semel_admin::{Address, Role, TokenHash};
 use semel_identity::{CertificateName, Source};
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! No secret of a configuration, and nothing of a stored answer, shows in debug output.
 
 use crate::config::{Config, Overrides, read};
-use crate::{admin, admin_client, difference};
+use crate::{admin_client, difference};
+use semel_admin as admin;
 use semel_net::target::Target;
 use semel_proxy::listen;
 use semel_testkit::assert_hidden;
@@ -79,7 +80,7 @@ fn tokens_credentials_and_certificates_are_hidden() {
 #[test]
 fn answers_and_requests_are_hidden() {
     let document = serde_json::json!({ "response": { "body": "card 4111 1111" } });
-    let reply = admin_client::Reply { status: 200, retry_after: None, document };
+    let reply = admin::client::Reply { status: 200, retry_after: None, document };
     assert_hidden("Reply", &reply, b"card 4111 1111");
     let differences =
         difference::differences(br#"{"card":"4111 1111 of Ada"}"#, br#"{"card":"4222 2222 of Eve"}"#);

@@ -92,8 +92,7 @@ fn each_manifests_configuration_lacks_only_a_token() {
         let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{file} contains a token that anybody can read");
         assert_eq!(errors.matches("`hash` is not the hash of a token").count(), 1, "{errors}");
-        let with_token =
-            shipped.replace("REPLACE-ME", &semel_gateway::admin::TokenHash::of("s3cret").digits());
+        let with_token = shipped.replace("REPLACE-ME", &semel_admin::TokenHash::of("s3cret").digits());
         run(&mut check(&with_token));
     }
 }
