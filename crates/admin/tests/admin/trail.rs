@@ -60,7 +60,7 @@ const ALONE: &str = "SEMEL_TEST_TRAIL_ALONE";
 async fn every_action_is_logged_without_keys_bodies_and_tokens() {
     // It subscribes for its whole process, which must not contain other tests.
     if std::env::var_os(ALONE).is_none() {
-        return run_alone("admin::trail::every_action_is_logged_without_keys_bodies_and_tokens");
+        return run_alone("trail::every_action_is_logged_without_keys_bodies_and_tokens");
     }
     let log = Log::default();
     // A thread-local subscriber can miss lines that another thread logs first.
